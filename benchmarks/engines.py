@@ -20,11 +20,10 @@ import torch
 
 from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.errors import UserError
-from headway.export.ctranslate2_engine import CTranslate2Engine
-from headway.export.ctranslate2_export import CTranslate2Exporter
+from headway.export.ctranslate2_export import CTranslate2Engine, CTranslate2Exporter
 from headway.export.export_options import CTranslate2Options
+from headway.export.exporter import text_processors, tokens_of
 from headway.export.exporting import check_expressible
-from headway.export.tokenizer_files import text_processors, tokens_of
 from headway.formats.lines import read_lines
 from headway.log import counted, progress, warn
 from headway.metrics import build_metric

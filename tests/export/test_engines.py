@@ -11,7 +11,7 @@ import torch
 
 import headway
 from headway.errors import UserError
-from headway.export.ctranslate2_search import _alike
+from headway.export.ctranslate2_export import _alike
 from headway.predictors.run import Run
 from headway.runs.engines import build_engine, export_folder, kept_export
 from headway.runs.run_folder import RunFolder, read_tensors
@@ -29,17 +29,14 @@ def ours(reversal: Reversal) -> "headway.predictors.sequence_predictor.SequenceP
     return headway.load(reversal.run, device="cpu")
 
 
-@pytest.mark.parametrize("engine", ["ctranslate2"])
 @pytest.mark.parametrize(
     "options",
     [{}, {"nbest": 3, "length_penalty": 1.5}, {"beam": 1}, {"max_length": 2}, {"batch_tokens": 20}],
     ids=str,
 )
-def test_an_engine_gives_the_runs_outputs_and_scores(
-    reversal: Reversal, ours, words: list[str], engine: str, options: dict
-) -> None:
-    pytest.importorskip(engine)
-    theirs = headway.load(reversal.run, engine=engine)
+def test_an_engine_gives_the_runs_outputs_and_scores(reversal: Reversal, ours, words: list[str], options: dict) -> None:
+    pytest.importorskip("ctranslate2")
+    theirs = headway.load(reversal.run, engine="ctranslate2")
     for own, other in zip(ours.predict(words, **options), theirs.predict(words, **options), strict=True):
         assert own.text == other.text
         assert own.tokens == other.tokens
@@ -51,12 +48,11 @@ def test_an_engine_gives_the_runs_outputs_and_scores(
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ["ctranslate2"])
-def test_prefixes_are_forced(reversal: Reversal, ours, words: list[str], engine: str) -> None:
-    pytest.importorskip(engine)
+def test_prefixes_are_forced(reversal: Reversal, ours, words: list[str]) -> None:
+    pytest.importorskip("ctranslate2")
     prefixes = tuple(word[0] for word in words)
     own = ours.predict(words, prefixes=prefixes)
-    other = headway.load(reversal.run, engine=engine).predict(words, prefixes=prefixes)
+    other = headway.load(reversal.run, engine="ctranslate2").predict(words, prefixes=prefixes)
     assert [each.text for each in own] == [each.text for each in other]
     assert all(each.text.startswith(prefix) for each, prefix in zip(other, prefixes, strict=True))
     assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)

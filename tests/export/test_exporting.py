@@ -14,10 +14,10 @@ import headway
 from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Answer, Search
-from headway.export.exporting import export_run, formats_of, open_run
-from headway.export.marian_export import marian_refusal, write_marian
+from headway.export.exporting import export_run, formats_of
+from headway.export.huggingface_export import _is_linear, marian_refusal, write_marian
 from headway.export.parity import answering_of, compare, longest_output, parity_lines
-from headway.export.tagger_export import _is_linear
+from headway.runs.load import load_run
 from headway.tensors.batch import EOS
 from tests.conftest import Command, Reversal
 from tests.models.encoders import write_encoder
@@ -54,13 +54,13 @@ def test_huggingface_loads_the_folder_and_generates_the_same(
 def test_lines_that_have_no_token_are_not_compared(reversal: Reversal, tmp_path: Path) -> None:
     """A run leaves them out; a library decodes them."""
     (tmp_path / "lines.txt").write_text("ab\n\u2581\n\nabcd\n", encoding="utf-8")
-    assert parity_lines(open_run(reversal.run), tmp_path / "lines.txt", 10) == ["ab", "abcd"]
+    assert parity_lines(load_run(reversal.run), tmp_path / "lines.txt", 10) == ["ab", "abcd"]
 
 
 def test_lines_that_leave_no_room_for_an_output_are_not_compared(reversal: Reversal, tmp_path: Path) -> None:
     """A model that writes behind its source has learned the positions of both."""
     section = {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 8, "decoder": {"layers": 1}}
-    run = open_run(other_run(reversal, tmp_path / "run", **section, position="learned", max_position=12))
+    run = load_run(other_run(reversal, tmp_path / "run", **section, position="learned", max_position=12))
     (tmp_path / "lines.txt").write_text("abc\nabcdabcd\nabcdabcdab\n", encoding="utf-8")
     lines = parity_lines(run, tmp_path / "lines.txt", 10)
     assert lines == ["abc"]
@@ -95,13 +95,13 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
     assert "The run reads the first 3 pieces of a source. Longer sources have to be cut there." in card
     recipe["data"]["count"] = "words"
     (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    assert "cuts sources by tokens, not by words" in str(marian_refusal(open_run(run)))
+    assert "cuts sources by tokens, not by words" in str(marian_refusal(load_run(run)))
 
 
 def test_a_tokenizer_reads_as_many_tokens_as_the_run(reversal: Reversal, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    run, folder = open_run(reversal.run), tmp_path / "marian"
+    run, folder = load_run(reversal.run), tmp_path / "marian"
     write_marian(run, folder)
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
     assert tokenizer.model_max_length == run.model.longest_source() + 1 > 513
@@ -119,7 +119,7 @@ def test_tokens_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
         "training": {"updates": 20, "checkpoint_every": 20},
     }  # fmt: skip
     headway.train(recipe, tmp_path / "run")
-    run = open_run(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     lines = ["a b", "b a"]
     report = compare("the run itself", run, answering_of(run), lines, Search(3, 4), exact=True)
     assert (report.passed, report.equal_lists) == (True, 2)
@@ -127,7 +127,7 @@ def test_tokens_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_scores_that_are_no_numbers_fail(reversal: Reversal) -> None:
-    run = open_run(reversal.run)
+    run = load_run(reversal.run)
     own = answering_of(run)
 
     def broken(lines: Sequence[str], search: Search) -> list[list[Answer]]:
@@ -185,20 +185,24 @@ def test_a_vocabulary_map_holds_the_tokens_that_attention_aligns(reversal: Rever
 def test_differences_are_shown_and_fail(
     run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.export import marian_export
+    from headway.export import huggingface_export
 
     def broken(*arguments: object, **keywords: object) -> dict[str, torch.Tensor]:
         weights = whole(*arguments, **keywords)
         weights["model.decoder.layers.0.fc1.weight"] = torch.zeros_like(weights["model.decoder.layers.0.fc1.weight"])
         return weights
 
-    whole = marian_export.to_marian
-    monkeypatch.setattr(marian_export, "to_marian", broken)
+    whole = huggingface_export.to_marian
+    monkeypatch.setattr(huggingface_export, "to_marian", broken)
     code, out, _ = run_headway("export", "huggingface", reversal.run, "--output", tmp_path / "model")
     assert code == 1
     assert "0 of 16" in out or "best outputs equal" in out
     assert "by the run)" in out
     assert json.loads((tmp_path / "model" / "parity.json").read_text(encoding="utf-8"))["passed"] is False
+
+
+HEADS = "as many heads in cross-attention as in self-attention"
+CHOICE = {"kind": "dot", "choice": "hard", "estimator": "straight_through"}
 
 
 def other_run(reversal: Reversal, folder: Path, **model: object) -> Path:
@@ -240,26 +244,20 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
 
 
 @pytest.mark.parametrize(
-    "mixer", [{"cross": {"kind": "multi_head", "heads": 4}}, {"mixer": {"kind": "attention", "heads": 4}}]
+    ("change", "format", "refusal"),
+    [
+        ({"decoder": {"layers": 1, "cross": {"kind": "multi_head", "heads": 4}}}, "huggingface", HEADS),
+        ({"decoder": {"layers": 1, "mixer": {"kind": "attention", "heads": 4}}}, "huggingface", HEADS),
+        ({"decoder": {"layers": 1, "cross": CHOICE}}, "onnx", "no attention that chooses one position"),
+        ({"encoder": {"layers": 1, "canon": "C"}}, "huggingface", "MarianMTModel has no Canon layers"),
+        ({"encoder": {"layers": 1, "canon": "C"}}, "ctranslate2", "CTranslate2 has no such layer"),
+    ],
 )
-def test_other_heads_in_cross_attention_make_no_marian_model(reversal: Reversal, tmp_path: Path, mixer: dict) -> None:
-    run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"decoder": {"layers": 1, **mixer}}))
-    rows = {str(row[0]): row for row in formats_of(run).rows}
-    assert "as many heads in cross-attention as in self-attention" in str(rows["huggingface"])
-
-
-def test_attention_that_chooses_makes_no_graph(reversal: Reversal, tmp_path: Path) -> None:
-    cross = {"kind": "dot", "choice": "hard", "estimator": "straight_through"}
-    run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"decoder": {"layers": 1, "cross": cross}}))
-    rows = {str(row[0]): row for row in formats_of(run).rows}
-    assert "no attention that chooses one position" in str(rows["onnx"])
-
-
-def test_a_canon_layer_makes_no_marian_model(reversal: Reversal, tmp_path: Path) -> None:
-    run = open_run(other_run(reversal, tmp_path / "run", **MARIAN | {"encoder": {"layers": 1, "canon": "C"}}))
-    rows = {str(row[0]): row for row in formats_of(run).rows}
-    assert "MarianMTModel has no Canon layers" in str(rows["huggingface"])
-    assert "CTranslate2 has no such layer" in str(rows["ctranslate2"])
+def test_a_format_says_why_it_cannot_express_a_model(
+    reversal: Reversal, tmp_path: Path, change: dict, format: str, refusal: str
+) -> None:
+    rows = {str(row[0]): row for row in formats_of(other_run(reversal, tmp_path / "run", **MARIAN | change)).rows}
+    assert refusal in str(rows[format])
 
 
 def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp_path: Path) -> None:
@@ -276,7 +274,7 @@ def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_each_format_says_how(reversal: Reversal, tmp_path: Path, norm: str) -> None:
     shape = {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1}}
-    run = open_run(other_run(reversal, tmp_path / "run", **shape, norm=norm))
+    run = other_run(reversal, tmp_path / "run", **shape, norm=norm)
     rows = {str(row[0]): row for row in formats_of(run).rows}
     assert rows["ctranslate2"][1] == "yes"
     assert (rows["huggingface"][2] == "MarianMTModel") == (norm == "post")

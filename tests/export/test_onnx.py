@@ -12,11 +12,10 @@ import torch
 import headway
 from headway.errors import RunError, UserError
 from headway.export.export_options import ExportOptions
-from headway.export.exporting import export_run, open_run
-from headway.export.onnx_export import OnnxExporter
-from headway.export.onnx_model import tensors_of, with_tensors, write_onnx
-from headway.export.onnx_search import OnnxModel
+from headway.export.exporting import export_run
+from headway.export.onnx_export import OnnxExporter, OnnxModel, tensors_of, with_tensors, write_onnx
 from headway.models import build_model, model_section
+from headway.runs.load import load_run
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
 from headway.tensors.batch import EOS, collate
@@ -151,11 +150,6 @@ def test_a_state_is_taken_apart_and_put_together() -> None:
     assert changed.width == state.width
 
 
-def test_a_folder_that_is_no_export(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="this folder is no export to ONNX"):
-        OnnxModel(tmp_path)
-
-
 def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **keywords: object) -> None:
         raise ValueError("no such operator")
@@ -166,7 +160,7 @@ def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_model_that_writes_can_be_expressed(reversal: Reversal) -> None:
-    assert OnnxExporter().refusal(open_run(reversal.run)) is None
+    assert OnnxExporter().refusal(load_run(reversal.run)) is None
 
 
 def test_n_grams_that_look_back_over_a_whole_sequence_are_refused() -> None:

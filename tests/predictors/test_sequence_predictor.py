@@ -17,7 +17,7 @@ from headway.models import build_model
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import batches
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.run_folder import RunFolder, model_weights
+from headway.runs.run_folder import model_weights
 from headway.tensors.batch import collate
 from tests.conftest import REVERSAL, Reversal
 
@@ -66,30 +66,6 @@ def test_scores_that_are_not_finite_are_named(reversal: Reversal, number: float)
             predictor.predict(["abcd", "ab"], **options)
     with pytest.raises(NotFiniteError, match="the model's scores are not finite"):
         predictor.score(["abcd"], ["dcba"])
-
-
-def test_no_lines_no_predictions(predictor: SequencePredictor) -> None:
-    assert predictor.predict([]) == []
-    assert predictor.score([], []) == []
-
-
-def test_attention_on_request(predictor: SequencePredictor) -> None:
-    short, long = predictor.predict(["ab", "abcdabcd"], capture=("*.cross",))
-    assert set(short.attention) == {"decoder.1.cross", "decoder.2.cross"}
-    for said in (short, long):
-        weights = said.attention["decoder.2.cross"]
-        assert weights.shape == (2, len(said.tokens) + 1, len(said.source_tokens) + 1)
-        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-    (alone,) = predictor.predict(["ab"], capture=("*.cross",))
-    np.testing.assert_allclose(alone.attention["decoder.1.cross"], short.attention["decoder.1.cross"], atol=1e-5)
-
-
-def test_attention_looks_where_the_letters_are(predictor: SequencePredictor) -> None:
-    """The cross-attention of a reversal falls: on the whole, later outputs look at earlier letters."""
-    (said,) = predictor.predict(["abcd"], capture=("*.cross",))
-    letters = np.stack(list(said.attention.values()))[:, :, :4, 1:5].mean((0, 1))  # output before which letter is read
-    expected = letters @ np.arange(4) / letters.sum(-1)
-    assert expected[0] > expected[-1]
 
 
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"nbest": 3}, {"sample": True, "temperature": 2.0, "nbest": 2}])
@@ -152,6 +128,7 @@ def test_forcing_a_text_scores_the_tokens_that_it_is_cut_into(predictor: Sequenc
 
 
 def test_one_text_is_one_line(predictor: SequencePredictor) -> None:
+    assert predictor.predict([]) == predictor.score([], []) == []
     assert [each.text for each in predictor.predict("abcd")] == [each.text for each in predictor.predict(["abcd"])]
     assert predictor.score("abcd", "dcba") == predictor.score(["abcd"], ["dcba"])
     with pytest.raises(UserError, match="each source needs one target; received '1 sources and 2 targets'"):
@@ -213,11 +190,7 @@ def test_what_is_asked_for_moves_the_length_that_the_source_gives(
     [
         ({"beams": 3}, "beams: unknown option of predict; did you mean 'beam'?; allowed: beam, length_penalty"),
         ({"beam": 0}, "beam: input should be greater than 0; received 0"),
-        ({"length_penalty": -1}, "length_penalty: input should be greater than or equal to 0; received -1"),
-        ({"beam": 2.5}, "beam: input should be a valid integer"),
-        ({"nbest": 0}, "nbest: input should be greater than or equal to 1; received 0"),
         ({"nbest": 3, "beam": 2}, "nbest: more outputs than the beam has; received 3; allowed: up to 2"),
-        ({"top_k": 3}, "top_k: alone, this option does nothing; allowed: beside sample"),
         ({"sample": True, "beam": 3}, "beam: outputs are drawn or searched for, not both; allowed: without sample"),
         ({"format": "brackets"}, "format: unknown option of predict; allowed: beam"),
         ({"capture": ("*.corss",)}, "capture: no attention of this model has such a name"),
@@ -234,24 +207,10 @@ def test_options_of_the_recipe_hold_unless_others_are_given(predictor: SequenceP
     assert (resolved.beam, resolved.max_length, resolved.length_penalty) == (2, 7, 0.6)
 
 
-def test_uneven_sources_and_targets(predictor: SequencePredictor) -> None:
-    with pytest.raises(UserError, match="each source needs one target; received '2 sources and 1 targets'"):
-        predictor.score(["a", "b"], ["a"])
-
-
 @pytest.fixture
 def copied(reversal: Reversal, tmp_path: Path) -> Path:
     """A copy of the run, to be damaged."""
     return Path(shutil.copytree(reversal.run, tmp_path / "copied"))
-
-
-def test_a_run_can_be_moved(copied: Path) -> None:
-    assert headway.load(str(copied)).predict(["abcd"])[0].text == "dcba"
-
-
-def change_manifest(folder: Path) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 3}), encoding="utf-8")
 
 
 def before_its_first_checkpoint(folder: Path) -> None:
@@ -273,10 +232,7 @@ def cut_short(path: Path, share: float = 0.5) -> None:
         (before_its_first_checkpoint, "copied: this run has no model yet"),
         (lambda run: (run / "model.safetensors").unlink(), "model.safetensors: the weights of this run are missing"),
         (lambda run: shutil.rmtree(run / "vocabulary"), "copied: this run has no vocabulary yet"),
-        (change_manifest, "written by a newer version of headway; received 'format 3'; allowed: formats up to 2"),
-        (lambda run: cut_short(run / "manifest.json"), "the manifest is damaged: "),
         (lambda run: cut_short(run / "model.safetensors"), "model.safetensors: these weights cannot be read"),
-        (lambda run: cut_short(run / "model.safetensors", 0), "model.safetensors: these weights cannot be read"),
         (lambda run: cut_short(run / "recipe.yaml", 0), "recipe.yaml: a recipe is a mapping"),
         (lambda run: (run / "recipe.yaml").write_text("a: {b"), "recipe.yaml:1: this is not YAML"),
         (lambda run: cut_short(run / "vocabulary" / "sides.json"), "sides.json"),
@@ -287,15 +243,6 @@ def test_runs_that_cannot_be_loaded(copied: Path, damage: Any, message: str) -> 
     with pytest.raises(UserError) as error:
         headway.load(copied)
     assert message in str(error.value)
-
-
-def test_weights_of_another_model(copied: Path) -> None:
-    folder = RunFolder(copied)
-    recipe = folder.read_recipe()
-    for changes in ({"dim": 64}, {"norm": "pre"}):
-        folder.write_recipe(recipe.model_copy(update={"model": recipe.model.model_copy(update=changes)}))
-        with pytest.raises(UserError, match=r"model\.safetensors: these weights are not of this model"):
-            headway.load(copied)
 
 
 def test_an_ensemble_needs_the_same_vocabulary(reversal: Reversal, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import UserError
-from headway.predictors.tree_formatter import RepairCount, TreeFormatter
+from headway.predictors.formatter import RepairCount, TreeFormatter
 
 WRITTEN = "(S (NP DT NN )NP (VP VBZ )VP . )S"
 
@@ -63,8 +63,3 @@ def test_a_target_is_no_tree_in_brackets() -> None:
     TreeFormatter().check_target(WRITTEN, "trees.txt:1")
     with pytest.raises(UserError, match=r"trees\.txt:2: this is a tree in brackets.*with format linear"):
         TreeFormatter().check_target("(S (NN a))", "trees.txt:2")
-
-
-def test_unknown_formats() -> None:
-    with pytest.raises(UserError, match="format: unknown format; received 'tsv'; allowed: brackets, drawing, linear"):
-        TreeFormatter("tsv")

@@ -14,6 +14,7 @@ from headway.errors import NotFiniteError, UserError
 from headway.models import TaggerConfig
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor, TreePredictor
+from headway.registry import foreign_code
 from headway.runs.load import NoInitialValues, load_run, task_of
 from headway.runs.run_folder import model_weights
 from headway.tasks.pretrained_encoder import build_tagger
@@ -34,11 +35,6 @@ class Spelling(Translation):
     name = "spelling"
     metrics = ({"name": "exact_match"},)
 """
-
-
-def test_several_runs_are_several_arguments() -> None:
-    with pytest.raises(UserError, match=r"run: a run is a path; received .*a.*b.*; allowed: load\(RUN, RUN, \.\.\.\)"):
-        headway.load(["a", "b"])
 
 
 @pytest.mark.parametrize("name", list(KINDS))
@@ -88,7 +84,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str
 def test_foreign_code_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command) -> None:
     run = foreign(tmp_path, monkeypatch, "task", "spelling_task:Spelling")
     message = "task: loading this would import the task spelling_task:Spelling, which is not a part of headway"
-    for refused in (headway.load, lambda path: load_run(path, torch.device("cpu")), lambda path: task_of([path])):
+    for refused in (headway.load, load_run, lambda path: task_of([path])):
         with pytest.raises(UserError, match=message):
             refused(run)  # type: ignore[operator]
     assert "spelling_task" not in sys.modules
@@ -97,7 +93,8 @@ def test_foreign_code_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "spelling_task" not in sys.modules
     assert run_headway("predict", run, "--allow-code", stdin="a\n").code == 0
     assert isinstance(headway.load(run, allow_code=True), SequencePredictor)
-    assert task_of([run], allow_code=True).name == "spelling"
+    with foreign_code(True):
+        assert task_of([run]).name == "spelling"
 
 
 def with_own_schedule(reversal: Reversal, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -21,6 +21,7 @@ from headway.runs import run_folder
 from headway.runs.checkpoint_files import in_a_row, regular_updates
 from headway.runs.load import load_run
 from headway.runs.run_folder import (
+    FORMAT,
     RunFolder,
     average_weights,
     checkpoint_weights,
@@ -52,18 +53,10 @@ def test_what_a_run_leaves(reversal: Reversal) -> None:
 
 def test_metrics_have_the_agreed_names(reversal: Reversal) -> None:
     lines = [json.loads(line) for line in RunFolder(reversal.run).metrics.read_text(encoding="utf-8").splitlines()]
-    agreed = {
-        "update",
-        "loss",
-        "target_tokens",
-        "target_tokens_per_second",
-        "learning_rate",
-        "gradient_norm",
-        "seconds",
-    }
+    numbers = ("target_tokens", "target_tokens_per_second", "learning_rate", "gradient_norm", "seconds")
     training = [line for line in lines if "loss" in line]
     assert [line["update"] for line in training] == list(range(50, 401, 50))
-    assert all(agreed <= set(line) for line in training)
+    assert all({"update", "loss", *numbers} <= set(line) for line in training)
     dev = [line for line in lines if "dev" in line]
     assert [line["update"] for line in dev] == [200, 400]
     assert dev[-1]["dev"]["exact_match"] > 80
@@ -72,15 +65,7 @@ def test_metrics_have_the_agreed_names(reversal: Reversal) -> None:
 
 def test_nothing_is_pickled(reversal: Reversal) -> None:
     suffixes = {path.suffix for path in reversal.run.rglob("*") if path.is_file() and path.name != ".lock"}
-    assert suffixes == {
-        ".yaml",
-        ".safetensors",
-        ".json",
-        ".jsonl",
-        ".html",
-        ".md",
-        ".model",
-    }  # .model is SentencePiece's
+    assert suffixes == {".yaml", ".safetensors", ".json", ".jsonl", ".html", ".md", ".model"}  # that of SentencePiece
     for path in reversal.run.rglob("*"):
         if path.is_file():
             head = path.read_bytes()[:2]
@@ -159,21 +144,14 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"format": 3}', "written by a newer version"),
+        ('{"format": 3}', "written by a newer version of headway; received 'format 3'; allowed: formats up to 2"),
         ('{"form', "the manifest is damaged: "),
-        ("\x00", "the manifest is damaged: "),
         ("[" * 100_000, "the manifest is damaged: "),
         ("[]", "the manifest is damaged"),
-        ("1", "the manifest is damaged"),
-        ("null", "the manifest is damaged"),
-        ('"x"', "the manifest is damaged"),
         ('{"format": "x"}', r"the manifest is damaged \(format: "),
-        ('{"format": null}', r"the manifest is damaged \(format: "),
         ('{"format": true}', r"the manifest is damaged \(format: "),
         ('{"data": {"train": 1}}', r"the manifest is damaged \(data\.train: "),
-        ('{"code": 5}', r"the manifest is damaged \(code: "),
         ('{"code": {"a.py": 5}}', r"the manifest is damaged \(code\.a\.py: "),
-        ('{"machine": 5}', r"the manifest is damaged \(machine: "),
         ('{"format": 1,\n"format": 1}', r":2: the manifest is damaged: the key 'format' stands twice"),
     ],
 )

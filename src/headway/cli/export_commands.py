@@ -26,10 +26,10 @@ def export(
     """Write a run in a format of other engines, with its card, and show that it answers as the run does."""
     from headway.config import validated_options
     from headway.errors import UserError
-    from headway.export.exporting import export_run, formats_of, open_run
+    from headway.export.exporting import export_run, formats_of
 
     if list_run is not None:
-        write(formats_of(open_run(list_run, allow_code=allow_code)).text())
+        write(formats_of(list_run, allow_code=allow_code).text())
         return
     if format is None or run is None:
         what, allowed = "an export needs a format and a run", "headway export FORMAT RUN --output DIR"

@@ -16,12 +16,11 @@ from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
-from headway.predictors.formatter import Formatter
+from headway.predictors.formatter import Formatter, RepairCount
 from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.predictors.tree_formatter import RepairCount
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.text.line_ends import in_one_cell

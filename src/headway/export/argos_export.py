@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headway.errors import UserError, option
 from headway.export.ctranslate2_export import CTranslate2Exporter, answering_by_ctranslate2
 from headway.export.export_options import ArgosOptions, CTranslate2Options
-from headway.export.exporter import Answer, Answering, Exporter, Search
-from headway.export.tokenizer_files import sentencepiece_fault, sentencepiece_of, text_processors
+from headway.export.exporter import (
+    Answer,
+    Answering,
+    Exporter,
+    Search,
+    sentencepiece_fault,
+    sentencepiece_of,
+    text_processors,
+)
 from headway.files import write_bytes, write_json
 from headway.languages import base_language, language_name
 from headway.log import warn
@@ -61,10 +68,9 @@ class ArgosExporter(Exporter):
         return f"{package_name(run, self.config)}{ENDING}"
 
     def write(self, run: Run, folder: Path) -> None:
-        if self.config.sentence_model is not None and not self.config.sentence_model.is_file():
-            what, received = "there is no such file", str(self.config.sentence_model)
-            raise UserError(what, where=option("sentence_model"), received=received)
-        source, target = _codes(run)
+        model, (source, target) = self.config.sentence_model, _codes(run)
+        if model is not None and not model.is_file():
+            raise UserError("there is no such file", where=option("sentence_model"), received=str(model))
         if source == target:
             warn(f"text.source.language and text.target.language are both {source}, as the package's are")
         folder.mkdir()
@@ -74,10 +80,18 @@ class ArgosExporter(Exporter):
             package.mkdir()
             self._engine().write_model(run, package / MODEL)
             write_bytes(package / SENTENCEPIECE, sentencepiece_of(run.source))
-            write_json(package / "metadata.json", metadata(run, self.config))
-            if self.config.sentence_model is not None:
+            metadata = {
+                "package_version": self.config.package_version,
+                "argos_version": ARGOS_VERSION,
+                "from_code": source,
+                "from_name": language_name(source),
+                "to_code": target,
+                "to_name": language_name(target),
+                "type": "translate",
+            }
+            write_json(package / "metadata.json", metadata)
+            if model is not None:
                 (package / SENTENCES).mkdir()
-                model = self.config.sentence_model
                 write_bytes(package / SENTENCES / model.with_suffix(".onnx").name, model.read_bytes())
             with zipfile.ZipFile(folder / f"{name}{ENDING}", "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(package.rglob("*")):
@@ -100,9 +114,13 @@ class ArgosExporter(Exporter):
             reader = sentencepiece.SentencePieceProcessor(model_file=str(package / SENTENCEPIECE))
             answering = answering_by_ctranslate2(package / MODEL, *text_processors(run), run)
 
+        def joined(tokens: Sequence[str]) -> str:
+            text: str = reader.decode_pieces(list(tokens)).replace(SPACE, " ").replace("_", " ")
+            return text.removeprefix(" ")
+
         def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
             found = answering(lines, search)
-            return [[each._replace(text=_joined(reader, each.tokens)) for each in answers] for answers in found]
+            return [[each._replace(text=joined(each.tokens)) for each in answers] for answers in found]
 
         return answer
 
@@ -127,23 +145,3 @@ def _codes(run: Run) -> tuple[str, str]:
 def package_name(run: Run, config: ArgosOptions) -> str:
     """The name of a package, as those of the index are called."""
     return "translate-{}_{}-{}".format(*_codes(run), config.package_version.replace(".", "_"))
-
-
-def metadata(run: Run, config: ArgosOptions) -> Mapping[str, Any]:
-    """The content of `metadata.json`."""
-    source, target = _codes(run)
-    return {
-        "package_version": config.package_version,
-        "argos_version": ARGOS_VERSION,
-        "from_code": source,
-        "from_name": language_name(source),
-        "to_code": target,
-        "to_name": language_name(target),
-        "type": "translate",
-    }
-
-
-def _joined(reader: Any, tokens: Sequence[str]) -> str:
-    """The text that Argos Translate makes of tokens."""
-    text: str = reader.decode_pieces(list(tokens)).replace(SPACE, " ").replace("_", " ")
-    return text.removeprefix(" ")

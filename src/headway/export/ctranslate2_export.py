@@ -4,29 +4,43 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from headway.batched import batched
-from headway.export.ctranslate2_model import ctranslate2_folder, ctranslate2_refusal
-from headway.export.ctranslate2_search import VOCABULARY_MAP, CTranslate2Search
+from headway.errors import UserError, option
+from headway.export.ctranslate2_model import POSITIONS, ctranslate2_folder, ctranslate2_refusal
 from headway.export.export_options import CTranslate2Options
-from headway.export.exporter import Answer, Answering, Exporter, Search
-from headway.export.tokenizer_files import sentencepiece_fault, text_processors, tokens_of, write_tokenizers
+from headway.export.exporter import (
+    Answer,
+    Answering,
+    Exporter,
+    Search,
+    sentencepiece_fault,
+    text_processors,
+    tokens_of,
+    write_tokenizers,
+)
+from headway.export.exporting import check_expressible
+from headway.export.parity import predictor_of
 from headway.files import write_text
 from headway.formats.pairs import open_source
 from headway.log import progress
+from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import TextProcessor
+from headway.runs.engines import Engine
+from headway.search.hypotheses import Hypothesis, length_penalty
 from headway.search.limits import Limits
-from headway.tasks import build_task
-from headway.tensors.batch import SPECIALS
+from headway.tensors.batch import BOS, PAD, SPECIALS
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
 BATCH = 32
@@ -45,6 +59,8 @@ print(target.decode(result.hypotheses[0]))
 ```"""
 WITHOUT_SENTENCEPIECE = """`ctranslate2.Translator("FOLDER").translate_batch` takes tokens. They are made and read by
 `headway.processing.text.text_processor.load_processors("FOLDER/vocabulary")`."""
+VOCABULARY_MAP = "vmap.txt"  # as CTranslate2 names it
+Tokens = list[str]
 
 
 class CTranslate2Exporter(Exporter):
@@ -124,7 +140,7 @@ def vocabulary_map(run: Run, count: int) -> str:
     Raises:
         UserError: a model without attention to its source.
     """
-    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
+    predictor = predictor_of(run)
     assert isinstance(predictor, SequencePredictor)
     source, target = text_processors(run)
     layer = build_aligner(predictor).layer
@@ -158,3 +174,139 @@ def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tu
                 yield list(predictor.read(read).values), list(run.target.encode(written).values), weights
             done += len(some)
             line.update(done)
+
+
+class CTranslate2Search:
+    """A model in CTranslate2's format, ready to decode.
+
+    Its beam search is headway's but for the end. It goes on until the best hypothesis of some step was a finished one,
+    and keeps the best of all that are finished. headway keeps the first. Tokens of both sides are in the order of ids.
+    """
+
+    def __init__(self, folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
+        from ctranslate2 import Translator
+
+        self._translator = Translator(str(folder), intra_threads=torch.get_num_threads())
+        self._mapped = (folder / VOCABULARY_MAP).is_file()
+        self._source, self._target = list(source), list(target)
+        self._ids = {token: id for id, token in enumerate(target)}
+
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Limits, *, beam: int, alpha: float, count: int
+    ) -> list[list[Hypothesis]]:
+        """The `count` best hypotheses of each source (ids without the end mark), best first."""
+        outputs: list[list[Hypothesis]] = [[] for _ in sources]
+        for rows, part in _alike(limits, len(sources)):
+            tokens = [[self._source[id] for id in sources[row]] for row in rows]
+            for row, hypotheses in zip(rows, self._some(tokens, part, beam, alpha, count), strict=True):
+                outputs[row] = hypotheses
+        return outputs
+
+    def _some(
+        self, sources: list[Tokens], limits: Limits, beam: int, alpha: float, count: int
+    ) -> list[list[Hypothesis]]:
+        """`search` for sources whose outputs have one longest length, and all a prefix or none."""
+        prefixes = [[self._target[id] for id in prefix] for prefix in limits.prefix] or None
+        found = self._translate(sources, limits, beam, prefixes)
+        marks = [SPECIALS[PAD], SPECIALS[BOS]]
+        wrong = [
+            row for row, outputs in enumerate(found) if any(mark in output for output in outputs for mark in marks)
+        ]
+        if wrong:  # no text; a trained model hardly ever says them, and forbidding them changes every probability
+            again = [sources[row] for row in wrong], replace(limits, longest=[limits.longest[row] for row in wrong])
+            kept = [prefixes[row] for row in wrong] if prefixes else None
+            instead = self._translate(*again, beam, kept, suppress_sequences=[[mark] for mark in marks])
+            for row, outputs in zip(wrong, instead, strict=True):
+                found[row] = outputs
+        pairs = [(source, output) for source, outputs in zip(sources, found, strict=True) for output in outputs]
+        scored = iter(self.score([source for source, _ in pairs], [output for _, output in pairs], alpha))
+        ranked = [sorted((next(scored) for _ in outputs), key=lambda each: -each.score) for outputs in found]
+        return [hypotheses[:count] for hypotheses in ranked]
+
+    def _translate(
+        self, sources: list[Tokens], limits: Limits, beam: int, prefixes: list[Tokens] | None, **options: Any
+    ) -> list[list[Tokens]]:
+        """The hypotheses of each source; one that reaches the longest length is cut there, whatever comes next."""
+        longest = limits.longest[0]
+        if not longest:
+            return [[[]] for _ in sources]
+        results = self._translator.translate_batch(
+            sources, prefixes, beam_size=beam, num_hypotheses=beam, length_penalty=0, max_input_length=0,
+            max_decoding_length=longest, min_decoding_length=min(limits.shortest, longest),
+            no_repeat_ngram_size=limits.no_repeat, use_vmap=self._mapped, **options,
+        )  # fmt: skip
+        return [list(map(list, result.hypotheses)) for result in results]
+
+    def score(self, sources: list[Tokens], outputs: list[Tokens], alpha: float = 0.0) -> list[Hypothesis]:
+        """Outputs with the log probability of each token and of the end mark."""
+        scored = self._translator.score_batch(sources, outputs, max_input_length=0) if sources else []
+        hypotheses = []
+        for output, result in zip(outputs, scored, strict=True):
+            logs, ids = tuple(result.log_probs), tuple(self._ids[token] for token in output)
+            assert len(logs) == len(ids) + 1
+            hypotheses.append(Hypothesis(ids, logs, sum(logs) / length_penalty(len(logs), alpha)))
+        return hypotheses
+
+
+def _alike(limits: Limits, count: int) -> list[tuple[list[int], Limits]]:
+    """Rows that CTranslate2 decodes in one call, with their limits.
+
+    It knows one longest length a call. Beside a row with a prefix, it does not let a row without one end at once.
+    """
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for row in range(count):
+        groups.setdefault((limits.longest[row], bool(limits.prefix and limits.prefix[row])), []).append(row)
+    return [
+        (
+            rows,
+            replace(
+                limits,
+                longest=[longest] * len(rows),
+                prefix=[limits.prefix[row] for row in rows] if has_prefix else (),
+            ),
+        )
+        for (longest, has_prefix), rows in groups.items()
+    ]
+
+
+class CTranslate2Backend(Backend):
+    """Beam search by CTranslate2.
+
+    What may not come next gives its probability to the other tokens there, which changes the ranks of hypotheses. So
+    the options that forbid tokens are not offered.
+    """
+
+    name = "ctranslate2"
+    lacks: ClassVar[tuple[str, ...]] = ("sample", "capture", "no_repeat_ngram", "min_length")
+
+    def __init__(self, search: CTranslate2Search) -> None:
+        self._engine = search
+
+    def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
+        search = request.search
+        for line, source in zip(request.lines, request.sources, strict=True):
+            if len(source) >= POSITIONS:
+                what, received = "this line is longer than what the engine ctranslate2 reads", f"{len(source)} tokens"
+                allowed = f"up to {POSITIONS - 1}, or no {option('engine')}"
+                raise UserError(what, where=f"line {line}", received=received, allowed=allowed)
+        limits = replace(request.limits, longest=[min(longest, POSITIONS - 1) for longest in request.limits.longest])
+        return self._engine.search(
+            request.sources, limits,
+            beam=search.beam, alpha=search.length_penalty, count=request.options.nbest,
+        )  # fmt: skip
+
+
+class CTranslate2Engine(Engine):
+    """CTranslate2, in float32."""
+
+    name = "ctranslate2"
+    packages = ("ctranslate2",)
+
+    def export(self, run: Run, folder: Path) -> None:
+        exporter = CTranslate2Exporter()
+        check_expressible(exporter, run)
+        exporter.write(run, folder)
+
+    def backend(self, folder: Path, run: Run) -> Backend:
+        source, target = text_processors(run)
+        return CTranslate2Backend(CTranslate2Search(folder, tokens_of(source), tokens_of(target)))

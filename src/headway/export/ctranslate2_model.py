@@ -16,16 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.errors import UserError, not_installed
+from headway.errors import UserError
 from headway.mixers import Mixer
 from headway.mixers.attention import Attention
-from headway.mixers.positions import AbsolutePosition, Learned, NoPosition
+from headway.mixers.positions import Learned, NoPosition
 from headway.mixers.relative import RelativePosition, Rotary
 from headway.models.block import Block
-from headway.models.cross_attention import CrossMixer, MultiHeadCross
+from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
 from headway.models.feed_forwards import (
-    FeedForward,
     GeluFeedForward,
     ReluFeedForward,
     SwigluFeedForward,
@@ -56,15 +55,12 @@ def ctranslate2_folder(
         model: a Transformer whose mixers are attention.
         source_tokens: the source vocabulary in the order of its ids.
         target_tokens: the target vocabulary.
-        folder: a folder that does not exist yet.
-        quantization: the type in which weights are stored, as CTranslate2 names it (`int8`, `float16`, ...); None for
-            the model's own.
+        folder: a new one.
+        quantization: the type of stored weights, as CTranslate2 names it (`int8`, ...); None for the model's own.
 
     Raises:
-        UserError: CTranslate2 is not installed, or cannot run such a model.
+        UserError: CTranslate2 cannot run such a model.
     """
-    if find_spec("ctranslate2") is None:
-        raise not_installed("this", ["ctranslate2"], "export")
     specification = _specification(model)
     specification.register_source_vocabulary(list(source_tokens))
     specification.register_target_vocabulary(list(target_tokens))
@@ -99,8 +95,7 @@ def _specification(model: nn.Module) -> Any:
     specification = TransformerSpec(encoder, decoder)
     first = model.encoder[0]
     assert isinstance(first, Block)
-    norm = _norm(first.mixer_residual.norm)
-    specification.config.layer_norm_epsilon = norm.eps
+    specification.config.layer_norm_epsilon = _norm(first.mixer_residual.norm).eps
     return specification
 
 
@@ -131,7 +126,10 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         if type(embedding.position) is not NoPosition:
             raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
     else:
-        stack.position_encodings.encodings = _positions(embedding.position, embedding.tokens.embedding_dim)
+        # The vectors that are added to the embeddings, zeros where there are none.
+        length = len(embedding.position.table) if isinstance(embedding.position, Learned) else POSITIONS
+        vectors = embedding.position.between(0, length).expand(length, embedding.tokens.embedding_dim)
+        stack.position_encodings.encodings = _array(vectors)
     if not first.mixer_residual.post:
         _fill_norm(stack.layer_norm, norm)
     for layer, block in zip(stack.layer, blocks, strict=True):
@@ -153,13 +151,20 @@ def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     _fill_linear(layer.self_attention.linear[1], mixer.out_projection)
     _fill_norm(layer.self_attention.layer_norm, block.mixer_residual.norm)
     if block.cross is not None:
-        cross = _multi_head(block.cross)
+        cross = block.cross
+        if type(cross) is not MultiHeadCross:
+            raise _unknown("cross-attention", cross)
         _check_heads(cross, like)
         projections = cross.query_projection, cross.memory_projection, cross.out_projection
         for linear, projection in zip(layer.attention.linear, projections, strict=True):
             _fill_linear(linear, projection)
         _fill_norm(layer.attention.layer_norm, block.cross_residual.norm)
-    _fill_feed_forward(layer.ffn, block.feed_forward)
+    network = block.feed_forward
+    assert isinstance(network, ReluFeedForward | SwigluFeedForward)
+    _fill_linear(layer.ffn.linear_0, network.gate if isinstance(network, SwigluFeedForward) else network.inner)
+    if isinstance(network, SwigluFeedForward):
+        _fill_linear(layer.ffn.linear_0_noact, network.inner)
+    _fill_linear(layer.ffn.linear_1, network.outer)
     _fill_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
 
 
@@ -168,17 +173,6 @@ def _check_heads(attention: Attention | MultiHeadCross, like: Attention) -> None
     if (attention.heads, attention.key_dim, attention.value_dim) != (like.heads, like.key_dim, like.key_dim):
         what = "CTranslate2 wants as many heads in every layer, with keys and values of one size"
         raise UserError(what, received=str(attention))
-
-
-def _fill_feed_forward(layer: Any, network: FeedForward) -> None:
-    if isinstance(network, SwigluFeedForward):
-        _fill_linear(layer.linear_0, network.gate)
-        _fill_linear(layer.linear_0_noact, network.inner)
-        _fill_linear(layer.linear_1, network.outer)
-    else:
-        assert isinstance(network, ReluFeedForward)
-        _fill_linear(layer.linear_0, network.inner)
-        _fill_linear(layer.linear_1, network.outer)
 
 
 def _fill_linear(layer: Any, linear: nn.Linear) -> None:
@@ -206,12 +200,6 @@ def _attention(mixer: Mixer) -> Attention:
     return mixer
 
 
-def _multi_head(cross: CrossMixer) -> MultiHeadCross:
-    if type(cross) is not MultiHeadCross:
-        raise _unknown("cross-attention", cross)
-    return cross
-
-
 def _rotation(position: nn.Module) -> dict[str, Any]:
     """The arguments for the positions that attention reads."""
     if type(position) is Rotary:
@@ -219,12 +207,6 @@ def _rotation(position: nn.Module) -> dict[str, Any]:
     if type(position) is not RelativePosition:
         raise _unknown("position", position)
     return {}
-
-
-def _positions(position: AbsolutePosition, dim: int) -> NDArray[np.float32]:
-    """The vectors that are added to the embeddings, zeros where there are none."""
-    length = len(position.table) if isinstance(position, Learned) else POSITIONS
-    return _array(position.between(0, length).expand(length, dim))
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from headway.config import validated_options
-from headway.device import pick_device
 from headway.errors import UserError, not_installed, option
 from headway.export import EXPORTERS
 from headway.export.export_options import ExportOptions
@@ -20,17 +19,11 @@ from headway.predictors.run import Run
 from headway.registry import config_of, foreign_code
 from headway.runs.load import load_run
 from headway.runs.model_card import card_of
-from headway.runs.packing import unpacked
 from headway.runs.run_folder import CARD, RunFolder
 from headway.storage import check_new, put_in_place, workspace
 from headway.tables import Column, Table
 
 PARITY = "parity.json"
-
-
-def open_run(path: Path, *, allow_code: bool = False) -> Run:
-    """The run, on the CPU. Raises UserError where it has no weights."""
-    return load_run(path, pick_device("cpu"), allow_code=allow_code)
 
 
 def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
@@ -48,15 +41,10 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
     return kind(validated_options(section, given))
 
 
-def check_installed(exporter: Exporter) -> None:
-    """Raise UserError where a package that a format needs is not installed; the extra that has it is named."""
-    if missing := [package for package in exporter.packages if find_spec(package) is None]:
-        raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
-
-
-def formats_of(run: Run) -> Table:
-    """For every format whether it can express a run, and how or why not."""
-    rows = []
+def formats_of(path: Path, *, allow_code: bool = False) -> Table:
+    """For every format whether it can express a run, and how or why not. Raises UserError where it has no weights."""
+    with foreign_code(allow_code):
+        run, rows = load_run(path), []
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = exporter.refusal(run)
@@ -85,7 +73,7 @@ def export_run(
         name: of the exporter.
         path: the run folder.
         options: those that all formats have.
-        given: the options of the format.
+        given: those of the format.
         allow_code: import what the run names by import path.
 
     Raises:
@@ -96,34 +84,34 @@ def export_run(
     if output is None:
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
     check_new(output, "output")
-    path, exporter = unpacked(path), build_exporter(name, given)
-    check_installed(exporter)
-    run = open_run(path, allow_code=allow_code)
+    exporter = build_exporter(name, given)
+    if missing := [package for package in exporter.packages if find_spec(package) is None]:
+        raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
     with foreign_code(allow_code):
+        run = load_run(path)
         check_expressible(exporter, run)
         lines = parity_lines(run, options.input, options.sentences)
         with workspace(output.absolute().parent) as space:
             folder = space / "export"
             search = Search(options.beam or run.recipe.decoding.beam, longest_output(run, lines))
-            report = _write(exporter, run, folder, lines, search)
+            with progress(f"export to {exporter.name}") as line:
+                exporter.write(run, folder)
+                line.update(0, f"comparing {len(lines)} lines")
+                report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
+            write_json(folder / PARITY, report.to_json())
+            usage = exporter.usage(run)
+            if (truncation := run.recipe.data.truncation()) is not None:
+                usage += f"\n\nThe run reads the first {truncation} of a source. Longer sources have to be cut there."
+            assert run.path is not None
             card = card_of(
-                RunFolder(path), run.recipe, exporter.usage(run) + _beginnings(run),
+                RunFolder(run.path), run.recipe, usage,
                 head=exporter.card(run), licence=options.licence, export=_told(report),
             )  # fmt: skip
             write_text(folder / CARD, card)
             exporter.finish(run, folder, card)
             put_in_place(folder, output)
-    say(f"{output}: {_size(output):.1f} MB")
-    return report
-
-
-def _write(exporter: Exporter, run: Run, folder: Path, lines: list[str], search: Search) -> ParityReport:
-    """Write the model's files, and compare what they answer with what the run does."""
-    with progress(f"export to {exporter.name}") as line:
-        exporter.write(run, folder)
-        line.update(0, f"comparing {len(lines)} lines")
-        report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
-    write_json(folder / PARITY, report.to_json())
+    size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
+    say(f"{output}: {size / 1e6:.1f} MB")
     return report
 
 
@@ -137,16 +125,3 @@ def _told(report: ParityReport) -> str:
     if report.unknown:
         text += f" {report.unknown} outputs have unknown tokens, which libraries write in ways of their own."
     return text
-
-
-def _beginnings(run: Run) -> str:
-    """A sentence on how much of a source is read, where that is not all of it."""
-    truncation = run.recipe.data.truncation()
-    if truncation is None:
-        return ""
-    return f"\n\nThe run reads the first {truncation} of a source. Longer sources have to be cut there."
-
-
-def _size(folder: Path) -> float:
-    """MB."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6

@@ -7,17 +7,38 @@ itself, weights in safetensors, which headway loads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headway.export.exporter import Answering, Exporter
-from headway.export.marian_export import marian_refusal, open_marian, write_marian
-from headway.export.run_copy import copy_run, open_copy
-from headway.export.tagger_export import is_classifier, open_classifier, write_classifier
+import torch
+from torch import Tensor, nn
+
+from headway.export.exporter import Answer, Answering, Exporter, Search, sentencepiece_fault, sentencepiece_of
+from headway.export.parity import answering_of
+from headway.files import write_bytes, write_json
+from headway.languages import base_language
+from headway.mixers.attention import Attention
+from headway.mixers.positions import Sinusoidal
+from headway.mixers.relative import RelativePosition
 from headway.models import Tagger
+from headway.models.block import Block
+from headway.models.cross_attention import MultiHeadCross
+from headway.models.embeddings import Embedding
+from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, SwishFeedForward
+from headway.models.layer_attention import LastLayer
+from headway.models.norms import LayerNorm
+from headway.models.transformer import Transformer
 from headway.predictors.run import Run
+from headway.processing.pretrained import LabelProcessor, WordProcessor, transformers_quiet
+from headway.processing.text.text_processor import TextProcessor
 from headway.registry import import_paths
+from headway.runs.load import load_run
+from headway.runs.packing import pack_run, unpack_run
+from headway.storage import workspace
+from headway.tasks.marian import to_marian
+from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 MARIAN = """```python
 from transformers import AutoTokenizer, MarianMTModel
@@ -42,6 +63,10 @@ import headway
 print(headway.load(FOLDER).predict(["..."]))
 ```"""
 WITH_CODE = COPY.replace("FOLDER", "FOLDER, allow_code=True")  # code that is installed
+ACTIVATIONS = {ReluFeedForward: "relu", GeluFeedForward: "gelu", SwishFeedForward: "swish"}
+POSITIONS = 1024  # at least so many are made; sinusoids are defined for all
+LONGEST = 512  # tokens of an output, as OPUS-MT has it
+BATCH = 16  # lines that are decoded at once
 
 
 class HuggingFaceExporter(Exporter):
@@ -65,13 +90,16 @@ class HuggingFaceExporter(Exporter):
             write_classifier(run, folder)
         elif marian_refusal(run) is None:
             write_marian(run, folder)
-        else:
-            copy_run(run, folder)
+        else:  # the run as its pack holds it, which tells nothing of this machine
+            assert run.path is not None
+            with workspace(folder.parent) as place:
+                pack_run(run.path, place / "run.zip")
+                unpack_run(place / "run.zip", folder)
 
     def open(self, folder: Path, run: Run) -> Answering:
         if is_classifier(run):
             return open_classifier(folder, run)
-        return open_marian(folder) if marian_refusal(run) is None else open_copy(folder)
+        return open_marian(folder) if marian_refusal(run) is None else answering_of(load_run(folder))
 
     def usage(self, run: Run) -> str:
         if is_classifier(run):
@@ -83,3 +111,266 @@ class HuggingFaceExporter(Exporter):
     def card(self, run: Run) -> Mapping[str, Any]:
         library = "transformers" if is_classifier(run) or marian_refusal(run) is None else "headway"
         return {"library_name": library}
+
+
+def marian_refusal(run: Run) -> str | None:
+    """The reason why a run is no MarianMTModel; None where it is one."""
+    return next(_model_faults(run.model), None) or next(_text_faults(run), None)
+
+
+def _model_faults(model: nn.Module) -> Iterator[str]:
+    if type(model) is not Transformer or type(model.source_embedding) is not Embedding:
+        yield "MarianMTModel is an encoder and decoder of text, a Transformer"
+        return
+    for embedding in (model.source_embedding, model.target_embedding):
+        if type(embedding.position) is not Sinusoidal:
+            yield "MarianMTModel has sinusoidal positions"
+    for stack in (model.encoder, model.decoder):
+        yield from _stack_faults([block for block in stack if isinstance(block, Block)], model.projection.in_features)
+
+
+def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
+    shapes = set[tuple[Any, ...]]()
+    for block in blocks:
+        attentions = [block.mixer] if block.cross is None else [block.mixer, block.cross]
+        for attention in attentions:
+            if type(attention) not in (Attention, MultiHeadCross):
+                yield f"MarianMTModel has multi-head attention alone, this model has {type(attention).__name__}"
+                return
+            assert isinstance(attention, Attention | MultiHeadCross)
+            sizes = {attention.heads * attention.key_dim, attention.heads * attention.value_dim}
+            if sizes != {dim} or attention.out_projection.bias is None:
+                yield "MarianMTModel has heads of size dim / heads, and projections with biases"
+            if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
+                yield "MarianMTModel has no positions within attention"
+        if block.mixer_canon or block.feed_forward_canon:
+            yield "MarianMTModel has no Canon layers"
+        norm = block.mixer_residual.norm
+        if not (block.mixer_residual.post and type(norm) is LayerNorm and norm.eps == 1e-5):
+            yield "MarianMTModel has layer norms with eps 1e-5 after the residual sum (norm: post, norm_kind: layer)"
+        if type(block.feed_forward) not in ACTIVATIONS:
+            yield f"MarianMTModel has a feed-forward network with {', '.join(ACTIVATIONS.values())}"
+            return
+        assert isinstance(block.feed_forward, ReluFeedForward)
+        inner = block.feed_forward.inner
+        heads = {attention.heads for attention in attentions}
+        if len(heads) > 1:
+            yield "MarianMTModel has as many heads in cross-attention as in self-attention"
+        shapes.add((attentions[0].heads, type(block.feed_forward), inner.out_features))
+    if len(shapes) > 1:
+        yield "MarianMTModel has layers that are all of one shape"
+
+
+def _text_faults(run: Run) -> Iterator[str]:
+    truncation = run.recipe.data.truncation()
+    if truncation is not None and truncation.unit == "words":
+        yield "a tokenizer of transformers cuts sources by tokens, not by words (data.truncate_source, data.count)"
+    for processor, name in ((run.source, "source"), (run.target, "target")):
+        fault = sentencepiece_fault(processor)
+        if fault is not None:
+            yield f"{fault} (text.{name}, vocabulary)"
+
+
+def write_marian(run: Run, folder: Path) -> None:
+    """Write model and tokenizer of a run that `marian_refusal` has no fault with."""
+    folder.mkdir()
+    with transformers_quiet() as transformers:
+        model = transformers.MarianMTModel(_config(run, transformers)).eval()
+        weights, shared = run.model.state_dict(), _shared(run.model)
+        state = to_marian({name: tensor.cpu().float() for name, tensor in weights.items()}, shared=shared)
+        positions = {f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")}
+        missing, unexpected = model.load_state_dict(state, strict=False)
+        assert set(missing) <= positions
+        assert not unexpected
+        model.tie_weights()
+        model.generation_config = _generation_config(run, transformers)
+        model.save_pretrained(str(folder))
+        _write_tokenizer(run, folder, transformers, separate=not shared)
+
+
+def _shared(model: Any) -> bool:
+    return model.source_embedding.tokens.weight is model.target_embedding.tokens.weight
+
+
+def _config(run: Run, transformers: Any) -> Any:
+    model: Any = run.model
+    block, reading = model.encoder[0], model.decoder[0]
+    return transformers.MarianConfig(
+        vocab_size=model.source_embedding.tokens.num_embeddings,
+        decoder_vocab_size=model.target_embedding.tokens.num_embeddings,
+        share_encoder_decoder_embeddings=_shared(model),
+        tie_word_embeddings=model.projection.weight is model.target_embedding.tokens.weight,
+        d_model=model.projection.in_features,
+        encoder_layers=len(model.encoder),
+        decoder_layers=len(model.decoder),
+        encoder_attention_heads=block.mixer.heads,
+        decoder_attention_heads=reading.mixer.heads,
+        encoder_ffn_dim=block.feed_forward.inner.out_features,
+        decoder_ffn_dim=reading.feed_forward.inner.out_features,
+        activation_function=ACTIVATIONS[type(block.feed_forward)],
+        max_position_embeddings=max(POSITIONS, model.max_position),
+        dropout=model.source_embedding.dropout.probability,
+        attention_dropout=block.mixer.dropout,
+        scale_embedding=True,
+        decoder_start_token_id=BOS,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        forced_eos_token_id=None,
+    )
+
+
+def _generation_config(run: Run, transformers: Any) -> Any:
+    """The run's search, as far as `generate` has it.
+
+    Its scores are log probabilities over length ** exponent. Those of headway, ((5 + length) / 6) ** alpha, grow like
+    the exponent alpha * length / (length + 5); it is taken at 20 tokens. Its lengths count the decoder's start, too. It
+    cannot say a longest length that hangs on the source's.
+    """
+    search = run.recipe.decoding
+    longest = LONGEST if search.max_length is None else min(LONGEST, search.max_length + 1)
+    return transformers.GenerationConfig(
+        num_beams=search.beam,
+        early_stopping=False if search.beam > 1 else None,
+        length_penalty=round(0.8 * search.length_penalty, 4) if search.beam > 1 else None,
+        min_length=search.min_length + 1 if search.min_length else 0,
+        max_length=longest,
+        no_repeat_ngram_size=search.no_repeat_ngram,
+        suppress_tokens=[PAD, BOS],
+        decoder_start_token_id=BOS,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+
+
+def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: bool) -> None:
+    assert isinstance(run.model, Transformer)
+    truncation, longest = run.recipe.data.truncation(), run.model.longest_source()
+    names = ("vocab.json", "target_vocab.json")
+    for processor, name, side in zip((run.source, run.target), names, ("source", "target"), strict=True):
+        assert isinstance(processor, TextProcessor)
+        write_bytes(folder / f"{side}.spm", sentencepiece_of(processor))
+        if separate or side == "source":
+            pieces = processor.tokens(range(processor.size))
+            write_json(folder / name, {piece: id for id, piece in enumerate(pieces)})
+    tokenizer = transformers.MarianTokenizer(
+        str(folder / "source.spm"),
+        str(folder / "target.spm"),
+        str(folder / "vocab.json"),
+        target_vocab_file=str(folder / "target_vocab.json") if separate else None,
+        separate_vocabs=separate,
+        source_lang=base_language(run.recipe.text.source.language),
+        target_lang=base_language(run.recipe.text.target.language),
+        unk_token=SPECIALS[UNKNOWN],
+        eos_token=SPECIALS[EOS],
+        pad_token=SPECIALS[PAD],
+        model_max_length=1 + (longest if truncation is None else min(longest, truncation.length)),
+        clean_up_tokenization_spaces=False,
+        split_special_tokens=True,  # `<pad>` within a text is text
+    )
+    tokenizer.save_pretrained(str(folder))
+    file = folder / "tokenizer_config.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))  # without paths of this machine; names find the files
+    here = {key for key, value in settings.items() if isinstance(value, str) and str(folder) in value}
+    write_json(file, {key: value for key, value in settings.items() if key not in here})
+
+
+def open_marian(folder: Path) -> Answering:
+    """The answers of `generate`, model and tokenizer loaded as everybody loads them."""
+    with transformers_quiet() as transformers:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+        model = transformers.MarianMTModel.from_pretrained(str(folder)).eval()
+
+    def read(lines: list[str]) -> Any:
+        return tokenizer(lines, return_tensors="pt", padding=True, truncation=True)
+
+    def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+        batches = (lines[start : start + BATCH] for start in range(0, len(lines), BATCH))
+        return [found for some in batches for found in _generate(model, tokenizer, read(list(some)), search)]
+
+    return answer
+
+
+@torch.inference_mode()
+def _generate(model: Any, tokenizer: Any, inputs: Any, search: Search) -> list[list[Answer]]:
+    # As headway's own search, it goes on while a hypothesis that is alive can still be the best.
+    beams = {"early_stopping": False, "length_penalty": 0.0} if search.beam > 1 else {}
+    ids = model.generate(
+        **inputs, num_beams=search.beam, num_return_sequences=search.beam, max_new_tokens=search.longest,
+        max_length=None, no_repeat_ngram_size=0, **beams,
+    )  # fmt: skip
+    ids = torch.nn.functional.pad(ids, (0, 1), value=EOS)  # for outputs that were cut at the longest length
+    scores = _scores(model, inputs, ids, search.beam)
+    answers = []
+    for row, score in zip(ids.tolist(), scores, strict=True):
+        kept = [id for id in row[1:] if id not in (PAD, EOS)]
+        text = tokenizer.decode(row, skip_special_tokens=True)
+        answers.append(Answer(tuple(tokenizer.convert_ids_to_tokens(kept)), score, text, tuple(kept)))
+    return [answers[start : start + search.beam] for start in range(0, len(answers), search.beam)]
+
+
+def _scores(model: Any, inputs: Any, ids: Tensor, beam: int) -> list[float]:
+    """The log probability of each output ids (N * W, T), which begin with the decoder's start."""
+    sources, mask = (inputs[name].repeat_interleave(beam, 0) for name in ("input_ids", "attention_mask"))
+    logits = model(input_ids=sources, attention_mask=mask, decoder_input_ids=ids[:, :-1]).logits
+    chosen = logits.float().log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)
+    real = (ids[:, 1:] == EOS).cumsum(1) - (ids[:, 1:] == EOS).long() == 0
+    totals: list[float] = (chosen * real).sum(1).tolist()
+    return totals
+
+
+def is_classifier(run: Run) -> bool:
+    """Whether a run labels words by a linear map of its encoder's last layer, as the library's own classes do."""
+    if not isinstance(run.model, Tagger) or not isinstance(run.model.mix, LastLayer):
+        return False
+    config: Any = run.model.encoder.config
+    with transformers_quiet() as transformers, torch.device("meta"):
+        classes = transformers.AutoModelForTokenClassification
+        return type(config) in classes._model_mapping and _is_linear(classes.from_config(config))
+
+
+def _is_linear(classifier: Any) -> bool:
+    """Whether a class is its encoder and a linear map called `classifier`; some have more, or call it otherwise."""
+    encoder = f"{classifier.base_model_prefix}."
+    own = {name for name in classifier.state_dict() if not name.startswith(encoder)}
+    return own == {"classifier.weight", "classifier.bias"}
+
+
+def write_classifier(run: Run, folder: Path) -> None:
+    """Write a tagger and its tokenizer."""
+    assert isinstance(run.model, Tagger)
+    assert isinstance(run.source, WordProcessor)
+    assert isinstance(run.target, LabelProcessor)
+    encoder: Any = run.model.encoder
+    with transformers_quiet() as transformers:
+        config = type(encoder.config).from_dict(encoder.config.to_dict())
+        config.id2label = dict(enumerate(run.target.names))
+        config.label2id = {name: id for id, name in enumerate(run.target.names)}
+        classifier = transformers.AutoModelForTokenClassification.from_config(config).eval()
+        getattr(classifier, classifier.base_model_prefix).load_state_dict(encoder.state_dict())
+        classifier.classifier.load_state_dict(run.model.output.state_dict())
+        classifier.save_pretrained(str(folder))
+    run.source.tokenizer.save_pretrained(str(folder))
+
+
+def open_classifier(folder: Path, run: Run) -> Answering:
+    """The labels that the library's own class gives the words of a line."""
+    with transformers_quiet() as transformers:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+        model = transformers.AutoModelForTokenClassification.from_pretrained(str(folder)).eval()
+    assert isinstance(run.source, WordProcessor)
+    processor = WordProcessor(tokenizer, str(folder))
+
+    @torch.inference_mode()
+    def label(line: str) -> list[Answer]:
+        window = processor.encode(line).values
+        log_probabilities = model(torch.tensor([window.ids])).logits[0, list(window.first)].log_softmax(-1)
+        best = log_probabilities.max(-1)
+        labels = tuple(model.config.id2label[id] for id in best.indices.tolist())
+        return [Answer(labels, float(best.values.sum()), " ".join(labels))]
+
+    def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+        return list(map(label, lines))
+
+    return answer

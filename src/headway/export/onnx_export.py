@@ -1,26 +1,43 @@
-"""Runs as ONNX, which runtimes of many languages and devices read."""
+"""Runs as ONNX, which runtimes of many languages and devices read: the encoder, and a step of the decoder.
+
+`encoder.onnx` makes the state before the first token of sources. `decoder.onnx` chooses rows of a state, reads one more
+token of each and gives log probabilities and the state after it. A search, or a greedy loop, needs nothing else.
+
+Shapes: B sources, S source, C capacity, R rows of a step, V vocabulary.
+"""
 
 from __future__ import annotations
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from headway.export.exporter import Answering, Exporter
-from headway.export.onnx_model import write_onnx
-from headway.export.onnx_search import OnnxModel
-from headway.export.parity import answering_by
-from headway.export.tokenizer_files import write_tokenizers
+from headway.documents import read_json
+from headway.errors import RunError
+from headway.export.exporter import Answering, Exporter, write_tokenizers
+from headway.export.exporting import check_expressible
+from headway.export.parity import answering_by, predictor_of
+from headway.files import write_json
+from headway.mixers import State
 from headway.mixers.ngram import Ngram
-from headway.models import Seq2Seq
+from headway.models import Memory, Seq2Seq
 from headway.models.decoder_only import DecoderOnly
 from headway.models.recurrent.cells import ChoGru
-from headway.predictors.backend import TorchBackend
+from headway.predictors.backend import Backend, TorchBackend
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
-from headway.tasks import build_task
+from headway.runs.engines import Engine
+from headway.tensors.batch import BOS, collate
 
 USAGE = """`encoder.onnx` makes the state before the first token, `decoder.onnx` reads a token of each row. `onnx.json`
 names the tensors of the state. Ids are those of `vocabulary/`; 1 begins an output, 2 ends it{ends}
@@ -46,6 +63,12 @@ FRAMES = (
     '. A source\nis frames (1, F, M) as `headway.load(RUN).source.encode("FILE.wav").values` gives them.',
     'source = np.load("FRAMES.npy")[None]\nmask = np.ones(source.shape[:2], bool)',
 )
+ENCODER, DECODER, DESCRIPTION = "encoder.onnx", "decoder.onnx", "onnx.json"
+FORMAT = 1
+# Sizes of two examples, all different: a dimension in which their states differ is free.
+EXAMPLES = (((5, 3, 2), 11), ((8, 1, 4, 6, 2), 13))
+FRAMES_A_TOKEN = 16  # in a recording: a front end makes fewer positions of them
+AnyState = TypeVar("AnyState")
 
 
 class OnnxBackend(TorchBackend):
@@ -53,12 +76,6 @@ class OnnxBackend(TorchBackend):
 
     name = "onnx"
     lacks: ClassVar[tuple[str, ...]] = ("capture",)
-
-
-def _looks_back(name: str, module: nn.Module, model: Seq2Seq) -> bool:
-    """Whether a module reads the context of each prefix of a whole sequence; a decoder reads token by token."""
-    whole = isinstance(model, DecoderOnly) or not name.startswith("decoder.")
-    return isinstance(module, Ngram) and module.prefix and module.global_weight is not None and whole
 
 
 class OnnxExporter(Exporter):
@@ -74,7 +91,14 @@ class OnnxExporter(Exporter):
             return "a graph has no step for each word of a source, which the cell cho_gru needs; gru needs none"
         if any(getattr(module, "choice", "soft") != "soft" for module in run.model.modules()):
             return "a graph has no attention that chooses one position (choice hard or monotonic)"
-        if any(_looks_back(name, module, run.model) for name, module in run.model.named_modules()):
+        # They read the context of each beginning of a whole sequence; a decoder reads token by token.
+        if any(
+            isinstance(module, Ngram)
+            and module.prefix
+            and module.global_weight is not None
+            and (isinstance(run.model, DecoderOnly) or not name.startswith("decoder."))
+            for name, module in run.model.named_modules()
+        ):
             return "a graph has no highest value of each beginning, which n-grams with global_context: prefix need"
         return None
 
@@ -87,7 +111,7 @@ class OnnxExporter(Exporter):
         write_tokenizers(run, folder)
 
     def open(self, folder: Path, run: Run) -> Answering:
-        predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
+        predictor = predictor_of(run)
         assert isinstance(predictor, SequencePredictor)
         predictor.backend = OnnxBackend(OnnxModel(folder), predictor.device)
         return answering_by(predictor)
@@ -95,3 +119,213 @@ class OnnxExporter(Exporter):
     def usage(self, run: Run) -> str:
         ends, source = TOKENS if isinstance(run.source, TextProcessor) else FRAMES
         return USAGE.replace("{ends}", ends).replace("{source}", source)
+
+
+def tensors_of(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a state, with the names of the fields that they stand in."""
+    if isinstance(value, Tensor):
+        yield name, value
+        return
+    if isinstance(value, tuple):
+        parts = [(str(index), part) for index, part in enumerate(value)]
+    elif is_dataclass(value):
+        parts = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    else:
+        return
+    for part, inner in parts:
+        yield from tensors_of(inner, f"{name}.{part}" if name else part)
+
+
+def with_tensors(value: AnyState, tensors: Iterator[Tensor]) -> AnyState:
+    """A state of the same make with other tensors, in the order in which `tensors_of` gives them."""
+    made: Any = value
+    if isinstance(value, Tensor):
+        made = next(tensors)
+    elif isinstance(value, tuple):
+        made = tuple(with_tensors(part, tensors) for part in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        changed = {field.name: with_tensors(getattr(value, field.name), tensors) for field in fields(value)}
+        made = replace(value, **changed)
+    return made  # type: ignore[no-any-return]
+
+
+class EncoderGraph(nn.Module):
+    """From sources (B, S), or frames, to the state before the first token, with room for C tokens."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, mask: Tensor, room: Tensor) -> tuple[Tensor, ...]:
+        """The tensors of the state; of `room` (C,) the length alone counts."""
+        state = self.model.start(self.model.encode(source, mask), room.shape[0])
+        return tuple(tensor for _, tensor in tensors_of(state))
+
+
+class DecoderGraph(nn.Module):
+    """One step: from the tokens (R, 1) of the chosen rows of a state to the log probabilities (R, V) of the next."""
+
+    def __init__(self, model: Seq2Seq, like: State) -> None:
+        super().__init__()
+        self.model, self.like = model, like
+
+    def forward(self, tokens: Tensor, rows: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Log probabilities, and the tensors of the state after; `rows` (R,) are those that are gone on with."""
+        chosen = with_tensors(self.like, iter(state)).select(rows)
+        scores, after = self.model.extend(tokens, chosen)
+        return scores, *(tensor for _, tensor in tensors_of(after))
+
+
+def write_onnx(model: Seq2Seq, folder: Path) -> None:
+    """Write both graphs of a model (in evaluation mode, on the CPU), checked, and `onnx.json` into a new folder.
+
+    Raises:
+        RunError: torch cannot make a graph of the model.
+    """
+    free, inputs = torch.export.Dim.DYNAMIC, []
+    times = FRAMES_A_TOKEN if model.trial_source(1).ndim > 1 else 1
+    for lengths, room in EXAMPLES:
+        batch = collate([model.trial_source(times * length) for length in lengths], None)
+        inputs.append((batch.source, batch.source_mask, torch.zeros(room, dtype=torch.bool)))
+    with torch.no_grad(), _quiet():
+        states = [
+            model.start(model.encode(*each[:2]), len(each[2])).select(torch.arange(len(each[0]))) for each in inputs
+        ]
+        names = [name for name, _ in tensors_of(states[0])]
+        tensors, others = ([tensor for _, tensor in tensors_of(state)] for state in states)
+        frames = dict.fromkeys((0, 1), free)
+        folder.mkdir()
+        _write(
+            EncoderGraph(model), inputs[0], (frames, {0: free, 1: free}, {0: free}), folder / ENCODER,
+            ["source", "mask", "room"], names,
+        )  # fmt: skip
+        dimensions = tuple(
+            {
+                axis: free
+                for axis, (one, other) in enumerate(zip(first.shape, second.shape, strict=True))
+                if one != other
+            }
+            for first, second in zip(tensors, others, strict=True)
+        )
+        rows = torch.arange(len(inputs[0][0])).repeat_interleave(2)
+        step = torch.full((len(rows), 1), BOS), rows, tuple(tensors)
+        _write(
+            DecoderGraph(model, states[0]), step, ({0: free}, {0: free}, dimensions), folder / DECODER,
+            ["tokens", "rows", *names], ["log_probabilities", *(f"{name}.after" for name in names)],
+        )  # fmt: skip
+    write_json(folder / DESCRIPTION, {"format": FORMAT, "state": names})
+
+
+def _write(
+    graph: nn.Module, example: tuple[Any, ...], dimensions: Any, file: Path, inputs: list[str], outputs: list[str]
+) -> None:
+    import onnx
+
+    for operator in (torch.ops.aten.lstm.input, torch.ops.aten.gru.input):
+        # While torch makes a graph, these have other kernels. It would use what it has kept since the last graph.
+        operator._dispatch_cache.clear()
+    try:
+        program = torch.onnx.export(
+            graph.eval(), example, dynamic_shapes=dimensions, input_names=inputs, output_names=outputs, dynamo=True,
+            verbose=False,
+        )  # fmt: skip
+    except Exception as error:  # of torch's exporter, which raises what its parts raise
+        cause = error.__cause__ or error
+        what = f"{file.name}: torch makes no graph of this model ({type(cause).__name__}: {cause})"
+        raise RunError(what) from error
+    assert program is not None
+    program.save(str(file))
+    onnx.checker.check_model(str(file))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the notices of torch's exporter."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@dataclass(frozen=True)
+class OnnxMemory(Memory):
+    """Sources (B, S) that are encoded once it is known how long outputs can be; `values` (B, 0) say how many."""
+
+    source: Tensor
+
+
+@dataclass(frozen=True)
+class OnnxState(State):
+    """The tensors of a state, and the rows (R,) of them that are gone on with, which the next step chooses."""
+
+    tensors: tuple[NDArray[Any], ...]
+    rows: Tensor
+
+    def select(self, index: Tensor) -> Self:
+        """Rows `index` of this state."""
+        return replace(self, rows=self.rows.index_select(0, index.reshape(-1)))
+
+
+class OnnxModel:
+    """An exported model in a folder that `write_onnx` wrote, as `search` asks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        from onnxruntime import InferenceSession, SessionOptions
+
+        self._state: list[str] = read_json(folder / DESCRIPTION)["state"]
+        options = SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+        self._encoder, self._decoder = (
+            InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+            for name in (ENCODER, DECODER)
+        )
+
+    def encode(self, source: Tensor, mask: Tensor) -> OnnxMemory:
+        """Keep sources (B, S) until `start`."""
+        return OnnxMemory(torch.zeros(len(source), 0), mask, source)
+
+    def start(self, memory: Memory, capacity: int) -> OnnxState:
+        """Encode the sources; the state has room for `capacity` tokens."""
+        assert isinstance(memory, OnnxMemory)
+        given = {"source": memory.source, "mask": memory.mask, "room": torch.zeros(capacity, dtype=torch.bool)}
+        tensors = self._encoder.run(
+            None, self._read(self._encoder, {name: each.numpy() for name, each in given.items()})
+        )
+        return OnnxState(tuple(tensors), torch.arange(len(memory.mask)))
+
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, OnnxState]:
+        """Log probabilities (R, V) of the token after tokens (R, n), and the state after these."""
+        assert isinstance(state, OnnxState)
+        scores = None
+        for token in torch.split(tokens, 1, dim=1):
+            given = {"tokens": token.numpy(), "rows": state.rows.numpy()}
+            given |= dict(zip(self._state, state.tensors, strict=True))
+            scores, *tensors = self._decoder.run(None, self._read(self._decoder, given))
+            state = OnnxState(tuple(tensors), torch.arange(len(token)))
+        assert scores is not None
+        return torch.from_numpy(scores), state
+
+    @staticmethod
+    def _read(session: Any, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Those of the inputs that the graph reads: one that changes nothing is not in it."""
+        return {each.name: np.ascontiguousarray(given[each.name]) for each in session.get_inputs()}
+
+
+class OnnxEngine(Engine):
+    """onnxruntime, in float32, on the CPU."""
+
+    name = "onnx"
+    packages = OnnxExporter.packages
+
+    def export(self, run: Run, folder: Path) -> None:
+        exporter = OnnxExporter()
+        check_expressible(exporter, run)
+        exporter.write(run, folder)
+
+    def backend(self, folder: Path, run: Run) -> Backend:
+        return OnnxBackend(OnnxModel(folder), torch.device("cpu"))

@@ -18,6 +18,7 @@ from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.pretrained import Window
@@ -31,14 +32,9 @@ SHOWN = 5  # differences in a text
 
 @dataclass(frozen=True)
 class Difference:
-    """A line for which the best outputs differ.
+    """A line for which the best outputs, here with their scores, differ.
 
-    Attributes:
-        line: the number of the line.
-        source: the line.
-        run: the run's best output with its score.
-        export: the export's.
-        run_of_export: the run's own log probability of the export's output.
+    `run_of_export` is the run's own log probability of the export's output.
     """
 
     line: int
@@ -53,9 +49,7 @@ class ParityReport:
     """The comparison of an export with its run.
 
     Attributes:
-        format: the name of the exporter.
         exact: whether all best outputs and scores have to be equal.
-        search: the search of both.
         lines: how many lines both have decoded.
         equal: for how many of them the best outputs are equal.
         equal_lists: for how many the lists of all outputs are equal, in their order.
@@ -120,7 +114,10 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     if source is not None and isinstance(run.source, TextProcessor):
         check_texts([*islice(read_lines(source), count)], run.source.characters, str(source))
     corpus = build_task(recipe.task).raw_corpus(recipe, () if source is None else (source,))
-    read = _reader(run)
+    predictor = predictor_of(run)
+    read: Callable[[str], str] = str
+    if isinstance(predictor, SequencePredictor):  # exports are given the text that the model reads as it is
+        read = predictor.formatter(predictor.Options()).source
     texts = (read(example.source) for example in corpus.examples if example.source.strip())
     lines = list(islice((text for text in texts if _fits(run, text)), count))
     if not lines:
@@ -128,12 +125,9 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     return lines
 
 
-def _reader(run: Run) -> Callable[[str], str]:
-    """The way from a line to the text that the run's model reads, which its exports are given as it is."""
-    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
-    if isinstance(predictor, SequencePredictor):
-        return predictor.formatter(predictor.Options()).source
-    return str
+def predictor_of(run: Run) -> Predictor[Any, Any]:
+    """The predictor of one loaded run, where its model is."""
+    return build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
 
 
 def _fits(run: Run, line: str) -> bool:
@@ -142,13 +136,13 @@ def _fits(run: Run, line: str) -> bool:
     if isinstance(source, Window):  # of a tagger, which reads longer ones in parts
         return len(source.ids) <= run.recipe.data.max_length
     assert isinstance(model, Seq2Seq)
-    room, most = (model.longest_target(length) for length in (run.source.length(source), 1))
+    room, most = model.longest_target(run.source.length(source)), model.longest_target(1)
     return 0 < len(source) <= model.longest_source() and (room is None or most is None or 2 * room >= most)
 
 
 def answering_of(run: Run) -> Answering:
     """The run's own answers."""
-    predictor = build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
+    predictor = predictor_of(run)
     if isinstance(predictor, LabelPredictor):
 
         def label(lines: Sequence[str], search: Search) -> list[list[Answer]]:

@@ -28,9 +28,7 @@ class SearchRequest:
 
     Attributes:
         sources: ids, or frames, without end marks.
-        limits: of their outputs.
         lines: the number of each line, which random streams hang on.
-        options: those of the prediction.
         search: those of search, with those of the recipe.
     """
 
@@ -77,12 +75,7 @@ class EncodingModel(Searchable, Protocol):
 
 
 class TorchBackend(Backend):
-    """headway's own search over a model, or over whatever has its methods.
-
-    Args:
-        model: the model.
-        device: where it computes.
-    """
+    """headway's own search over a model, or over whatever has its methods."""
 
     name = "torch"
 

@@ -1,4 +1,4 @@
-"""The attention behind an output, with the tokens that its rows and columns stand for.
+"""The attention behind an output, with the tokens that its rows and columns stand for, and as notebooks show it.
 
 A row of the target is named by the token that is written there, a column by the token that is read there: row y1 of a
 decoder's self-attention stands where y1 is written, and its column `<s>` is the one that is read at that moment.
@@ -6,15 +6,18 @@ decoder's self-attention stands where y1 is written, and its column `<s>` is the
 Shapes: L layers, K heads, T rows (what attends), S columns (what is attended to).
 """
 
+from __future__ import annotations
+
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.models.model import Axes
 from headway.models.tagger import LAYERS
 from headway.predictors.predict_options import Capture
@@ -23,6 +26,10 @@ BEGIN, END = "<s>", "</s>"  # how the special tokens at both ends are written am
 ALL = "all"
 
 Floats = NDArray[np.float32]
+CROSS = "decoder.cross"
+SHORTENED = 60  # characters of a text in a `repr`
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Plot
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class AttentionName:
     kind: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> "AttentionName":
+    def parse(cls, text: str) -> AttentionName:
         """The name that `str` gave. Raises ValueError for a text that is none."""
         stack, *rest = text.split(".")
         if not rest and stack:
@@ -176,3 +183,66 @@ def to_bertviz(
     arguments["decoder.cross"] = "cross_attention"
     shown: dict[str, Any] = {arguments[kind]: layers for kind, layers in tensors.items() if kind in arguments}
     return shown | {"encoder_tokens": read["source"], "decoder_tokens": read["target"]}
+
+
+def shortened(text: str) -> str:
+    """A text in quotes, cut where it is long."""
+    return repr(text if len(text) <= SHORTENED else f"{text[: SHORTENED - 1]}…")
+
+
+def table_of(rows: Sequence[Sequence[object]], header: Sequence[str]) -> str:
+    """A table in HTML, every cell escaped."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def chosen_layer(attention: Mapping[str, Any], kind: str | None, layer: int | None) -> str:
+    """The name of one attention of those that there are. Raises UserError where there is none.
+
+    `kind` is `decoder.cross` and the like, or a whole name; by default the attention to the source, if there is any.
+    `layer` counts from 1; by default it is the last.
+    """
+    kinds = by_kind([name for name in attention if name.count(".") == 2])
+    if kind in attention and layer is None:
+        return str(kind)
+    kind = kind or (CROSS if CROSS in kinds else next(iter(kinds), ""))
+    if kind not in kinds:
+        allowed = ", ".join(kinds) or 'predict(..., capture="all") first'
+        raise UserError("this attention was not captured", where=option("name"), received=kind, allowed=allowed)
+    layers = kinds[kind]
+    if layer is not None and layer - 1 not in layers:
+        allowed = ", ".join(str(index + 1) for index in layers)
+        raise UserError("this layer has no such attention", where=option("layer"), received=layer, allowed=allowed)
+    return layers[max(layers) if layer is None else layer - 1]
+
+
+def plot_weights(
+    weights: NDArray[np.floating[Any]], rows: Sequence[str], columns: Sequence[str], head: int | None, title: str,
+    ax: Plot | None, *, stretch: bool = False,
+) -> Plot:  # fmt: skip
+    """A picture of weights (K, T, S): those of one head, counted from 1, or the mean of all.
+
+    The scale beside it goes from 0 to 1, or with `stretch` to the largest weight, and marks the uniform weight.
+
+    Raises:
+        UserError: there is no such head.
+    """
+    import matplotlib.pyplot
+
+    from headway.figures.drawing import STYLE, draw_weights
+    from headway.figures.fonts import drawable
+
+    if head is not None and not 1 <= head <= len(weights):
+        raise UserError("there is no such head", where=option("head"), received=head, allowed=f"1 to {len(weights)}")
+    shown = weights.mean(0) if head is None else weights[head - 1]
+    drawn, families, _ = drawable([*columns, *rows])
+    with matplotlib.rc_context(STYLE):
+        if ax is None:
+            size = (2 + 0.3 * len(columns), 1.5 + 0.3 * len(rows))
+            ax = matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
+        draw_weights(ax, shown, drawn[: len(columns)], drawn[len(columns) :], stretch=stretch)
+    for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        label.set(fontfamily=families, parse_math=False)
+    ax.set_title(f"{title}, {'mean of heads' if head is None else f'head {head}'}")
+    return ax

@@ -1,7 +1,15 @@
-"""The seam between a task's lines and the text of its model."""
+"""The seam between a task's lines and the text of its model: by default none, for a parser trees."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from headway.errors import UserError, option
+from headway.trees.linear_form import KINDS, repair
+from headway.trees.tree import Tree, draw, escape, unescape
+
+LINEAR = "linear"  # the text of the model, unchanged
 
 
 class Formatted(NamedTuple):
@@ -40,3 +48,77 @@ class Formatter:
     def output(self, line: str, text: str) -> Formatted:
         """The output for a line that is made of the text which the model wrote."""
         return Formatted(text)
+
+
+STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": lambda tree: f"{draw(tree)}\n"}
+
+
+class TreeFormatter(Formatter):
+    """Every line is a sentence, its words separated by spaces; every output is a tree over exactly these words.
+
+    A word may be written as in a treebank: `-LRB-` is read as the bracket that it stands for, as in training.
+
+    Args:
+        style: a name in `STYLES`, or `LINEAR`.
+        tagged: whether words come with their parts of speech, `dog_NN`, which the trees then have.
+    """
+
+    def __init__(self, style: str = "brackets", *, tagged: bool = False) -> None:
+        self.style, self.tagged, self.in_lines = style, tagged, style != "drawing"
+
+    def check(self, line: str, where: str) -> None:
+        self._read(line, where)
+
+    def check_target(self, line: str, where: str) -> None:
+        if line.rstrip().endswith(")"):  # a closing bracket of a linear form has its label
+            allowed = f"linear forms, as `headway data trees` writes them with {option('format')} {LINEAR}"
+            raise UserError("this is a tree in brackets", where=where, received=line, allowed=allowed)
+
+    def source(self, line: str) -> str:
+        return " ".join(self._read(line)[0])
+
+    def output(self, line: str, text: str) -> Formatted:
+        if self.style == LINEAR:
+            return Formatted(text)
+        words, tags = self._read(line)
+        if not words:
+            return Formatted("")
+        repaired = repair(text, words, tags)
+        return Formatted(STYLES[self.style](repaired.tree), repaired.counts)
+
+    def _read(self, line: str, where: str | None = None) -> tuple[list[str], list[str] | None]:
+        if not self.tagged:
+            return [unescape(word) for word in line.split()], None
+        words, tags = list[str](), list[str]()
+        for token in line.split():
+            word, _, tag = token.rpartition("_")
+            if not word or not tag:
+                what = f"with {option('tagged')}, a word comes with its tag"
+                raise UserError(what, where=where, received=token, allowed="WORD_TAG")
+            words.append(unescape(word))
+            tags.append(escape(tag))
+        return words, tags
+
+
+@dataclass
+class RepairCount:
+    """The repairs of many trees, summed up."""
+
+    trees: int = 0
+    repaired: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, repairs: Mapping[str, int] | None) -> None:
+        """Count one output; None stands for one that is no tree."""
+        if repairs is not None:
+            self.trees += 1
+            self.repaired += bool(repairs)
+            self.kinds.update(repairs)
+
+    def text(self) -> str:
+        """The number of trees that were repaired, and of what was amiss; empty where there was no tree."""
+        if not self.trees:
+            return ""
+        kinds = ", ".join(f"{kind}: {self.kinds[kind]:,}" for kind in KINDS if self.kinds[kind])
+        share = f"{self.repaired:,} of {self.trees:,} trees were repaired ({self.repaired / self.trees:.1%})"
+        return share + (f"; {kinds}" if kinds else "")

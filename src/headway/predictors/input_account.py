@@ -46,7 +46,7 @@ class InputAccount:
         """Count the inputs of a run, texts or recordings, of which the first has this number."""
         self.lines += len(inputs)
         if isinstance(run.source, TextProcessor):
-            self._read(INPUT, run.source, inputs, [source.values for source in encoded])
+            self.read_texts(INPUT, run.source, inputs, [source.values for source in encoded])
             self._read_lines(run, run.source.vocabulary, inputs, first_line)
             return
         for raw, source in zip(inputs, encoded, strict=True):
@@ -67,16 +67,15 @@ class InputAccount:
                 if other := _BEGINS_WITH_TAG.match(rest):
                     self._note(f"have a tag that training did not have ({tags})", f"line {number}: {other[1]}")
 
-    def read_targets(self, processor: TextProcessor, texts: Sequence[str], values: Sequence[Sequence[int]]) -> None:
-        """Count given targets, which are texts, with their ids."""
-        self._read(TARGETS, processor, texts, values)
-
     def _note(self, what: str, which: str) -> None:
         self.amiss[what] += 1
         if self.amiss[what] <= SHOWN:
             self.first.setdefault(what, []).append(which)
 
-    def _read(self, side: str, processor: TextProcessor, texts: Sequence[str], values: Sequence[Sequence[int]]) -> None:
+    def read_texts(
+        self, side: str, processor: TextProcessor, texts: Sequence[str], values: Sequence[Sequence[int]]
+    ) -> None:
+        """Count the texts of a side, `INPUT` or `TARGETS`, with their ids."""
         vocabulary, read = processor.vocabulary, Counter[str]()
         for text in texts:
             read.update(vocabulary.split_tags(text)[1])

@@ -5,28 +5,36 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.corpora.word_corpus import collate_windows
+from headway.documents import read_json, shaped
 from headway.errors import UserError, option
+from headway.files import sha256, write_json
 from headway.formats.lines import check_texts
 from headway.log import say
 from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
-from headway.predictors.captured_attention import ALL, CapturedAttention, layer_titles
-from headway.predictors.kept_threshold import keep_threshold, read_threshold
+from headway.predictors.captured_attention import (
+    ALL,
+    CapturedAttention,
+    chosen_layer,
+    layer_titles,
+    plot_weights,
+    shortened,
+    table_of,
+)
 from headway.predictors.predict_options import Capture, LabelOptions, checked_options
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
-from headway.predictors.run import Run
-from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
+from headway.predictors.run import WEIGHTS, Run
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.search.hypotheses import check_scores
@@ -35,20 +43,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
 
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
+THRESHOLD = "threshold.json"  # in the folder of a run
 LEAST = 1e-45  # of a probability whose logarithm is taken
 Floats = NDArray[np.float32]
 Sentence = str | Sequence[str]
 LabelledSentence = tuple[Sequence[str], Sequence[str]]
 
 
+class KeptThreshold(BaseModel):
+    """The content of `THRESHOLD`: the threshold that was chosen for a run's weights."""
+
+    model_config = ConfigDict(strict=True, protected_namespaces=())
+
+    model_sha256: str
+    threshold: float = Field(ge=0, le=1)
+
+
+STORED = TypeAdapter(KeptThreshold)
+
+
 @dataclass(frozen=True, repr=False)
 class LabelledWords:
-    """A sentence with a label for each word.
+    """A sentence of N words with a label for each.
 
     Attributes:
-        words: the N words.
         probabilities: (N, V).
-        labels: one a word.
         names: the V labels that there are.
         captures: where they were asked for, the weights of attention, window by window.
     """
@@ -81,17 +100,9 @@ class LabelledWords:
         self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
         *, stretch: bool = False,
     ) -> Plot:  # fmt: skip
-        """A picture of attention in the first window, rows attending to columns.
+        """A picture of attention in the first window, as `Prediction.plot` draws it.
 
-        Args:
-            name: `encoder.self`, or `layers` for the weights of layers where the model attends to these.
-            layer: counted from 1; by default the last.
-            head: counted from 1; by default the mean of all.
-            ax: matplotlib's axes to draw on; new ones by default.
-            stretch: let the scale end at the largest weight, not at 1.
-
-        Raises:
-            UserError: that attention was not captured.
+        It is `encoder.self`, or `layers` for the weights of layers where the model attends to these.
         """
         if not self.captures:
             chosen_layer({}, name, layer)
@@ -103,9 +114,7 @@ class WindowCapture:
     """The weights of attention in one window of a sentence.
 
     Attributes:
-        words: those of the window.
-        window: their positions, and their tokens.
-        tokens: the P tokens.
+        window: the positions and tokens of its words.
         self_attention: (L, K, P, P), lowest layer first.
         layer_weights: (N, J, L), of the window's words; None for a model that does not attend to layers.
     """
@@ -190,7 +199,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         Args:
             inputs: words, or text whose words white space separates; one text is one sentence.
             options: how to label; `headway.predictors.predict_options.LabelOptions` lists all.
-            first_line: the number of the first sentence.
+            first_line: the number of the first sentence, for messages.
             keywords: single options by name (`threshold=0.3`, `capture="all"`).
 
         Raises:
@@ -202,7 +211,11 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
         texts = [inputs] if isinstance(inputs, str) else inputs
         check_texts([text for text in texts if isinstance(text, str)], frozenset(), f"line {first_line}")
-        sentences = [self._words(text, raw=chosen.raw) for text in texts]
+        source = self.recipe.text.source
+        cut = PreparationConfig(
+            language=source.language, normalise=source.normalise, segment="moses" if chosen.raw else "whitespace"
+        )
+        sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in texts]
         size = chosen.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
             LabelledWords(
@@ -270,14 +283,22 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         Raises:
             UserError: the run has no dev.
         """
-        if self._threshold is None:
-            self._threshold = read_threshold(self.runs)
-        if self._threshold is None:
-            if self._dev is None or self.recipe.data.dev is None:
-                raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
-            self._threshold, score = self.choose_threshold(self._dev())
-            say(f"threshold {self._threshold:.4f}: F0.5 {score:.2f} on dev")
-            keep_threshold(self.runs, self._threshold, score)
+        if self._threshold is not None:
+            return self._threshold
+        run, kept = self.runs[0], None
+        if len(self.runs) == 1 and run.path is not None and run.as_stored:
+            kept, digest = run.path / THRESHOLD, sha256(run.path / WEIGHTS)
+            if kept.is_file():
+                stored = shaped(read_json(kept), STORED, str(kept))
+                if stored.model_sha256 == digest:
+                    self._threshold = stored.threshold
+                    return self._threshold
+        if self._dev is None or self.recipe.data.dev is None:
+            raise UserError("the run has no dev to choose it on", where=option("threshold"), received="dev")
+        self._threshold, score = self.choose_threshold(self._dev())
+        say(f"threshold {self._threshold:.4f}: F0.5 {score:.2f} on dev")
+        if kept is not None:
+            write_json(kept, {"model_sha256": digest, "threshold": self._threshold, "dev_f0.5": score})
         return self._threshold
 
     def choose_threshold(self, sentences: Sequence[LabelledSentence]) -> tuple[float, float]:
@@ -289,16 +310,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         wanted = [label == self.positive for _, labels in sentences for label in labels]
         return best_threshold(scores, np.array(wanted))
 
-    def _words(self, sentence: Sentence, *, raw: bool) -> tuple[str, ...]:
-        """The words of a sentence; a text is prepared as the recipe says of the source, and cut at white space."""
-        if not isinstance(sentence, str):
-            return tuple(sentence)
-        source = self.recipe.text.source
-        cut = PreparationConfig(
-            language=source.language, normalise=source.normalise, segment="moses" if raw else "whitespace"
-        )
-        return tuple(prepare(sentence, cut).split())
-
+    @torch.inference_mode()
     def _probabilities(self, sentences: Sequence[Sequence[str]], size: int) -> list[Floats]:
         """(N, V) of each sentence, the mean of all models."""
         totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
@@ -307,25 +319,18 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             for chosen in batches([len(window.ids) for window in windows], size):
                 batch = [windows[index] for index in chosen]
                 with memory_named(f"in labelling {len(batch)} sentences together", SMALLER_BATCHES):
-                    labelled = list(self._of_windows(run, batch))
+                    inputs = collate_windows(batch, _processor(run).padding).to(self.device)
+                    scores = run.model(inputs).logits.float().softmax(-1)
+                    check_scores(scores.isnan().any(keepdim=True))
+                    labelled = scores.cpu().numpy()
                 for window, probabilities in zip(batch, labelled, strict=True):
-                    total = totals[window.sentence][window.start : window.start + len(probabilities)]
-                    total[:] = probabilities / len(self.runs) + total
+                    total = totals[window.sentence][window.start : window.start + len(window.first)]
+                    total[:] = probabilities[: len(window.first)] / len(self.runs) + total
         return totals
 
     def _windows(self, run: Run, sentences: Sequence[Sequence[str]]) -> list[Window]:
         longest, processor = run.recipe.data.max_length, _processor(run)
         return [window for index, words in enumerate(sentences) for window in processor.windows(words, longest, index)]
-
-    @torch.inference_mode()
-    def _of_windows(self, run: Run, windows: Sequence[Window]) -> Iterator[Floats]:
-        """(words, V) of each window."""
-        batch = collate_windows(windows, _processor(run).padding).to(self.device)
-        scores = run.model(batch).logits.float().softmax(-1)
-        check_scores(scores.isnan().any(keepdim=True))
-        probabilities = scores.cpu().numpy()
-        for row, window in zip(probabilities, windows, strict=True):
-            yield row[: len(window.first)]
 
     def settled(self, options: LabelOptions) -> LabelOptions:
         """The same options, with a probability as threshold where that is `dev`.

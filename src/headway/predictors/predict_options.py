@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AnyOptions = TypeVar("AnyOptions", bound="PredictorOptions")
 Capture = str | tuple[str, ...]
 SAMPLING: dict[str, Any] = {"group": "Sampling"}
-SOURCES = "Sources"
+SOURCES: dict[str, Any] = {"group": "Sources"}
 SPEECH: dict[str, Any] = {"group": "Speech"}
 WORDS: dict[str, Any] = {"group": "Parsing and taggers"}
 
@@ -50,12 +50,6 @@ class CaptureOptions(PredictorOptions):
         description="Attention that comes with the best outputs: patterns of names, such as decoder.*.cross, or all.",
         json_schema_extra={"flag": None},
     )
-
-
-class BatchOptions(PredictorOptions):
-    """Batches; their size is declared with search, as the recipe has it."""
-
-    batch_tokens: int = SearchOptions.model_fields["batch_tokens"]  # type: ignore[assignment]
 
 
 class SamplingOptions(PredictorOptions):
@@ -91,24 +85,7 @@ class SamplingOptions(PredictorOptions):
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed) if self.sample else None
 
 
-class SourceOptions(PredictorOptions):
-    """Sources that are too long."""
-
-    max_source_length: int | None = Field(
-        default=None,
-        description="Longest source in tokens, or frames.",
-        ge=1,
-        le=10**9,
-        json_schema_extra={"default_text": "the recipe's, or what the model can read", "group": SOURCES},
-    )
-    truncate: bool = Field(
-        default=False,
-        description="Cut sources that are too long instead of stopping.",
-        json_schema_extra={"group": SOURCES},
-    )
-
-
-class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptions):
+class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
     """The options of whatever is decoded token by token; options of search that are not given are the recipe's.
 
     `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens
@@ -117,6 +94,18 @@ class PredictOptions(SourceOptions, CaptureOptions, SamplingOptions, SearchOptio
     words that replace unknown ones.
     """
 
+    max_source_length: int | None = Field(
+        default=None,
+        description="Longest source in tokens, or frames.",
+        ge=1,
+        le=10**9,
+        json_schema_extra={**SOURCES, "default_text": "the recipe's, or what the model can read"},
+    )
+    truncate: bool = Field(
+        default=False,
+        description="Cut sources that are too long instead of stopping.",
+        json_schema_extra=SOURCES,
+    )
     nbest: int = Field(
         default=1,
         description="Outputs a line: SCORE TAB TEXT lines, N for each line, if above 1.",
@@ -180,9 +169,10 @@ class TreeOptions(PredictOptions):
     tagged: bool = Field(default=False, description="Parsing: words have tags, as in dog_NN.", json_schema_extra=WORDS)
 
 
-class LabelOptions(BatchOptions, CaptureOptions):
-    """The options of taggers."""
+class LabelOptions(CaptureOptions):
+    """The options of taggers; the size of batches is declared with search, as the recipe has it."""
 
+    batch_tokens: int = SearchOptions.model_fields["batch_tokens"]  # type: ignore[assignment]
     threshold: float | Literal["dev"] | None = Field(
         default=None,
         description="Error detection: from which probability on a word is wrong; dev: the best there.",

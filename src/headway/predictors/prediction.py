@@ -17,12 +17,15 @@ from headway.predictors.captured_attention import (
     END,
     CapturedAttention,
     by_kind,
+    chosen_layer,
     column_tokens,
+    plot_weights,
     row_tokens,
+    shortened,
     stack_layers,
+    table_of,
     to_bertviz,
 )
-from headway.predictors.showing import chosen_layer, plot_weights, shortened, table_of
 from headway.processing.processor import NO_WORDS, Words
 
 if TYPE_CHECKING:
@@ -34,9 +37,7 @@ class TextHypothesis:
     """One output for an input.
 
     Attributes:
-        text: the output.
         score: see `headway.search.hypotheses.Hypothesis`.
-        tokens: those that the model wrote.
         log_probabilities: of each token and, last, of the end mark.
         written: the text that the model wrote, of which its task made `text`.
         repairs: how often what had to be repaired in it, by kind; None where nothing can need repair.

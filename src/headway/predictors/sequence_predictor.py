@@ -5,7 +5,9 @@ Shapes: K heads, S positions of the memory, such as the source tokens with the e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,22 +23,44 @@ from headway.memory import memory_named
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of
-from headway.predictors.formatter import Formatter
-from headway.predictors.input_account import accounted
+from headway.predictors.formatter import Formatter, TreeFormatter
+from headway.predictors.input_account import TARGETS, accounted
 from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
 from headway.predictors.prediction import Prediction, TextHypothesis
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
-from headway.predictors.request import PredictionRequest
 from headway.predictors.run import Run
-from headway.predictors.tree_formatter import TreeFormatter
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
+from headway.search.decoding_options import SearchOptions
 from headway.search.ensemble import Ensemble
 from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
 from headway.search.limits import Limits
 from headway.tensors.batch import UNKNOWN, Batch, collate
+
+
+@dataclass(frozen=True)
+class PredictionRequest:
+    """Some inputs on their way through a predictor.
+
+    Attributes:
+        sources: the inputs, encoded; one that is skipped has no values.
+        problems: by row, why an input is skipped.
+        prefixes: the ids that each output begins with.
+        search: the options of search, those of the recipe included.
+        unknown: what replaces unknown words; None where they are kept.
+    """
+
+    raw: Sequence[Any]
+    sources: Sequence[Encoded]
+    problems: Mapping[int, str]
+    prefixes: Sequence[Sequence[int]]
+    options: PredictOptions
+    search: SearchOptions
+    formatter: Formatter
+    first_line: int
+    unknown: UnknownWords | None
 
 
 class SequencePredictor(Predictor[Recording, Prediction]):
@@ -92,20 +116,25 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         for rows in batches(lengths, request.search.batch_tokens, end_marks=1):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
                 limits = self._limits(request, rows)
-                outputs = self._search(request, rows, limits)
+                lines, sources = [first_line + row for row in rows], [request.sources[row].values for row in rows]
+                outputs = self.backend.hypotheses(
+                    SearchRequest(sources, limits, lines, request.options, request.search)
+                )
                 best = [hypotheses[0] for hypotheses in outputs]
-                captured = self._capture([request.sources[row].values for row in rows], best, request.options.capture)
+                captured = self._capture(sources, best, request.options.capture)
                 replaced = self._replace_unknown(request, rows, outputs)
             for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
                 results[row] = self._prediction(
                     raw[row], request.sources[row], hypotheses, attention, request.formatter, end
                 )
         with accounted() as account:
-            account.read_inputs(self.runs[0], request.texts(), request.sources, first_line)
-        return [
-            result or Prediction(self.source.name(raw[row]), [], request.empty(row), problem=request.problems.get(row))
-            for row, result in enumerate(results)
-        ]
+            account.read_inputs(self.runs[0], list(map(request.formatter.source, raw)), request.sources, first_line)
+        for row in (row for row, result in enumerate(results) if result is None):  # blank, or skipped
+            problem = request.problems.get(row)
+            empty = TextHypothesis("", 0.0 if problem is None else -math.inf, [], [])
+            name, count = self.source.name(raw[row]), request.options.nbest
+            results[row] = Prediction(name, [], [empty] * count, problem=problem)
+        return [result for result in results if result is not None]
 
     def check(self, inputs: Sequence[Recording], options: PredictOptions, *, first_line: int = 1) -> None:
         """Raise UserError where `predict` does for one of the inputs, without decoding any."""
@@ -135,16 +164,16 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 sources.append(Encoded([]))
                 problems[row] = str(error)
         prefixes = self._prefixes(options, len(raw), first_line)
-        unknown = self._unknown_words(options) if search.unknown_words == "copy" else None
+        unknown = None
+        if search.unknown_words == "copy":
+            own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
+            if len(self.models) > 1 or not own:
+                raise UserError(
+                    "words are copied where the attention of the run's own model says so: give one run, and no engine",
+                    where=option("unknown_words"), received="copy", allowed="keep",
+                )  # fmt: skip
+            unknown = unknown_words(self.attention_names(), self.source, self.target, options.dictionary)
         return PredictionRequest(raw, sources, problems, prefixes, options, search, formatter, first_line, unknown)
-
-    def _unknown_words(self, options: PredictOptions) -> UnknownWords:
-        """The replacement of unknown words. Raises UserError where the model cannot say it."""
-        own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
-        if len(self.models) > 1 or not own:
-            what = "words are copied where the attention of the run's own model says so: give one run, and no engine"
-            raise UserError(what, where=option("unknown_words"), received="copy", allowed="keep")
-        return unknown_words(self.attention_names(), self.source, self.target, options.dictionary)
 
     def _replace_unknown(
         self, request: PredictionRequest, rows: Sequence[int], outputs: Sequence[Sequence[Hypothesis]]
@@ -203,11 +232,6 @@ class SequencePredictor(Predictor[Recording, Prediction]):
                 what = "this beginning of an output has tokens that are not in the vocabulary"
                 raise UserError(what, where=f"line {line}", received=text)
         return prefixes
-
-    def _search(self, request: PredictionRequest, rows: Sequence[int], limits: Limits) -> list[list[Hypothesis]]:
-        lines = [request.first_line + row for row in rows]
-        sources = [request.sources[row].values for row in rows]
-        return self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, request.search))
 
     def _limits(self, request: PredictionRequest, rows: Sequence[int]) -> Limits:
         """The limits of search; a longest length that the source gives makes room for the shortest and the prefix."""
@@ -304,10 +328,17 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             line = formatter.source(raw)
             words = self.source.words(source.values, line), self.target.words(hypotheses[0][0].ids)
         axes = {name: self.models[0].attention_axes(name) for name in attention}
+        outputs = []
+        for hypothesis, unknown in hypotheses:
+            ids, log_probabilities = hypothesis.ids, list(hypothesis.log_probabilities)
+            written = self.target.decode_words(ids, unknown) if unknown else self.target.decode(ids)
+            text, repairs = formatter.output(raw, written)
+            tokens = self.target.tokens(ids)
+            outputs.append(TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids))
         return Prediction(
             self.source.name(raw),
             self.source.tokens(source.values) if isinstance(self.source, TextProcessor) else [],
-            [self._hypothesis(raw, hypothesis, unknown, formatter) for hypothesis, unknown in hypotheses],
+            outputs,
             attention,
             *words,
             axes,
@@ -316,23 +347,8 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             at_limit=end is not None and len(hypotheses[0][0].ids) >= end,
         )
 
-    def _hypothesis(
-        self, raw: Any, hypothesis: Hypothesis, unknown: Sequence[str], formatter: Formatter
-    ) -> TextHypothesis:
-        ids = hypothesis.ids
-        written = self.target.decode_words(ids, unknown) if unknown else self.target.decode(ids)
-        text, repairs = formatter.output(raw, written)
-        tokens, log_probabilities = self.target.tokens(ids), list(hypothesis.log_probabilities)
-        return TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids)
-
     def score(self, sources: Recording | Sequence[Recording], targets: str | Sequence[str]) -> list[TextHypothesis]:
-        """Given targets with the log probability of each token and of the end mark, and the score of the whole.
-
-        One text, or path, is one line.
-
-        Raises:
-            UserError: as `force`.
-        """
+        """Given targets with the log probability of each token and of the end mark, and their scores; as `force`."""
         return [prediction.hypotheses[0] for prediction in self.force(sources, targets)]
 
     @torch.inference_mode()
@@ -364,26 +380,19 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):
                 batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
                 output = self.models[0](batch, capture=patterns_of(capture))
-                forced = self._forced(output.logits, batch, [target_ids[row] for row in rows])
+                scores = output.logits.float().log_softmax(-1)
+                check_scores(scores.isnan().any(-1)[batch.target_mask])
+                chosen = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).tolist()
                 captured = self._cut(output.attention, batch, capture)
-            for row, hypothesis, weights in zip(rows, forced, captured, strict=True):
-                results[row] = self._prediction(raw[row], sources[row], [(hypothesis, ())], weights, formatter)
+            for row, values, weights in zip(rows, chosen, captured, strict=True):
+                log_probabilities = tuple(values[: len(target_ids[row]) + 1])
+                penalty = length_penalty(len(log_probabilities), self.recipe.decoding.length_penalty)
+                forced = Hypothesis(tuple(target_ids[row]), log_probabilities, sum(log_probabilities) / penalty)
+                results[row] = self._prediction(raw[row], sources[row], [(forced, ())], weights, formatter)
         with accounted() as account:
             account.read_inputs(self.runs[0], list(map(formatter.source, raw)), sources)
-            account.read_targets(self.target, texts, target_ids)
+            account.read_texts(TARGETS, self.target, texts, target_ids)
         return [result for result in results if result is not None]
-
-    def _forced(self, logits: Tensor, batch: Batch, targets: Sequence[Sequence[int]]) -> list[Hypothesis]:
-        """The targets of a batch with their log probabilities by logits (B, T, V)."""
-        scores = logits.float().log_softmax(-1)
-        check_scores(scores.isnan().any(-1)[batch.target_mask])
-        chosen = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).tolist()
-        forced = []
-        for ids, values in zip(targets, chosen, strict=True):
-            log_probabilities = tuple(values[: len(ids) + 1])
-            penalty = length_penalty(len(log_probabilities), self.recipe.decoding.length_penalty)
-            forced.append(Hypothesis(tuple(ids), log_probabilities, sum(log_probabilities) / penalty))
-        return forced
 
 
 class SpeechPredictor(SequencePredictor):

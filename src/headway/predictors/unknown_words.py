@@ -26,7 +26,6 @@ class UnknownWords:
 
     Attributes:
         layer: the name of the attention that aligns.
-        source: the processor of sources.
         dictionary: the target word of source words; others are copied.
     """
 
@@ -61,13 +60,7 @@ class UnknownWords:
 def unknown_words(
     names: Sequence[str], source: Processor, target: TextProcessor, dictionary: Path | None
 ) -> UnknownWords:
-    """The way to replace unknown words of a model.
-
-    Args:
-        names: of all attention that it has.
-        source: its processor of sources.
-        target: its processor of targets.
-        dictionary: a file with a source word, a tab and its target word in each line.
+    """The way to replace unknown words of a model, by the names of its attention and its processors.
 
     Raises:
         UserError: a model that does not attend to words, or whose unknown tokens are no words, or a file that cannot be

@@ -105,15 +105,10 @@ def _split(words: Words, tokens: Sequence[str]) -> Words:
 def build_aligner(
     predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None
 ) -> Aligner:
-    """An aligner for a model.
+    """An aligner for a model. Raises UserError where it has no attention to the source, or no such layer.
 
-    Args:
-        predictor: the model.
-        layer: the decoder's layer, from 1; by default as `alignment_layer` has it.
-        heads: from 1; all by default.
 
-    Raises:
-        UserError: a model without attention to the source, or without such a layer.
+    Layers of the decoder and heads count from 1; by default they are that of `alignment_layer`, and all.
     """
     names = cross_layers(predictor)
     if layer is None:

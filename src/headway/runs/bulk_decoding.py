@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ from headway.formats.pairs import SideLines, open_source
 from headway.log import Progress, progress, say
 from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
-from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
@@ -43,8 +42,7 @@ from headway.tasks import build_task
 Kind = Literal["backtranslate", "distill"]
 IDENTITY, MANIFEST = "work.json", "manifest.json"
 SOURCE, TARGET = "source.txt", "target.txt"
-FILTERS = ("min_score", "max_ratio")
-REASONS = ("empty", "too long for the model", *FILTERS)
+REASONS = ("empty", "too long for the model", "min_score", "max_ratio")
 SHOWN = 5  # lines of each reason in the manifest
 LARGEST_CHUNK = 2**32  # bytes
 
@@ -53,8 +51,6 @@ class DecodedLine(NamedTuple):
     """A line with what a run made of it.
 
     Attributes:
-        read: the line.
-        written: the run's output.
         score: its mean log probability a token, the end mark among them.
         lengths: the tokens of both.
         truncated: whether the model could not read all of the line.
@@ -74,13 +70,7 @@ CHUNK = TypeAdapter(list[DecodedLine])
 
 @dataclass(frozen=True)
 class BulkInput:
-    """The lines to decode.
-
-    Attributes:
-        lines: can be read any number of times.
-        fingerprint: a hash of their content.
-        files: those that hold them.
-    """
+    """The lines to decode, which can be read any number of times, with a hash of their content and their files."""
 
     lines: Iterable[str]
     fingerprint: str
@@ -96,7 +86,7 @@ def decode_corpus(
         kind: whether outputs become the sources of the lines that were read, or their targets.
         predictor: of one run, or of several.
         input: a file with a line for each output; without one, the sources that the run was trained on.
-        options: see `BulkOptions`.
+        options: where the corpus goes, how lines are decoded, which pairs are kept.
         loaded: how the runs were loaded, which is a part of the provenance.
 
     Returns:
@@ -113,37 +103,29 @@ def decode_corpus(
     given = _input(predictor, input)
     search = options.decoding()
     resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()
-    begun: dict[str, Any] = {"command": f"headway {kind}", "runs": _runs(predictor), "loaded": loaded}
+    paths = [run.path for run in predictor.runs if run.path is not None]
+    runs = [{"run": str(path), "model_sha256": RunFolder(path).read_manifest().get("model_sha256")} for path in paths]
+    begun: dict[str, Any] = {"command": f"headway {kind}", "runs": runs, "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")
     if (manifest := _made_before(output, begun | {"filters": filters})) is None:
-        total = _checked(predictor, given, options.chunk)
+        total = 0
+        for chunk in batched(given.lines, options.chunk):  # that all are texts, before any is decoded
+            predictor.check_texts(chunk, first_line=total + 1)
+            total += len(chunk)
         with ExitStack() as stack:
             _begin(work, begun, output, stack)
             with accounted(), progress(kind, total, "lines", long=True) as shown:
                 chunks = _decode(predictor, given, search, options.chunk, work, shown)
             manifest = _write(kind, chunks, options, begun | {"files": list(given.files), "filters": filters}, output)
     shutil.rmtree(work, ignore_errors=True)
-    _tell(output, manifest["counts"])
-    return manifest
-
-
-def _checked(predictor: SequencePredictor, given: BulkInput, size: int) -> int:
-    """How many lines there are. Raises UserError where they are no texts, before any is decoded."""
-    number = 0
-    for chunk in batched(given.lines, size):
-        predictor.check_texts(chunk, first_line=number + 1)
-        number += len(chunk)
-    return number
-
-
-def _tell(output: Path, counts: dict[str, Any]) -> None:
-    """Log how many pairs are kept, why others are not, and how many of the outputs may lack their ends."""
+    counts = manifest["counts"]
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts["dropped"].items())
     left_out = f"; left out: {reasons}" if reasons else ""
     say(f"{output}: {counts['kept']:,} of {counts['read']:,} pairs are kept{left_out}")
     if count := counts["at_limit"]:
         say(f"{count:,} of the outputs that are kept are as long as they may be: their ends may be missing")
+    return manifest
 
 
 def check_output(options: BulkOptions) -> Path:
@@ -183,11 +165,6 @@ def _input(predictor: SequencePredictor, input: Path | None) -> BulkInput:
     return BulkInput(SideLines(corpus, "source"), corpus.fingerprint(), files)
 
 
-def _runs(predictor: SequencePredictor) -> list[dict[str, Any]]:
-    paths = [run.path for run in predictor.runs if run.path is not None]
-    return [{"run": str(path), "model_sha256": RunFolder(path).read_manifest().get("model_sha256")} for path in paths]
-
-
 def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) -> None:
     """Make the folder of work, or see that the one that is there is of the same work, and lock it within `stack`."""
     identity = work / IDENTITY
@@ -219,34 +196,18 @@ def _decode(
     for chunk in batched(given.lines, size):
         file = work / f"{len(files):08d}.json"
         if not file.is_file():
+            decoded = []
             predictions = predictor.predict(chunk, first_line=number + 1, truncate=True, **search)
-            decoded = [_line(*pair, predictor) for pair in zip(chunk, predictions, strict=True)]
-            write_json(file, [list(line) for line in decoded])
+            for read, prediction in zip(chunk, predictions, strict=True):
+                best, logs = prediction.hypotheses[0], prediction.hypotheses[0].log_probabilities
+                score, lengths = sum(logs) / max(1, len(logs)), (len(prediction.source_tokens), len(best.tokens))
+                cut = prediction.truncated and predictor.recipe.data.truncate_source is None
+                decoded.append(DecodedLine(read, best.text, score, lengths, cut, prediction.at_limit))
+            write_json(file, decoded)
         files.append(file)
         number += len(chunk)
         shown.update(number)
     return files
-
-
-def _line(read: str, prediction: Prediction, predictor: SequencePredictor) -> DecodedLine:
-    best = prediction.hypotheses[0]
-    score = sum(best.log_probabilities) / max(1, len(best.log_probabilities))
-    cut = prediction.truncated and predictor.recipe.data.truncate_source is None
-    return DecodedLine(
-        read, best.text, score, (len(prediction.source_tokens), len(best.tokens)), cut, prediction.at_limit
-    )
-
-
-def _fault(line: DecodedLine, options: BulkOptions) -> str | None:
-    """The first reason, in the order of `REASONS`, why a pair is left out; None where it is kept."""
-    shorter, longer = sorted(line.lengths)
-    faults = (
-        not (line.read.strip() and line.written.strip()),
-        line.truncated,
-        options.min_score is not None and line.score < options.min_score,
-        options.max_ratio is not None and longer > options.max_ratio * shorter,
-    )
-    return next((reason for reason, fault in zip(REASONS, faults, strict=True) if fault), None)
 
 
 def _write(
@@ -260,8 +221,20 @@ def _write(
         names = (TARGET, SOURCE) if kind == "backtranslate" else (SOURCE, TARGET)
         with ExitStack() as stack:
             read, written = (stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in names)
-            for number, line in enumerate(_decoded(chunks), start=1):
-                fault = _fault(line, options)
+            lines = (
+                line
+                for file in chunks
+                for line in shaped(read_json(file, list, "chunk", most=LARGEST_CHUNK), CHUNK, str(file), "the chunk")
+            )
+            for number, line in enumerate(lines, start=1):
+                shorter, longer = sorted(line.lengths)
+                faults = {
+                    "empty": not (line.read.strip() and line.written.strip()),
+                    "too long for the model": line.truncated,
+                    "min_score": options.min_score is not None and line.score < options.min_score,
+                    "max_ratio": options.max_ratio is not None and longer > options.max_ratio * shorter,
+                }
+                fault = next(filter(faults.get, faults), None)  # the first; a pair without any is kept
                 counts[fault or "kept"] += 1
                 if fault is None:
                     read.write(f"{line.read}\n")
@@ -272,7 +245,9 @@ def _write(
         dropped = {reason: counts[reason] for reason in REASONS if counts[reason]}
         if not counts["kept"]:
             most = max(dropped, key=dropped.__getitem__, default="empty")
-            where, allowed = (option(most), "a weaker filter") if most in FILTERS else (option("input"), None)
+            where, allowed = (
+                (option(most), "a weaker filter") if most in BulkOptions.model_fields else (option("input"), None)
+            )
             raise UserError("no pair is left", where=where, received=dropped, allowed=allowed)
         manifest = {
             "headway": headway.__version__,
@@ -284,8 +259,3 @@ def _write(
         write_json(folder / MANIFEST, manifest)
         put_in_place(folder, output)
     return manifest
-
-
-def _decoded(chunks: Sequence[Path]) -> Iterator[DecodedLine]:
-    for file in chunks:
-        yield from shaped(read_json(file, list, "chunk", most=LARGEST_CHUNK), CHUNK, str(file), "the chunk")

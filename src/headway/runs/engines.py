@@ -43,12 +43,7 @@ class Engine(ABC):
 
     @abstractmethod
     def export(self, run: Run, folder: Path) -> None:
-        """Write a run, weights loaded, for this engine. Raises UserError where the engine cannot express it.
-
-        Args:
-            run: the run.
-            folder: a folder that does not exist yet.
-        """
+        """Write a run, weights loaded, into a new folder. Raises UserError where the engine cannot express it."""
 
     @abstractmethod
     def backend(self, folder: Path, run: Run) -> Backend:
@@ -59,8 +54,8 @@ ENGINES: Registry[Engine] = Registry(
     "engine",
     "headway.runs.engines:Engine",
     {
-        "ctranslate2": "headway.export.ctranslate2_engine:CTranslate2Engine",
-        "onnx": "headway.export.onnx_engine:OnnxEngine",
+        "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Engine",
+        "onnx": "headway.export.onnx_export:OnnxEngine",
     },
 )
 
@@ -100,12 +95,8 @@ def _hashes(folder: Path) -> dict[str, str]:
 def kept_export(engine: Engine, path: Path, load: Callable[[], Run]) -> Path:
     """The export of a run for an engine, which is made at first use, and again where it was damaged.
 
-    Nothing is read from the run's folder but the run: an export in it could be of another model.
-
-    Args:
-        engine: the engine.
-        path: the run folder.
-        load: gives the run with its weights, where these are needed.
+    Nothing is read from the run's folder but the run: an export in it could be of another model. `load` gives the run
+    with its weights, where these are needed.
 
     Raises:
         UserError: the engine cannot express the run, or nothing can be written to the cache.

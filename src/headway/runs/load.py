@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import read_tree
 from headway.recipe.migration import FORMAT, todays_weights
-from headway.registry import foreign_code
+from headway.registry import foreign_code, names_of_a_run
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.own_code import changed_code, code_hashes
 from headway.runs.packing import unpacked
@@ -35,6 +34,7 @@ from headway.tensors.linear import PRECISIONS, prepare
 # The functions that draw initial values, as far as torch hands them to a mode; the others call these.
 DRAWS = (Tensor.uniform_, Tensor.normal_, init.uniform_, init.normal_, init.kaiming_uniform_)
 
+CPU = torch.device("cpu")
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
 
 
@@ -67,20 +67,21 @@ def load(
         UserError: a folder that holds no finished model, runs that do not go together, foreign code, a precision that
             this machine does not have, or an engine that is not installed or cannot express the run.
     """
-    for path in (run, *more_runs):
-        if not isinstance(path, str | os.PathLike):
-            raise UserError("a run is a path", where="run", received=path, allowed="load(RUN, RUN, ...) for several")
     paths = [unpacked(Path(path)) for path in (run, *more_runs)]
-    _check_precision(precision, engine)
-    if engine is not None:
-        if device not in ("auto", "cpu"):
-            what, allowed = "an engine decodes on the CPU", f"{option('device')} without an engine"
-            raise UserError(what, where=option("device"), received=device, allowed=allowed)
-        return _load_with_engine(engine, paths, average, allow_code=allow_code)
-    task, where = task_of(paths, allow_code=allow_code), pick_device(device)
-    runs = [_prepared(load_run(path, where, average, allow_code=allow_code), precision) for path in paths]
+    if precision not in PRECISIONS:
+        raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
     with foreign_code(allow_code):
-        return task.predictor(runs, where)
+        if engine is not None:
+            if precision != "float32":
+                what = "an engine computes in the precision of its export"
+                allowed = f"{option('precision')} without an engine"
+                raise UserError(what, where=option("precision"), received=precision, allowed=allowed)
+            if device not in ("auto", "cpu"):
+                what, allowed = "an engine decodes on the CPU", f"{option('device')} without an engine"
+                raise UserError(what, where=option("device"), received=device, allowed=allowed)
+            return _load_with_engine(engine, paths, average)
+        task, where = task_of(paths), pick_device(device)
+        return task.predictor([_prepared(load_run(path, where, average), precision) for path in paths], where)
 
 
 class NoInitialValues(TorchFunctionMode):
@@ -96,20 +97,9 @@ class NoInitialValues(TorchFunctionMode):
         if func not in DRAWS:
             return func(*args, **kwargs)
         drawn = args[0] if args else kwargs["tensor"]
-        return drawn if _is_learned(drawn) else func(*args, **kwargs)
-
-
-def _is_learned(tensor: Tensor) -> bool:
-    """Whether a tensor is a parameter, or a part of one; constants that a component draws are in no file."""
-    return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
-
-
-def _check_precision(precision: str, engine: str | None) -> None:
-    if precision not in PRECISIONS:
-        raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
-    if engine is not None and precision != "float32":
-        what, allowed = "an engine computes in the precision of its export", f"{option('precision')} without an engine"
-        raise UserError(what, where=option("precision"), received=precision, allowed=allowed)
+        # Constants that a component draws are in no file; parameters, and parts of them, are.
+        is_learned = isinstance(drawn, nn.Parameter) or isinstance(drawn._base, nn.Parameter)
+        return drawn if is_learned else func(*args, **kwargs)
 
 
 def _prepared(run: Run, precision: str) -> Run:
@@ -123,20 +113,19 @@ def _prepared(run: Run, precision: str) -> Run:
     return replace(run, as_stored=run.as_stored and chosen == "float32")
 
 
-def _load_with_engine(name: str, paths: Sequence[Path], average: int | None, *, allow_code: bool) -> SequencePredictor:
+def _load_with_engine(name: str, paths: Sequence[Path], average: int | None) -> SequencePredictor:
     """The predictor of a run whose backend is an engine. The weights are read only where an export has to be made."""
     engine = build_engine(name)
     if len(paths) > 1 or average is not None:
         what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
         raise UserError(what, where=option("engine"), received=name, allowed=allowed)
-    path, task, cpu = paths[0], task_of(paths, allow_code=allow_code), torch.device("cpu")
-    folder = kept_export(engine, path, lambda: load_run(path, cpu, allow_code=allow_code))
-    with foreign_code(allow_code):
-        with torch.device("meta"):
-            run = without_weights(path)
-        predictor = task.predictor([run], cpu)
-        assert isinstance(predictor, SequencePredictor)
-        predictor.backend = engine.backend(folder, run)
+    path, task = paths[0], task_of(paths)
+    folder = kept_export(engine, path, lambda: load_run(path))
+    with torch.device("meta"):
+        run = without_weights(path)
+    predictor = task.predictor([run], CPU)
+    assert isinstance(predictor, SequencePredictor)
+    predictor.backend = engine.backend(folder, run)
     return predictor
 
 
@@ -144,22 +133,20 @@ def without_weights(path: Path) -> Run:
     """A run whose model has no weights yet."""
     folder = RunFolder(path)
     recipe = folder.read_recipe()
-    task = build_task(recipe.task)
     folder.check_vocabulary()
-    processors = task.processors(folder.vocabulary)
-    with memory_named(f"in making the model of {path}", "its recipe may be damaged"), NoInitialValues():
-        model = task.model(recipe, processors, initial=False)
+    with names_of_a_run():
+        task = build_task(recipe.task)
+        processors = task.processors(folder.vocabulary)
+        with memory_named(f"in making the model of {path}", "its recipe may be damaged"), NoInitialValues():
+            model = task.model(recipe, processors, initial=False)
     return Run(recipe, *processors, model.eval(), path)
 
 
-def load_run(path: Path, device: torch.device, average: int | None = None, *, allow_code: bool = False) -> Run:
+def load_run(path: Path, device: torch.device = CPU, average: int | None = None) -> Run:
     """A run with its model, ready to predict; nothing but the run folder is read.
 
-    Args:
-        path: the run folder.
-        device: where the model goes.
-        average: use the mean of the last so many checkpoints instead of the final weights.
-        allow_code: import the components that the run names by import path, which are not parts of headway.
+    Its weights are the final ones, or the mean of the last `average` checkpoints. Components that it names by import
+    path are imported within `foreign_code` alone.
 
     Raises:
         UserError: no run folder, no weights yet, weights that do not match their recipe or are damaged, or foreign
@@ -167,30 +154,20 @@ def load_run(path: Path, device: torch.device, average: int | None = None, *, al
     """
     keep_freed_memory()
     path = unpacked(path)
-    folder = RunFolder(path)
-    with foreign_code(allow_code):
-        run = without_weights(path)
-        trained = trained_weights(folder, average)
-        _warn_of_changed_code(folder)
-    weights = todays_weights(trained, folder.read_manifest().get("format", FORMAT))
+    folder, run = RunFolder(path), without_weights(path)
+    weights = todays_weights(trained_weights(folder, average), folder.read_manifest().get("format", FORMAT))
+    if known := folder.read_manifest().get("code", {}):
+        for name in changed_code(known, code_hashes(read_tree(folder.recipe_file, alone=True))):
+            warn(f"{path}: {name} is not as it was in training, and may make another model of the same weights")
     load_weights(run.model, weights, str(folder.weights))
     run.model.to(device)
     return replace(run, as_stored=average is None)
 
 
-def _warn_of_changed_code(folder: RunFolder) -> None:
-    """Say where a component of one's own may compute something else than in training."""
-    known = folder.read_manifest().get("code", {})
-    now = code_hashes(read_tree(folder.recipe_file, alone=True)) if known else {}
-    for name in changed_code(known, now):
-        warn(f"{folder.path}: {name} is not as it was in training, and may make another model of the same weights")
-
-
-def task_of(runs: Sequence[Path], *, allow_code: bool = False) -> Task:
+def task_of(runs: Sequence[Path]) -> Task:
     """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
-    runs = list(map(unpacked, runs))
-    with foreign_code(allow_code):
-        names = [RunFolder(run).read_recipe().task for run in runs]
-        if len(set(names)) > 1:
-            raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
+    names = [RunFolder(unpacked(run)).read_recipe().task for run in runs]
+    if len(set(names)) > 1:
+        raise UserError("runs of different tasks cannot predict together", where="RUN", received=", ".join(names))
+    with names_of_a_run():
         return build_task(names[0])

@@ -13,8 +13,7 @@ from headway.languages import base_language
 from headway.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.inspect.pages import kept_evaluations, weights_shown
-from headway.runs.portable import portable
-from headway.runs.run_folder import RunFolder
+from headway.runs.run_folder import RunFolder, portable
 from headway.tasks import dev_metrics
 
 FILL_IN = "to be filled in"
@@ -32,7 +31,13 @@ def write_card(folder: RunFolder) -> None:
     digest = str(folder.read_manifest().get("model_sha256"))
     if folder.card.is_file() and digest in folder.card.read_text(encoding="utf-8"):
         return
-    write_text(folder.card, card_of(folder, folder.read_recipe(), _usage(folder)))
+    name = folder.path.resolve().name
+    usage = (
+        f"With headway {headway.__version__}:\n\n"
+        f"    headway predict {name} < input > output\n\n"
+        f'```python\nimport headway\n\nmodel = headway.load("{name}")\n```'
+    )
+    write_text(folder.card, card_of(folder, folder.read_recipe(), usage))
 
 
 def card_of(
@@ -51,10 +56,26 @@ def card_of(
         recipe: the run's.
         usage: how the model is used.
         head: further keys of the card's head.
-        licence: the licence of the weights, as the hub names it; None leaves it to be filled in.
-        export: what is to be said of an export of the run.
+        licence: as the hub names it; None leaves it to be filled in.
+        export: a text on an export of the run.
     """
-    manifest = folder.read_manifest()
+    manifest, task, languages = folder.read_manifest(), recipe.task, _languages(recipe)
+    keys = {
+        **({"language": list(dict.fromkeys(map(base_language, languages)))} if languages else {}),
+        "license": licence or "other",
+        **({} if licence else {"license_name": FILL_IN.replace(" ", "-")}),
+        "tags": ["headway", task],
+        **({"pipeline_tag": PIPELINES[task]} if task in PIPELINES else {}),
+        **(head or {}),
+    }
+    shown = parse_recipe(portable(recipe.model_dump(mode="json")))  # without the folders of a machine
+    facts = {
+        "headway": headway.__version__,
+        "trained with headway": manifest.get("headway"),
+        "seed": manifest.get("seed"),
+        "updates": manifest.get("updates"),
+        "SHA-256 of the weights": manifest.get("model_sha256"),
+    }
     sections = {
         "Use": usage,
         "Task and data": _data(recipe, manifest),
@@ -62,33 +83,11 @@ def card_of(
         "Speed": _speed(manifest),
         **({} if export is None else {"The export": export}),
         "Licence": licence or f"{FILL_IN.capitalize()}. The terms of the training data bind the weights.",
-        "Recipe": f"```yaml\n{dump_recipe(_portable(recipe)).strip()}\n```",
-        "Provenance": _provenance(manifest),
+        "Recipe": f"```yaml\n{dump_recipe(shown).strip()}\n```",
+        "Provenance": "\n".join(f"- {name}: {value}" for name, value in facts.items() if value is not None),
     }
-    title = f"# {folder.path.resolve().name}"
     body = "\n\n".join(f"## {name}\n\n{text}" for name, text in sections.items())
-    return f"---\n{_head(recipe, head or {}, licence)}---\n\n{title}\n\n{body}\n"
-
-
-def _usage(folder: RunFolder) -> str:
-    name = folder.path.resolve().name
-    return (
-        f"With headway {headway.__version__}:\n\n"
-        f"    headway predict {name} < input > output\n\n"
-        f'```python\nimport headway\n\nmodel = headway.load("{name}")\n```'
-    )
-
-
-def _head(recipe: Recipe, more: Mapping[str, Any], licence: str | None) -> str:
-    task, languages = recipe.task, _languages(recipe)
-    head: dict[str, Any] = {
-        **({"language": list(dict.fromkeys(map(base_language, languages)))} if languages else {}),
-        "license": licence or "other",
-        **({} if licence else {"license_name": FILL_IN.replace(" ", "-")}),
-        "tags": ["headway", task],
-        **({"pipeline_tag": PIPELINES[task]} if task in PIPELINES else {}),
-    }
-    return dump_yaml(head | dict(more))
+    return f"---\n{dump_yaml(keys)}---\n\n# {folder.path.resolve().name}\n\n{body}\n"
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:
@@ -103,7 +102,8 @@ def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:
     lines = [f"Task: {recipe.task}{direction}.", ""]
     for name, corpus in (("train", recipe.data.train), ("dev", recipe.data.dev)):
         for entry in corpus if isinstance(corpus, Sequence) else [corpus] if corpus is not None else []:
-            lines.append(f"- data.{name}: `{_named(entry)}`")
+            values = portable(entry.model_dump(mode="json", exclude_defaults=True))
+            lines.append(f"- data.{name}: `{json.dumps(values, ensure_ascii=False)}`")
         if name in manifest.get("examples", {}):
             lines.append(f"- data.{name}, what was used of it: {manifest['examples'][name]:,} examples")
         if name in manifest.get("data", {}):
@@ -111,17 +111,6 @@ def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:
     parameters = manifest.get("parameters")
     model = f"`{recipe.model.kind}`" + (f", {parameters:,} parameters" if parameters else "")
     return "\n".join([*lines, f"- Model: {model}"])
-
-
-def _named(corpus: Any) -> str:
-    """A corpus by its kind and the names of its files, without the folders of a machine."""
-    values = corpus.model_dump(mode="json", exclude_defaults=True)
-    return json.dumps(portable(values), ensure_ascii=False)
-
-
-def _portable(recipe: Recipe) -> Recipe:
-    """The recipe without the folders of a machine."""
-    return parse_recipe(portable(recipe.model_dump(mode="json")))
 
 
 def _scores(folder: RunFolder, recipe: Recipe) -> str:
@@ -152,14 +141,3 @@ def _speed(manifest: Mapping[str, Any]) -> str:
     where += [counted(machine["threads"], "thread")] if machine.get("threads") else []
     where += [manifest["precision"]] if manifest.get("precision") else []
     return f"Training took {seconds / 60:,.1f} minutes{speed} ({', '.join(where)})."
-
-
-def _provenance(manifest: Mapping[str, Any]) -> str:
-    facts = {
-        "headway": headway.__version__,
-        "trained with headway": manifest.get("headway"),
-        "seed": manifest.get("seed"),
-        "updates": manifest.get("updates"),
-        "SHA-256 of the weights": manifest.get("model_sha256"),
-    }
-    return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value is not None)

@@ -103,10 +103,16 @@ def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
         if source.is_installed():
             continue
         above = [module.rpartition(".")[0]] if "." in module else []
-        for other in (*above, *(each for each in _imported(module, source) if _is_beside(each, module, source))):
-            if other not in known:
-                known.add(other)
-                waiting.append(other)
+        for other in (*above, *_imported(module, source)):
+            if other in known:
+                continue
+            top = other.partition(".")[0]
+            if top != module.partition(".")[0]:  # of another package: it counts where it is in the same folder
+                beside = None if top == "headway" else find_source(top)
+                if beside is None or beside.root != source.root:
+                    continue
+            known.add(other)
+            waiting.append(other)
     return dict(sorted(found.items()))
 
 
@@ -124,12 +130,3 @@ def _imported(module: str, source: Source) -> Iterator[str]:
             above = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*above, *filter(None, [node.module])])
             yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
-
-
-def _is_beside(other: str, module: str, source: Source) -> bool:
-    """Whether an imported module is of the importing one's package, or of its folder."""
-    top = other.partition(".")[0]
-    if top == module.partition(".")[0]:
-        return True
-    found = None if top == "headway" else find_source(top)
-    return found is not None and found.root == source.root

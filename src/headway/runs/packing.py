@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import struct
 import unicodedata
@@ -24,8 +25,7 @@ from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
 from headway.runs.own_code import named_modules
-from headway.runs.portable import portable
-from headway.runs.run_folder import RunFolder
+from headway.runs.run_folder import RunFolder, portable
 from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
 
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
@@ -33,6 +33,7 @@ SOURCE = "source"  # older packs have that of the code that they name
 FOLDERS = ("vocabulary", SOURCE)
 LONGEST_NAME = 255  # bytes
 LARGEST_DIRECTORY = 1 << 20  # bytes; of some ten thousand files
+BLOCK = 1 << 20  # bytes that are copied at once
 SHORTEST_HEADER = 30  # bytes before a file in a zip file
 # The ends of a zip file without a comment: signature, numbers of files, size of the directory.
 END, END64, LOCATOR = struct.Struct("<4s8xL6x"), struct.Struct("<4s36xQ8x"), struct.Struct("<4s16x")
@@ -49,16 +50,15 @@ def pack_run(run: Path, output: Path) -> list[str]:
     folder = RunFolder(run)
     if not folder.recipe_file.is_file():
         raise UserError("this is not a run folder: it has no recipe.yaml", where=str(run))
-    _check_links(folder)
+    files = (folder.recipe_file, folder.manifest_file, folder.metrics, folder.weights, folder.card)
+    for path in (*files, folder.vocabulary, *folder.vocabulary.rglob("*")):
+        if path.is_symlink():  # which may lead to any file of this machine
+            raise UserError("a run that is packed has no links to other files", where=str(path))
     folder.check_has_weights()
     folder.check_vocabulary()
-    if not output.absolute().parent.is_dir():
-        raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
     if output.is_dir() or output.resolve().is_relative_to(run.resolve()):
-        allowed = "a file outside of the run"
-        raise UserError(
-            "a pack is no part of what it packs", where=option("output"), received=str(output), allowed=allowed
-        )
+        what, allowed = "a pack is no part of what it packs", "a file outside of the run"
+        raise UserError(what, where=option("output"), received=str(output), allowed=allowed)
     if output.suffix != ".zip":
         raise UserError("a pack is a zip file", where=option("output"), received=str(output), allowed="a name.zip")
     if os.path.lexists(output) and not zipfile.is_zipfile(output):
@@ -75,7 +75,11 @@ def pack_run(run: Path, output: Path) -> list[str]:
         members = {path.name: path for path in (packed.recipe_file, packed.manifest_file)}
         taken = (folder.metrics, folder.weights, folder.card, *sorted(folder.vocabulary.rglob("*")))
         members |= {path.relative_to(run).as_posix(): path for path in taken if path.is_file()}
-        _write(members, place / "pack.zip")
+        with zipfile.ZipFile(place / "pack.zip", "w", zipfile.ZIP_STORED) as archive:
+            for name, path in members.items():
+                entry = zipfile.ZipInfo(name, SAME_TIME)
+                with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+                    shutil.copyfileobj(source, target, BLOCK)
         sync(place / "pack.zip")
         (place / "pack.zip").replace(output)
         sync(output.absolute().parent)
@@ -103,18 +107,13 @@ def _extracted(file: Path, folder: Path) -> Iterator[Path]:
         built = place / "run"
         built.mkdir()
         _extract(file, built)
-        _check_whole(RunFolder(built), file)
+        try:
+            RunFolder(built).check_vocabulary()
+            RunFolder(built).read_weights()
+        except UserError as error:
+            name = str(error.where).removeprefix(f"{built}/")
+            raise UserError(f"this is no pack of a whole run: {error.what}", where=f"{file}: {name}") from error
         yield built
-
-
-def _check_whole(run: RunFolder, file: Path) -> None:
-    """Raise UserError where weights or vocabulary are missing in a pack, or are not those that its manifest knows."""
-    try:
-        run.check_vocabulary()
-        run.read_weights()
-    except UserError as error:
-        name = str(error.where).removeprefix(f"{run.path}/")
-        raise UserError(f"this is no pack of a whole run: {error.what}", where=f"{file}: {name}") from error
 
 
 def unpacked(path: Path) -> Path:
@@ -138,23 +137,6 @@ def _warn_of_files(value: Any, key: str) -> None:
         warn(f"{key}: {value} is not in the pack; {name} has to lie in the folder in which the pack is used")
 
 
-def _check_links(run: RunFolder) -> None:
-    """Raise UserError for a link among the files of a run, which may lead to any file of this machine."""
-    files = (run.recipe_file, run.manifest_file, run.metrics, run.weights, run.card)
-    for path in (*files, run.vocabulary, *run.vocabulary.rglob("*")):
-        if path.is_symlink():
-            raise UserError("a run that is packed has no links to other files", where=str(path))
-
-
-def _write(members: Mapping[str, Path], file: Path) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, path in members.items():
-            entry = zipfile.ZipInfo(name, SAME_TIME)
-            with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
-                while block := source.read(1 << 20):
-                    target.write(block)
-
-
 def _extract(file: Path, folder: Path) -> None:
     """Write the files of a pack, of which nothing is written where one is none that a pack has. Raises UserError."""
     try:
@@ -166,8 +148,7 @@ def _extract(file: Path, folder: Path) -> None:
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(entry) as source, target.open("wb") as written:
-                    while block := source.read(1 << 20):
-                        written.write(block)
+                    shutil.copyfileobj(source, written, BLOCK)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, struct.error, UnicodeError) as error:
         raise UserError(f"this pack cannot be read ({error})", where=str(file)) from error
 

@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256 as sha256_of
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from headway.errors import UserError, option
 from headway.files import sha256, write_bytes, write_json, write_text
 from headway.log import warn
 from headway.predictors.run import WEIGHTS
+from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.recipe.migration import FORMAT
 from headway.registry import names_of_a_run
@@ -71,51 +71,19 @@ class ManifestEntries(BaseModel):
 MANIFEST = TypeAdapter(ManifestEntries)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of a run folder, and its parts read or written one by one."""
 
-    path: Path
-
-    @property
-    def recipe_file(self) -> Path:
-        """The resolved recipe."""
-        return self.path / "recipe.yaml"
-
-    @property
-    def vocabulary(self) -> Path:
-        """The folder of the processors."""
-        return self.path / "vocabulary"
-
-    @property
-    def weights(self) -> Path:
-        """The final weights, or, while training goes on, the best so far."""
-        return self.path / WEIGHTS
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder with one folder a checkpoint."""
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON object a line: training progress and dev scores."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def manifest_file(self) -> Path:
-        """Versions, seeds, hashes of data and weights, machine."""
-        return self.path / "manifest.json"
-
-    @property
-    def card(self) -> Path:
-        """The model card."""
-        return self.path / CARD
-
-    @property
-    def report(self) -> Path:
-        """The report page."""
-        return self.path / "report.html"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe_file = path / "recipe.yaml"  # the resolved recipe
+        self.vocabulary = path / "vocabulary"  # the folder of the processors
+        self.weights = path / WEIGHTS  # the final ones, or, while training goes on, the best so far
+        self.checkpoints = path / "checkpoints"  # the folder with one folder a checkpoint
+        self.metrics = path / "metrics.jsonl"  # a JSON object a line: training progress and dev scores
+        self.manifest_file = path / "manifest.json"  # versions, seeds, hashes of data and weights, machine
+        self.card = path / CARD
+        self.report = path / "report.html"
 
     def has_begun(self) -> bool:
         """Whether training has begun here: before, a recipe may be here, whose data could not be prepared."""
@@ -125,24 +93,15 @@ class RunFolder:
         """The recipe of this run. Raises UserError where it is no run, or names code that nobody allowed."""
         if not self.recipe_file.is_file():
             raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
-        manifest, tree = self.read_manifest(), read_tree(self.recipe_file, alone=True)
-        self._check_trained(tree, manifest.get("trained"))
+        trained, tree = self.read_manifest().get("trained"), read_tree(self.recipe_file, alone=True)
+        if trained is not None:  # older runs do not note what their weights are of
+            now = trained_keys(tree)
+            for key in sorted(key for key in now | trained if now.get(key) != trained.get(key)):
+                what = "this recipe was edited after training; the weights are not of this model"
+                where, allowed = f"{self.recipe_file}: {key}", repr(trained.get(key))
+                raise UserError(what, where=where, received=now.get(key), allowed=allowed)
         with names_of_a_run():
             return parse_recipe(tree)
-
-    def _check_trained(self, tree: dict[str, Any], trained: dict[str, Any] | None) -> None:
-        """Raise UserError where the recipe no longer says what the weights are of; older runs do not note that."""
-        if trained is None:
-            return
-        now = trained_keys(tree)
-        changed = sorted(key for key in now | trained if now.get(key) != trained.get(key))
-        if changed:
-            raise UserError(
-                "this recipe was edited after training; the weights are not of this model",
-                where=f"{self.recipe_file}: {changed[0]}",
-                received=now.get(changed[0]),
-                allowed=repr(trained.get(changed[0])),
-            )
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved recipe, and in the manifest what the weights depend on.
@@ -164,12 +123,9 @@ class RunFolder:
             read_json(self.manifest_file, what="manifest"), MANIFEST, str(self.manifest_file), "the manifest"
         ).model_dump(exclude_unset=True)
         if manifest.get("format", FORMAT) > FORMAT:
-            raise UserError(
-                "this run was written by a newer version of headway",
-                where=str(self.manifest_file),
-                received=f"format {manifest['format']}",
-                allowed=f"formats up to {FORMAT}",
-            )
+            what, received = "this run was written by a newer version of headway", f"format {manifest['format']}"
+            where, allowed = str(self.manifest_file), f"formats up to {FORMAT}"
+            raise UserError(what, where=where, received=received, allowed=allowed)
         return manifest
 
     def write_manifest(self, changes: dict[str, Any]) -> None:
@@ -211,9 +167,8 @@ class RunFolder:
             return
         if "model_sha256" in self.read_manifest():
             raise UserError("the weights of this run are missing", where=str(self.weights))
-        raise UserError(
-            "this run has no model yet: training has not reached its first checkpoint", where=str(self.path)
-        )
+        what = "this run has no model yet: training has not reached its first checkpoint"
+        raise UserError(what, where=str(self.path))
 
     def read_weights(self) -> dict[str, Tensor]:
         """The weights, which are those that training wrote.
@@ -255,12 +210,8 @@ def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
     updates = regular_updates([update_of(path) for path in list_checkpoints(folder.checkpoints)], every, last)
     checkpoints = [folder_of(folder.checkpoints, update) for update in in_a_row(updates, every)]
     if len(checkpoints) < count:
-        raise UserError(
-            "this run has not kept so many checkpoints in a row",
-            where=option("average"),
-            received=count,
-            allowed=f"up to {len(checkpoints)}",
-        )
+        what, allowed = "this run has not kept so many checkpoints in a row", f"up to {len(checkpoints)}"
+        raise UserError(what, where=option("average"), received=count, allowed=allowed)
     for checkpoint in checkpoints[-count:]:
         if problem := damage(checkpoint):
             raise UserError(f"this checkpoint is damaged ({problem})", where=str(checkpoint))
@@ -311,10 +262,15 @@ def average_weights(files: list[Path]) -> dict[str, Tensor]:
     Types stay as they are. What holds no fractions, such as a table of indices, is that of the last file.
     """
     last = weights = merged(read_tensors(files[0]))
-    total = {name: tensor.to(_exact(tensor)) for name, tensor in weights.items() if _has_fractions(tensor)}
+    total = {
+        name: tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+        for name, tensor in weights.items()
+        if _has_fractions(tensor)
+    }
     for file in files[1:]:
         weights = merged(read_tensors(file))
-        if _shapes(weights) != _shapes(last):
+        shapes, others = ({name: tensor.shape for name, tensor in each.items()} for each in (weights, last))
+        if shapes != others:
             raise UserError(f"these weights are of another model than those of {files[0]}", where=str(file))
         for name in total:
             total[name] += weights[name]
@@ -324,14 +280,6 @@ def average_weights(files: list[Path]) -> dict[str, Tensor]:
 
 def _has_fractions(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
-
-
-def _exact(tensor: Tensor) -> torch.dtype:
-    return torch.complex128 if tensor.is_complex() else torch.float64
-
-
-def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def not_finite(weights: dict[str, Tensor], model: nn.Module) -> list[str]:
@@ -368,3 +316,14 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> No
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(weights[name])
+
+
+def portable(value: Any) -> Any:
+    """Values of a recipe or a manifest with the names of files in the place of absolute paths."""
+    if isinstance(value, Mapping):
+        return {key: portable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(portable, value))
+    if isinstance(value, str) and value.removeprefix(PREFIX).startswith("/"):
+        return value[: len(value) - len(value.removeprefix(PREFIX))] + value.rpartition("/")[2]
+    return value

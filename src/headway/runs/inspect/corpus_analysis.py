@@ -143,7 +143,8 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     Raises:
         UserError: no run, files that are missing or at fault, nothing to read or to draw.
     """
-    task = task_of([run], allow_code=options.allow_code)
+    with foreign_code(options.allow_code):
+        task = task_of([run])
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     recipe = predictor.recipe
     corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)

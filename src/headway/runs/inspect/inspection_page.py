@@ -51,7 +51,7 @@ def run_page(run: Path, options: PageOptions) -> str:
 
 
 def _run_page(run: Path, options: PageOptions) -> str:
-    task = task_of([run], allow_code=options.allow_code)
+    task = task_of([run])
     folder = RunFolder(run)
     recipe = folder.read_recipe()
     output = run / INSIDE if options.output is None else options.output
