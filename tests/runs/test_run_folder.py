@@ -21,7 +21,6 @@ from headway.runs import run_folder
 from headway.runs.checkpoint_files import in_a_row, regular_updates
 from headway.runs.load import load_run
 from headway.runs.run_folder import (
-    FORMAT,
     RunFolder,
     average_weights,
     checkpoint_weights,
