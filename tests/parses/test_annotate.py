@@ -16,7 +16,7 @@ from headway.corpora.filters import Filters
 from headway.errors import UserError
 from headway.experiments.annotation import draw
 from headway.formats.pairs import open_source
-from headway.parses import annotate as annotate_module
+from headway.parses import parse_store
 from headway.parses.parse_store import ParsesConfig, ParseStore, annotate
 from headway.parses.parsers import ParserConfig, load_parser
 from headway.parses.projection import head_labellers
@@ -80,7 +80,7 @@ def test_several_processes_give_the_same(tmp_path, monkeypatch):
     pytest.importorskip("spacy")
     parser = ParserConfig(model=str(toys.random_pipeline(tmp_path)))
     lines = [f"word {number} stands here {number % 7}" for number in range(50)]
-    monkeypatch.setattr(annotate_module, "CHUNK", 6)
+    monkeypatch.setattr(parse_store, "CHUNK", 6)
     annotate(lines, parser, tmp_path / "one.parses", processes=1)
     annotate(lines, parser, tmp_path / "two.parses", processes=2)
     assert (tmp_path / "one.parses").read_bytes() == (tmp_path / "two.parses").read_bytes()
@@ -89,7 +89,7 @@ def test_several_processes_give_the_same(tmp_path, monkeypatch):
 KILLED = """
 import sys, time
 from pathlib import Path
-from headway.parses import annotate, parsers
+from headway.parses import parse_store, parsers
 from headway.parses.parsers import ParserConfig
 
 class Slow(parsers.ConlluParser):
@@ -99,10 +99,10 @@ class Slow(parsers.ConlluParser):
             yield parse
 
 parsers.ConlluParser = Slow
-annotate.CHUNK = 3
+parse_store.CHUNK = 3
 folder = Path(sys.argv[1])
 parser = ParserConfig(kind="conllu", model=str(folder / "made.conllu"))
-annotate.annotate(map(str, range(200)), parser, folder / "x.parses")
+parse_store.annotate(map(str, range(200)), parser, folder / "x.parses")
 """
 
 

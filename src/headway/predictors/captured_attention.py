@@ -211,10 +211,10 @@ def chosen_layer(attention: Mapping[str, Any], kind: str | None, layer: int | No
         allowed = ", ".join(kinds) or 'predict(..., capture="all") first'
         raise UserError("this attention was not captured", where=option("name"), received=kind, allowed=allowed)
     layers = kinds[kind]
-    if layer is not None and layer - 1 not in layers:
-        allowed = ", ".join(str(index + 1) for index in layers)
+    if layer is not None and layer not in layers:
+        allowed = ", ".join(map(str, layers))
         raise UserError("this layer has no such attention", where=option("layer"), received=layer, allowed=allowed)
-    return layers[max(layers) if layer is None else layer - 1]
+    return layers[max(layers) if layer is None else layer]
 
 
 def plot_weights(
