@@ -15,7 +15,7 @@ import headway
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.alignment_figures import alignment_figure
 from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection_page import run_page
+from headway.runs.inspect.inspection import run_page
 from headway.tasks.translation import example_of
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -29,8 +29,8 @@ from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import prepare
 from headway.recipe import Recipe
 from headway.registry import foreign_code
-from headway.runs.inspect.analyses import of_words, word_deviations
 from headway.runs.inspect.capture import ReadOptions, read
+from headway.runs.inspect.layers import of_words, word_deviations
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load

@@ -24,8 +24,9 @@ def test_known_targets_are_forced_and_others_decoded(predictor: SequencePredicto
         assert each.prediction.text == prediction.text
         assert set(each.views[0].attention) == set(prediction.attention)
         for name, weights in prediction.attention.items():
-            np.testing.assert_allclose(each.views[0].attention[name], weights, atol=rounding())
-            assert each.views[0].tokens[name] == (prediction.rows(name), prediction.columns(name))
+            np.testing.assert_allclose(each.views[0].attention[name].weights, weights, atol=rounding())
+            rows, columns = each.views[0].attention[name].rows, each.views[0].attention[name].columns
+            assert (rows, columns) == (prediction.rows(name), prediction.columns(name))
     decoded = [each.text for each in predictor.predict(["abcd", "ab", "ba"])]
     assert [each.hypothesis for each in captured if each.views] == decoded
     assert captured[1].hypothesis is None

@@ -15,9 +15,8 @@ from headway.metrics import build_metric
 from headway.models import build_model, model_section
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.analyses import RelativePositionAnalysis, even_shares, within
+from headway.runs.inspect.analyses import CorpusAnalysis, RelativePositionAnalysis, analyse, even_shares, within
 from headway.runs.inspect.capture import ReadOptions, read
-from headway.runs.inspect.corpus_analysis import CorpusAnalysis, analyse
 from headway.runs.inspect.inspect_options import SPAN
 from headway.tasks import build_task
 from tests.conftest import Command, Reversal

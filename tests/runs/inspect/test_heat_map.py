@@ -10,16 +10,16 @@ from headway.errors import UserError
 from headway.figures import drawing
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect import heat_map
-from headway.runs.inspect.heat_map import run_heat_map
+from headway.runs.inspect import inspection
 from headway.runs.inspect.inspect_options import HeatMapOptions
+from headway.runs.inspect.inspection import run_heat_map
 from headway.runs.load import load
 from tests.conftest import Command, Reversal
 
 
 def test_the_head_of_the_layer_is_drawn(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    monkeypatch.setattr(heat_map, "draw_weights", lambda axes, weights, columns, rows, stretch: drawn.append(weights))
+    monkeypatch.setattr(inspection, "draw_weights", lambda axes, weights, columns, rows, stretch: drawn.append(weights))
     predictor = load(reversal.run)
     assert isinstance(predictor, SequencePredictor)
     (prediction,) = predictor.predict(["abcd"], capture="all")

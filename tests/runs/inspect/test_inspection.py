@@ -13,10 +13,8 @@ import pytest
 from headway.errors import UserError
 from headway.losses import DependencyConfig
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.capture import TOGETHER
-from headway.runs.inspect.contributions import contributions
-from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
-from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
+from headway.runs.inspect.capture import TOGETHER, AttentionWeights, contributions
+from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, write_inspection
 from headway.runs.inspect.pages import quantise
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
@@ -65,7 +63,7 @@ def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) 
         layers = {layer.name: layer for map in each.maps for layer in map.layers}
         assert set(layers) == set(prediction.attention)
         for name, layer in layers.items():
-            np.testing.assert_allclose(layer.values, prediction.attention[name], atol=rounding())
+            np.testing.assert_allclose(layer.weights, prediction.attention[name], atol=rounding())
             assert (list(layer.rows), list(layer.columns)) == (prediction.rows(name), prediction.columns(name))
     assert [map.title for map in found[0].maps] == ["Encoder", "Decoder", "Cross"]
 
@@ -87,12 +85,12 @@ def test_layers_without_weights_show_what_their_offsets_add(predictor: SequenceP
     ]  # fmt: skip
     ((expected),) = contributions(own, ["abcd"], [said.outputs[0].text])
     (layer,) = maps["Encoder: contributions"].layers
-    np.testing.assert_allclose(layer.values, expected["encoder.1.self"].norm, rtol=1e-5)
+    np.testing.assert_allclose(layer.weights, expected["encoder.1.self"].norm, rtol=1e-5)
     assert list(layer.columns) == ["-1", "0", "+1"]
     assert layer.rows == ["▁", "a", "b", "c", "d", "</s>"]
     signed = maps["Encoder: gradient × input"]
     np.testing.assert_allclose(
-        signed.layers[0].values, expected["encoder.1.self"].gradient_input, rtol=1e-4, atol=rounding()
+        signed.layers[0].weights, expected["encoder.1.self"].gradient_input, rtol=1e-4, atol=rounding()
     )
     assert (signed.signed, maps["Encoder: contributions"].signed) == (True, False)
     assert empty.maps == []
@@ -130,7 +128,7 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
     assert said.alignment.gold.sure == {(0, 1)}
     layer = said.alignment.map.layers[0]
     assert (list(layer.rows), list(layer.columns)) == (["dc", "ba"], ["ab", "cd"])
-    assert said.alignment.links == [(int(row.argmax()), place) for place, row in enumerate(layer.values[0])]
+    assert said.alignment.links == [(int(row.argmax()), place) for place, row in enumerate(layer.weights[0])]
     links = set(said.alignment.links)
     hits = len(links & {(0, 1)}) + len(links & {(0, 1), (1, 0)})
     assert said.alignment.error_rate == pytest.approx(100 * (1 - hits / (len(links) + 1)))
@@ -147,7 +145,7 @@ def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) 
     layer = said.alignment.map.layers[0]
     assert (list(layer.columns), list(layer.rows)) == (prediction.source_tokens, prediction.tokens)
     cross = prediction.attention[layer.name].mean(0)[:-1, :-1]  # without the end marks
-    np.testing.assert_allclose(layer.values[0], cross, rtol=1e-6)
+    np.testing.assert_allclose(layer.weights[0], cross, rtol=1e-6)
     assert said.alignment.map.measure == "weight between words, or the tokens of a side of one word"
 
 
@@ -169,11 +167,14 @@ def test_values_come_back_as_near_as_is_said(bits: int, signed: bool) -> None:
 def test_the_page_holds_the_arrays(
     predictor: SequencePredictor, tmp_path: Path, most_exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.runs.inspect.inspection_page.MOST_EXACT", most_exact)
+    monkeypatch.setattr("headway.runs.inspect.inspection.MOST_EXACT", most_exact)
     bits, tolerance = (8, 4e-3) if most_exact == 0 else (16, 2e-5)
     found = list(inspect(predictor, raw(LINES), nbest=2))
     signed = Map(
-        "signed", [Layer("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])], "nats", signed=True
+        "signed",
+        [AttentionWeights("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])],
+        "nats",
+        signed=True,
     )
     found.append(Inspected("x", tokens=["x"], maps=[signed]))
     write_inspection(tmp_path / "page.html", title="t", facts=["f"], packed=pack_sentences(found, len(found)))
@@ -187,7 +188,7 @@ def test_the_page_holds_the_arrays(
                 assert written["tokens"][packed["rows"]] == list(layer.rows)
                 assert written["tokens"][packed["columns"]] == list(layer.columns)
                 values = read_values(packed, bits, map.signed, len(layer.columns))
-                np.testing.assert_allclose(values, layer.values, atol=tolerance * packed["most"] * 2)
+                np.testing.assert_allclose(values, layer.weights, atol=tolerance * packed["most"] * 2)
     tokens = sentences_of(tmp_path / "page.html")[0]["tokens"]
     assert len({tuple(each) for each in tokens}) == len(tokens)  # each list once
 

@@ -8,8 +8,17 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headway.formats.alignments import parse_pharaoh
-from headway.runs.inspect.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, ShownOutput
-from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
+from headway.runs.inspect.capture import AttentionWeights as Layer
+from headway.runs.inspect.inspection import (
+    Alignment,
+    Arcs,
+    Inspected,
+    LabelledWord,
+    Map,
+    ShownOutput,
+    pack_sentences,
+    write_inspection,
+)
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from headway.mixers import Span
-from headway.runs.inspect.analyses import SPAN, ContributionTotals, EntropyTotals, LayerTotals, OffsetTotals, within
-from headway.runs.inspect.contributions import LayerContributions
+from headway.runs.inspect.analyses import ContributionTotals, EntropyTotals, OffsetTotals, within
+from headway.runs.inspect.capture import LayerContributions
+from headway.runs.inspect.inspect_options import SPAN
+from headway.runs.inspect.layers import LayerTotals
 
 LENGTHS = (3, 1, 7, 26)
 

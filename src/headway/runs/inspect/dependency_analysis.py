@@ -332,13 +332,13 @@ class DependencyReader:
 
 def _mean(view: AttentionView, name: str, heads: tuple[int, ...] | None) -> Weights:
     """(T, S): the mean of some heads of an attention, or of all."""
-    weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name])[None], heads)[0].double().numpy()
+    weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name].weights)[None], heads)[0].double().numpy()
     return weights
 
 
 def _synchronised(constraint: SynchronousLoss, view: AttentionView) -> Synchronised:
     names = list(constraint.attention)
-    attention = {name: torch.from_numpy(view.attention[name])[None] for name in names}
+    attention = {name: torch.from_numpy(view.attention[name].weights)[None] for name in names}
     real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)
     batch = TargetBatch(
         target_output=torch.zeros_like(real, dtype=torch.int64), target_mask=real, indices=np.zeros(1, np.int64)
