@@ -13,7 +13,7 @@ from playwright.sync_api import Page, sync_playwright
 
 import headway
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.alignment_figures import alignment_figure
+from headway.runs.inspect.charts import alignment_figure
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import run_page
 from headway.tasks.translation import example_of

@@ -15,8 +15,8 @@ from headway.figures import fonts
 from headway.figures.drawing import STYLE
 from headway.figures.fonts import MISSING
 from headway.predictors.word_alignment import WordAlignment
-from headway.runs.inspect import alignment_figures
-from headway.runs.inspect.alignment_figures import alignment_figure, alignment_page
+from headway.runs.inspect import charts
+from headway.runs.inspect.charts import alignment_figure, alignment_page
 from headway.tasks.task import Example
 
 
@@ -24,10 +24,8 @@ from headway.tasks.task import Example
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved."""
     saved: list[Figure] = []
-    save = alignment_figures.save_figure
-    monkeypatch.setattr(
-        alignment_figures, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path))
-    )
+    save = charts.save_figure
+    monkeypatch.setattr(charts, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path)))
     return saved
 
 
