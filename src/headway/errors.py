@@ -6,7 +6,8 @@ Every mistake a user can make raises a `UserError`; the command line prints it w
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import PurePath
 
@@ -15,6 +16,8 @@ LONGEST_PLACE = 1000  # of a file, a key or an override
 LONGEST_LINE = 2000  # of a message
 AROUND = 40  # characters on each side of what is wrong in a text
 LONGEST_LIST = 2000  # of the mistakes in a message
+# How torch, oneDNN, cuBLAS, cuDNN and the C++ library say that memory ran out, each by a RuntimeError.
+OUT_OF_MEMORY = ("allocate", "alloc_failed", "bad_alloc", "out of memory", "could not create a memory")
 # What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
 # of lines and paragraphs; and halves of characters, which cannot be written at all.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -162,3 +165,26 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """A hint that names the closest of `names`, or an empty string when none is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, of Python, numpy or torch, on a CPU or an accelerator."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, not imported here
+        return True
+    return isinstance(error, RuntimeError) and any(saying in str(error).lower() for saying in OUT_OF_MEMORY)
+
+
+@contextmanager
+def memory_named(work: str, remedy: str) -> Iterator[None]:
+    """Raise RunError where memory runs out within this context.
+
+    Args:
+        work: what was done, as in `memory ran out in a batch of 30 examples`.
+        remedy: what to do about it.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(f"memory ran out {work}; {remedy}") from error

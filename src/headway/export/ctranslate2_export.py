@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from headway.batched import batched
 from headway.errors import UserError, option
 from headway.export.ctranslate2_model import POSITIONS, ctranslate2_folder, ctranslate2_refusal
 from headway.export.export_options import CTranslate2Options
@@ -36,6 +35,7 @@ from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
+from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
 from headway.search.hypotheses import Hypothesis, length_penalty

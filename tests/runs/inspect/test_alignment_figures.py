@@ -10,10 +10,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from headway import figures
 from headway.errors import UserError
-from headway.figures import fonts
-from headway.figures.drawing import STYLE
-from headway.figures.fonts import MISSING
+from headway.figures import MISSING, STYLE
 from headway.predictors.word_alignment import WordAlignment
 from headway.runs.inspect import charts
 from headway.runs.inspect.charts import alignment_figure, alignment_page
@@ -63,7 +62,7 @@ def test_svg_is_well_formed_and_the_same_again(tmp_path: Path) -> None:
 def test_characters_without_a_font_are_named(
     tmp_path: Path, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fonts, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
+    monkeypatch.setattr(figures, "pick_fonts", lambda text: (["DejaVu Sans"], {"ก"}))
     alignment_figure(example(["กa", "b"]), tmp_path / "a.png")
     assert labels(drawn[0].axes[0])[0] == [f"{MISSING}a", "b"]
     assert "U+0E01" in drawn[0].get_supxlabel()
@@ -75,9 +74,9 @@ def test_no_script_warns_with_the_fonts_of_this_machine_or_matplotlibs_own(
 ) -> None:
     alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
     drawn.clear()
-    own = [font for font in fonts.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
-    monkeypatch.setattr(fonts, "fontManager", SimpleNamespace(ttflist=own))
-    monkeypatch.setattr(fonts, "_add_new_fonts", lambda: None)
+    own = [font for font in figures.fontManager.ttflist if font.name.startswith(("DejaVu", "Last Resort"))]
+    monkeypatch.setattr(figures, "fontManager", SimpleNamespace(ttflist=own))
+    monkeypatch.setattr(figures, "_add_new_fonts", lambda: None)
     alignment_figure(example([*text, "</s>"]), tmp_path / "a.png")
     assert (MISSING in "".join(labels(drawn[0].axes[0])[0])) == (text not in ("الجمعة ٢٥", "ორშაბათი"))
 

@@ -6,8 +6,8 @@ import matplotlib.pyplot
 import numpy as np
 import pytest
 
+from headway import figures
 from headway.errors import UserError
-from headway.figures import drawing
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import inspection
@@ -39,7 +39,7 @@ def test_the_head_of_the_layer_is_drawn(reversal: Reversal, tmp_path: Path, monk
 def test_the_scale_is_the_same_for_all_pictures_unless_stretched(stretch: bool, most: float) -> None:
     figure, axes = matplotlib.pyplot.subplots()
     weights = np.array([[0.6, 0.2, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]])
-    drawing.draw_weights(axes, weights, list("abcd"), list("xy"), stretch=stretch)
+    figures.draw_weights(axes, weights, list("abcd"), list("xy"), stretch=stretch)
     assert axes.images[0].get_clim() == (0, most)
     (uniform,) = [line for line in axes.images[0].colorbar.ax.lines if len(line.get_ydata()) == 2]
     assert uniform.get_ydata()[0] == 0.25

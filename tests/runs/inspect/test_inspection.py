@@ -15,7 +15,7 @@ from headway.losses import DependencyConfig
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER, AttentionWeights, contributions
 from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, write_inspection
-from headway.runs.inspect.pages import quantise
+from headway.runs.inspect.pages import packed_weights
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
@@ -154,13 +154,12 @@ def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) 
 def test_values_come_back_as_near_as_is_said(bits: int, signed: bool) -> None:
     random = np.random.default_rng(1)
     values = random.dirichlet(np.full(30, 0.3), 50) * (random.choice([-1, 1], (50, 30)) if signed else 1)
-    most = float(np.abs(values).max())
-    steps = 2 ** (bits - signed) - 1
-    found = quantise(values, most, bits, signed)
-    assert found.dtype.itemsize == bits // 8
-    back = np.sign(found) * (found / steps) ** 2 * most
+    packed = packed_weights(values[None], bits, signed=signed)
+    most, steps = packed["most"], 2 ** (bits - signed) - 1
+    assert most == np.abs(values).max()
+    back = read_values(packed, bits, signed, 30)[0]
     assert (np.abs(back - values) <= np.sqrt(np.abs(values) * most) / steps + most / steps**2).all()
-    assert not quantise(np.zeros((1, 2, 3)), 0.0, bits, signed).any()
+    assert not read_values(packed_weights(np.zeros((1, 2, 3)), bits, signed=signed), bits, signed, 3).any()
 
 
 @pytest.mark.parametrize("most_exact", [0, 10**9])

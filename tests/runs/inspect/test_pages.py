@@ -245,8 +245,3 @@ def test_missing_metrics_are_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no metrics"):
         write_report(tmp_path / "report.html", title="", summary={}, metrics=tmp_path / "metrics.jsonl")
     assert not (tmp_path / "report.html").exists()
-
-
-def test_attention_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected \(heads, 1, 2\)"):
-        Example("a", "b", None, None, ["a", "</s>"], ["b"], {"decoder.1.cross": np.ones((4, 2, 1))})

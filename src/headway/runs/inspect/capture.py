@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.batched import batched
 from headway.errors import UserError
 from headway.mixers import Decomposable, Mixed, Mixer, Span
 from headway.models import Seq2Seq
@@ -36,6 +35,7 @@ from headway.predictors.label_predictor import LabelledWords, LabelPredictor, Wi
 from headway.predictors.predict_options import Capture
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processes import batched
 from headway.tasks.task import RawExample
 from headway.tensors.batch import Batch, collate
 from headway.tensors.names import counted_from_1

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
 from headway.errors import UserError
-from headway.figures.drawing import DARK, GRID, MUTED, STYLE, draw_weights, save_figure
-from headway.figures.fonts import drawable, pick_fonts
+from headway.figures import DARK, GRID, MUTED, STYLE, draw_weights, drawable, pick_fonts, save_figure
 from headway.files import write_text
 from headway.predictors.word_alignment import WordAlignment
 from headway.tables import Table
@@ -186,8 +185,8 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
     elif different:
         axes.set_xlabel(f"{panel.x} (above it: examples)")
         look = {"ha": "center", "va": "bottom", "fontsize": 6, "color": MUTED}
-        for x, count in panel.counts:
-            axes.text(x, 0.02, f"{count:,}", transform=axes.get_xaxis_transform(), **look)
+        for place, count in panel.counts:
+            axes.text(place, 0.02, f"{count:,}", transform=axes.get_xaxis_transform(), **look)
     axes.grid(axis="y", color=GRID)
     axes.set_axisbelow(True)
     axes.tick_params(length=0)

@@ -21,10 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 from numpy.typing import NDArray
 
-from headway.batched import batched
 from headway.errors import UserError, option
-from headway.figures.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
-from headway.figures.fonts import drawable
+from headway.figures import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, drawable, save_figure
 from headway.files import write_text
 from headway.formats.conllu import is_conllu
 from headway.formats.lines import read_lines
@@ -39,6 +37,7 @@ from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.projection import NONE, Projection, project
 from headway.predictors.captured_attention import END
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_overrides, parse_recipe
 from headway.runs.inspect.capture import AttentionView, ReadOptions, read

@@ -18,8 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headway.errors import UserError, option
-from headway.figures.drawing import STYLE, draw_weights, save_figure
-from headway.figures.fonts import drawable
+from headway.figures import STYLE, draw_weights, drawable, save_figure
 from headway.files import check_apart
 from headway.formats.alignments import Links, read_alignments
 from headway.formats.lines import read_lines

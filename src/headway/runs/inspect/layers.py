@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from headway.errors import UserError, option
-from headway.figures.drawing import STYLE, draw_weights, save_figure
-from headway.figures.fonts import pick_fonts, visible_token
+from headway.figures import STYLE, draw_weights, pick_fonts, save_figure, visible_token
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.predictors.captured_attention import layer_titles

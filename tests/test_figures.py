@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.figures import fonts
-from headway.figures.fonts import pick_fonts, visible_token
+from headway import figures
+from headway.figures import pick_fonts, visible_token
 
 
 def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
@@ -16,15 +16,15 @@ def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
 
 
 def test_fonts_that_matplotlib_has_not_listed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = fonts.fontManager.ttflist
+    known = figures.fontManager.ttflist
     (newer,) = [
         font for font in known if font.name == "STIXNonUnicode" and (font.style, font.weight) == ("normal", 400)
     ]
     listed = SimpleNamespace(ttflist=[font for font in known if font.name == "DejaVu Sans"])
     listed.addfont = lambda path: listed.ttflist.append(newer)
-    monkeypatch.setattr(fonts, "fontManager", listed)
-    monkeypatch.setattr(fonts, "findSystemFonts", lambda: [newer.fname])
-    monkeypatch.setattr(fonts, "_add_new_fonts", fonts._add_new_fonts.__wrapped__)
+    monkeypatch.setattr(figures, "fontManager", listed)
+    monkeypatch.setattr(figures, "findSystemFonts", lambda: [newer.fname])
+    monkeypatch.setattr(figures, "_add_new_fonts", figures._add_new_fonts.__wrapped__)
     assert pick_fonts("a\ue000") == (["DejaVu Sans", "STIXNonUnicode"], set())
     assert pick_fonts("a") == (["DejaVu Sans"], set())
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from headway.catalogue import CATALOGUE, listing, registry_of
 from headway.errors import UserError
-from headway.registry import Registry, choices_of, config_of
+from headway.registry import CATALOGUE, Registry, choices_of, config_of, listing, registry_of
 from tests.conftest import Command
 
 KINDS = [
