@@ -152,11 +152,6 @@ def test_the_file_of_a_link_is_written_and_the_link_stays(tmp_path: Path) -> Non
         check_output_file(tmp_path / "nowhere")
 
 
-def test_a_folder_whose_name_libraries_cannot_read_is_found(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the name of this folder is not UTF-8"):
-        check_output_folder(tmp_path / os.fsdecode(b"new\xff"))
-
-
 def test_no_link_is_followed_where_a_file_is_written_first(tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / f".page.html.{os.getpid()}.tmp").symlink_to(tmp_path / "precious")

@@ -149,7 +149,7 @@ class Table:
         """The table that `to_json` gave these values of. Raises ValueError for others."""
         try:
             columns = [Column(**column) for column in values["columns"]]
-            rows = [[_cell(value) for value in row] for row in values["rows"]]
+            rows = [[Spread(**cell) if isinstance(cell, dict) else cell for cell in row] for row in values["rows"]]
             return cls(columns, rows, title=values.get("title", ""), notes=values.get("notes", ()))
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"this is no table ({type(error).__name__}: {error})") from error
@@ -166,7 +166,8 @@ class Table:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([_significant(cell, digits) for cell in row] for row in rows)
+        for row in rows:
+            writer.writerow(f"{cell:.{digits}g}" if isinstance(cell, float) and digits else cell for cell in row)
         return file.getvalue()
 
     def _flat(self) -> tuple[list[str], list[list[Cell]]]:
@@ -238,21 +239,10 @@ def _pair(cell: Cell) -> tuple[Cell, Cell]:
     return (cell.value, cell.spread) if isinstance(cell, Spread) else (cell, None)
 
 
-def _significant(cell: Cell, digits: int | None) -> Cell:
-    return f"{cell:.{digits}g}" if isinstance(cell, float) and digits is not None else cell
-
-
 def _json(cell: Cell) -> Any:
     if isinstance(cell, Spread):
         return {"value": _json(cell.value), "spread": _json(cell.spread)}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
-
-
-def _cell(value: Any) -> Cell:
-    if isinstance(value, dict):
-        return Spread(value["value"], value["spread"])
-    cell: Cell = value
-    return cell
 
 
 def _line(cells: Sequence[str], escape: Callable[[str], str]) -> str:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from headway.errors import UserError
 from headway.runs.inspect import charts
-from headway.runs.inspect.charts import Panel, line_chart, panel_chart
+from headway.runs.inspect.charts import Panel, panel_chart
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -> None:
     lines = {name: [(1, 100.0), (2, 50.0), (3, float(place))] for place, name in enumerate("abcdefghij")}
     for name in ("one.svg", "two.svg"):
-        line_chart(lines, tmp_path / name, x="length", y="exact match, %", title="copy", percent=True,
-                   shaded=(0.5, 2.5, "trained lengths"))  # fmt: skip
+        shaded = 0.5, 2.5, "trained lengths"
+        panel_chart([Panel("copy", "length", "exact match, %", lines, True, shaded=shaded)], tmp_path / name)
     drawn = (tmp_path / "one.svg").read_text()
     assert drawn == (tmp_path / "two.svg").read_text()
     for text in ("trained lengths", "exact match, %", "copy", "j"):
@@ -30,14 +30,15 @@ def test_a_chart_has_its_lines_and_texts_and_is_the_same_twice(tmp_path: Path) -
 
 
 def test_both_axes_can_be_logarithmic(tmp_path: Path) -> None:
-    line_chart({"a": [(32, 0.5), (64, 2.0)]}, tmp_path / "a.svg", x="length", y="seconds", logarithmic=True)
+    lines = {"a": [(32, 0.5), (64, 2.0)]}
+    panel_chart([Panel("", "length", "seconds", lines, logarithmic=True)], tmp_path / "a.svg")
     assert "<!-- 64 -->" in (tmp_path / "a.svg").read_text()
 
 
 @pytest.mark.parametrize("lines", [{}, {"a": []}])
 def test_a_figure_without_lines_is_refused(tmp_path: Path, lines: dict) -> None:
     with pytest.raises(UserError, match="nothing to draw"):
-        line_chart(lines, tmp_path / "none.svg", x="length", y="seconds")
+        panel_chart([Panel("", "length", "seconds", lines)], tmp_path / "none.svg")
 
 
 def test_panels_share_their_lines_and_each_has_its_own_look(tmp_path: Path, saved: list[Figure]) -> None:
@@ -101,7 +102,7 @@ def test_counts_stand_where_they_can_be_read(
     tmp_path: Path, saved: list[Figure], counts: list[int], label: str, above: int
 ) -> None:
     points = [(float(x), 50.0) for x in range(len(counts))]
-    line_chart({"a": points}, tmp_path / "a.svg", x="length", y="BLEU", counts=list(enumerate(counts)))
+    panel_chart([Panel("", "length", "BLEU", {"a": points}, counts=list(enumerate(counts)))], tmp_path / "a.svg")
     (axes,) = saved[0].axes
     assert axes.get_xlabel() == label
     assert len([text for text in axes.texts if text.get_text() != "//"]) == above

@@ -79,13 +79,6 @@ class Chart:
         return paths
 
 
-def line_chart(
-    lines: Mapping[str, Sequence[tuple[float, float]]], path: Path, *, x: str, y: str, title: str = "", **changes: Any
-) -> None:
-    """Draw one chart with a line a name; `changes` are other fields of `Panel`. Raises as `panel_chart` does."""
-    panel_chart([Panel(title, x, y, lines, **changes)], path)
-
-
 def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, of: str = "") -> None:
     """Draw charts beside each other; a name is the same line in all of them.
 
