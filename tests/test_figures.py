@@ -1,7 +1,9 @@
-"""Fonts: those that cover a text, those that are newly installed, and tokens that are visible alone."""
+"""Figures: their scale, fonts that cover a text, fonts that are newly installed, tokens that are visible alone."""
 
 from types import SimpleNamespace
 
+import matplotlib.pyplot
+import numpy as np
 import pytest
 
 from headway import figures
@@ -31,3 +33,14 @@ def test_fonts_that_matplotlib_has_not_listed_are_found(monkeypatch: pytest.Monk
 
 def test_tokens_are_visible_alone() -> None:
     assert [visible_token(token) for token in ("a", " ", "", "ा")] == ["a", "␣", "␣", "◌ा"]
+
+
+@pytest.mark.parametrize(("stretch", "most"), [(False, 1.0), (True, 0.6)])
+def test_the_scale_is_the_same_for_all_pictures_unless_stretched(stretch: bool, most: float) -> None:
+    figure, axes = matplotlib.pyplot.subplots()
+    weights = np.array([[0.6, 0.2, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]])
+    figures.draw_weights(axes, weights, list("abcd"), list("xy"), stretch=stretch)
+    assert axes.images[0].get_clim() == (0, most)
+    (uniform,) = [line for line in axes.images[0].colorbar.ax.lines if len(line.get_ydata()) == 2]
+    assert uniform.get_ydata()[0] == 0.25
+    matplotlib.pyplot.close(figure)

@@ -33,6 +33,15 @@ def lines(reversal: Reversal, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def changed_run(reversal: Reversal, folder: Path, **sections: dict[str, object]) -> Path:
+    """A copy of the run with changes in sections of its recipe."""
+    shutil.copytree(reversal.run, folder)
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+    changed = {name: recipe[name] | values for name, values in sections.items()}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | changed), encoding="utf-8")
+    return folder
+
+
 def test_huggingface_loads_the_folder_and_generates_the_same(
     run_headway: Command, reversal: Reversal, lines: Path, tmp_path: Path
 ) -> None:
@@ -71,11 +80,8 @@ def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_pat
     """Those of `generate` count the decoder's start as well."""
     from transformers import AutoTokenizer, MarianMTModel
 
-    run, words = shutil.copytree(reversal.run, tmp_path / "run"), ["ab", "abcd", "a"]
-    recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
-    recipe["decoding"] |= {"min_length": 3, "max_length": 3, "beam": 1}
-    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    folder = tmp_path / "marian"
+    run = changed_run(reversal, tmp_path / "run", decoding={"min_length": 3, "max_length": 3, "beam": 1})
+    words, folder = ["ab", "abcd", "a"], tmp_path / "marian"
     export_run("huggingface", run, ExportOptions(output=folder, sentences=2), {})
     tokenizer, model = AutoTokenizer.from_pretrained(str(folder)), MarianMTModel.from_pretrained(str(folder))
     ids = model.generate(**tokenizer(words, return_tensors="pt", padding=True))
@@ -85,16 +91,13 @@ def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_pat
 
 
 def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: Path) -> None:
-    run, folder = Path(shutil.copytree(reversal.run, tmp_path / "run")), tmp_path / "marian"
-    recipe = yaml.safe_load((run / "recipe.yaml").read_text(encoding="utf-8"))
-    recipe["data"]["truncate_source"] = 3  # the mark of a word's beginning, and two letters
-    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    folder, cut = tmp_path / "marian", {"truncate_source": 3}  # the mark of a word's beginning, and two letters
+    run = changed_run(reversal, tmp_path / "run", data=cut)
     report = export_run("huggingface", run, ExportOptions(output=folder, sentences=20), {})
     assert (report.passed, report.equal) == (True, report.lines)
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "The run reads the first 3 pieces of a source. Longer sources have to be cut there." in card
-    recipe["data"]["count"] = "words"
-    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    run = changed_run(reversal, tmp_path / "other", data=cut | {"count": "words"})
     assert "cuts sources by tokens, not by words" in str(marian_refusal(load_run(run)))
 
 
@@ -280,62 +283,52 @@ def test_each_format_says_how(reversal: Reversal, tmp_path: Path, norm: str) -> 
     assert (rows["huggingface"][2] == "MarianMTModel") == (norm == "post")
 
 
-class TestMistakes:
-    def test_a_run_without_weights(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
-        shutil.copytree(reversal.run, tmp_path / "run", ignore=shutil.ignore_patterns("*.safetensors", "checkpoints"))
-        code, _, err = run_headway("export", "ctranslate2", tmp_path / "run", "--output", tmp_path / "model")
-        assert (code, "the weights of this run are missing" in err) == (2, True)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["onyx", "{run}"], "FORMAT: unknown exporter"),
+        (["huggingface", "{run}", "--quantization", "int8"], "--quantization: the format huggingface has no such"),
+        (["ctranslate2", "{run}", "--quantization", "int4"], "quantization"),
+        (["ctranslate2", "{run}", "--input", "nowhere.txt"], "nowhere.txt"),
+        (["ctranslate2", "{tmp}/none"], "this is not a run folder"),
+        (["ctranslate2", "{tmp}/weightless"], "the weights of this run are missing"),
+        (["ctranslate2", "{run}", "--output", "{tmp}/weightless"], "--output: there is something there already"),
+    ],
+)
+def test_mistakes(run_headway: Command, reversal: Reversal, tmp_path: Path, arguments: list[str], message: str) -> None:
+    without = shutil.ignore_patterns("*.safetensors", "checkpoints")
+    shutil.copytree(reversal.run, tmp_path / "weightless", ignore=without)
+    given = [each.format(run=reversal.run, tmp=tmp_path) for each in arguments]
+    given += [] if "--output" in given else ["--output", tmp_path / "model"]
+    code, _, err = run_headway("export", *given)
+    assert (code, message in err) == (2, True), err
+    assert [path.name for path in tmp_path.iterdir()] == ["weightless"]
 
-    def test_no_run(self, run_headway: Command, tmp_path: Path) -> None:
-        code, _, err = run_headway("export", "ctranslate2", tmp_path, "--output", tmp_path / "model")
-        assert (code, "this is not a run folder" in err) == (2, True)
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (["onyx"], "FORMAT: unknown exporter"),
-            (["huggingface", "--quantization", "int8"], "--quantization: the format huggingface has no such option"),
-            (["ctranslate2", "--quantization", "int4"], "quantization"),
-            (["ctranslate2", "--input", "nowhere.txt"], "nowhere.txt"),
-        ],
-    )
-    def test_options(
-        self, run_headway: Command, reversal: Reversal, tmp_path: Path, arguments: list[str], message: str
-    ) -> None:
-        format, *rest = arguments
-        code, _, err = run_headway("export", format, reversal.run, "--output", tmp_path / "model", *rest)
-        assert (code, message in err) == (2, True), err
-        assert not list(tmp_path.iterdir())
+def test_what_is_not_installed_names_its_extra(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.export import exporting
+    from headway.runs import engines
 
-    def test_what_is_there_is_kept(self, run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
-        code, _, err = run_headway("export", "ctranslate2", reversal.run, "--output", tmp_path)
-        assert (code, "--output: there is something there already" in err) == (2, True)
+    for module in (exporting, engines):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    code, _, err = run_headway("export", "ctranslate2", reversal.run, "--output", tmp_path / "model")
+    assert (code, "pip install 'headway[export]'" in err) == (2, True)
+    with pytest.raises(UserError, match=r"needs ctranslate2, which is not installed.*headway\[export\]"):
+        headway.load(reversal.run, engine="ctranslate2")
 
-    def test_what_is_not_installed_names_its_extra(
-        self, run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from headway.export import exporting
-        from headway.runs import engines
 
-        for module in (exporting, engines):
-            monkeypatch.setattr(module, "find_spec", lambda name: None)
-        code, _, err = run_headway("export", "ctranslate2", reversal.run, "--output", tmp_path / "model")
-        assert (code, "pip install 'headway[export]'" in err) == (2, True)
-        with pytest.raises(UserError, match=r"needs ctranslate2, which is not installed.*headway\[export\]"):
-            headway.load(reversal.run, engine="ctranslate2")
+def test_half_an_export_leaves_nothing(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.export import exporting
 
-    def test_half_an_export_leaves_nothing(
-        self, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from headway.export import exporting
+    def fail(*arguments: object, **options: object) -> str:
+        raise OSError("the disk is full")
 
-        def fail(*arguments: object, **options: object) -> str:
-            raise OSError("the disk is full")
-
-        monkeypatch.setattr(exporting, "card_of", fail)
-        with pytest.raises(OSError, match="full"):
-            export_run("ctranslate2", reversal.run, ExportOptions(output=tmp_path / "model"), {})
-        assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(exporting, "card_of", fail)
+    with pytest.raises(OSError, match="full"):
+        export_run("ctranslate2", reversal.run, ExportOptions(output=tmp_path / "model"), {})
+    assert not list(tmp_path.iterdir())
 
 
 def test_classes_that_are_more_than_a_linear_map_are_told_apart() -> None:

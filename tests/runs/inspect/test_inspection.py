@@ -1,4 +1,4 @@
-"""What `headway inspect --output` collects and writes: outputs, attention, alignments, arcs, contributions, labels."""
+"""The page and the heat map of `headway inspect`: what they collect, and what they write."""
 
 import base64
 import json
@@ -12,10 +12,14 @@ import pytest
 
 from headway.errors import UserError
 from headway.losses import DependencyConfig
+from headway.predictors.captured_attention import AttentionName
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.inspect import inspection
 from headway.runs.inspect.capture import TOGETHER, AttentionWeights, contributions
-from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, write_inspection
+from headway.runs.inspect.inspect_options import HeatMapOptions
+from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, run_heat_map, write_inspection
 from headway.runs.inspect.pages import packed_weights
+from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
@@ -263,3 +267,57 @@ def test_a_run_without_dev_needs_sentences(run_headway: Command, reversal: Rever
     RunFolder(run).write_recipe(changed)
     code, _, err = run_headway("inspect", run, "--output", tmp_path / "page.html")
     assert (code, "there are no sentences to look at, and the run has no dev" in err) == (2, True)
+
+
+def test_the_head_of_the_layer_is_drawn(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(inspection, "draw_weights", lambda axes, weights, columns, rows, stretch: drawn.append(weights))
+    predictor = load(reversal.run)
+    assert isinstance(predictor, SequencePredictor)
+    (prediction,) = predictor.predict(["abcd"], capture="all")
+    for layer, head in ((None, None), ("decoder.1.cross", 2), ("encoder.1.self", 1)):
+        options = HeatMapOptions(output=tmp_path / "heat.svg", text="abcd", layer=layer, head=head)
+        message = run_heat_map(reversal.run, options)
+        name = layer or "decoder.2.cross"
+        title = AttentionName.parse(name).title
+        assert message.endswith(f"{title}, {'mean of heads' if head is None else f'head {head}'}")
+        weights = prediction.attention[name]
+        np.testing.assert_allclose(drawn.pop(), weights.mean(0) if head is None else weights[head - 1], atol=1e-6)
+
+
+def test_the_command_writes_a_figure(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", tmp_path / "heat.pdf")
+    assert (ended.code, ended.err) == (0, "")
+    assert (tmp_path / "heat.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layer": "decoder.9.cross"}, "no weights of this name.*decoder.1.cross"),
+        ({"layer": "decoder.0.cross"}, "no weights of this name"),
+        ({"head": 9}, "no such head.*allowed: 1 to 2"),
+        ({"text": " "}, "no weights to draw"),
+    ],
+)
+def test_mistakes(reversal: Reversal, tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run_heat_map(reversal.run, HeatMapOptions(**{"output": tmp_path / "heat.png", "text": "abcd"} | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none/heat.pdf", "no such folder"), ("heat.txt", "format is the suffix")]
+)
+def test_places_that_no_figure_can_have(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, name: str, message: str
+) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", tmp_path / name)
+    assert ended.code == 2
+    assert message in ended.err
+
+
+def test_a_page_goes_into_the_run(run_headway: Command, reversal: Reversal) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd")
+    page = reversal.run / "inside.html"
+    assert (ended.code, ended.out.split(":")[0]) == (0, str(page))
+    page.unlink()
