@@ -79,7 +79,11 @@ class UserError(HeadwayError):
         allowed: str | Iterable[str] | None = None,
     ) -> None:
         self.what, self.where, self.received = what, where, received
-        self.allowed = allowed if allowed is None or isinstance(allowed, str) else _listed(list(allowed))
+        if allowed is not None and not isinstance(allowed, str):  # names of columns and files are of any length
+            cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in allowed]
+            count = _fitting(cut, LONGEST_PLACE)
+            allowed = ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
+        self.allowed = allowed
         message = "\n".join(_cut_in_its_middle(line, LONGEST_LINE) for line in what.split("\n"))
         if where:
             message = "{}: {}".format(_cut_in_its_middle(where, LONGEST_PLACE).replace("\n", "\\n"), message)
@@ -113,13 +117,6 @@ def shortened(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
     text = repr(str(value) if isinstance(value, PurePath) else value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The names, or as many as a message has room for: those of columns and files are others' and of any length."""
-    cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in names]
-    count = _fitting(cut, LONGEST_PLACE)
-    return ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
 
 
 def in_lines(mistakes: Sequence[str]) -> str:

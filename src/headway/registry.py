@@ -352,16 +352,14 @@ def listing(kind: str) -> list[str]:
     lines = []
     for name in registry:
         try:
-            options = ", ".join(map(_in_words, registry.choices(name)))
+            options = ", ".join(
+                f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
+                for choice in registry.choices(name)
+            )
         except ImportError as error:
             options = f"(not installed: {error})"
         lines.append(f"{name:{width}}  {options}".rstrip())
     return lines
-
-
-def _in_words(choice: Setting) -> str:
-    default = "" if choice.default is REQUIRED else f" = {_value(choice.default)}"
-    return f"{choice.name}: {choice.type}{default}"
 
 
 def _value(value: Any) -> str:

@@ -174,8 +174,11 @@ class Table:
         """The names of the columns and the rows; a spread has a column of its own."""
         spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
         names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
-        rows = [[_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)] for row in self.rows]
-        return [name for pair in names for name in pair], [[cell for pair in row for cell in pair] for row in rows]
+        rows: list[list[Cell]] = []
+        for row in self.rows:
+            pairs = [cell if isinstance(cell, Spread) else (cell, None) for cell in row]
+            rows.append([part for pair, two in zip(pairs, spread, strict=True) for part in pair[: 1 + two]])
+        return [name for pair in names for name in pair], rows
 
     def to_pandas(self) -> "DataFrame":
         """The rows as a data frame; a spread has a column of its own.
@@ -233,10 +236,6 @@ def display_width(text: str) -> int:
 def _padded(cell: str, width: int, side: Align) -> str:
     blanks = " " * (width - display_width(cell))
     return blanks + cell if side == "right" else cell + blanks
-
-
-def _pair(cell: Cell) -> tuple[Cell, Cell]:
-    return (cell.value, cell.spread) if isinstance(cell, Spread) else (cell, None)
 
 
 def _json(cell: Cell) -> Any:
