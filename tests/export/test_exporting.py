@@ -27,9 +27,10 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 
 @pytest.fixture(scope="module")
 def lines(reversal: Reversal, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with all words of the language."""
+    """A file with a quarter of the longest words of the language."""
     file = tmp_path_factory.mktemp("lines") / "words.txt"
-    file.write_text("".join(f"{word}\n" for word in reversal.words if len(word) == 4), encoding="utf-8")
+    longest = [word for word in reversal.words if len(word) == 4][:64]
+    file.write_text("".join(f"{word}\n" for word in longest), encoding="utf-8")
     return file
 
 
@@ -47,10 +48,11 @@ def test_huggingface_loads_the_folder_and_generates_the_same(
 ) -> None:
     folder = tmp_path / "marian"
     code, out, _ = run_headway("export", "huggingface", reversal.run, "--output", folder, "--input", lines)
-    assert (code, "256 of 256 best outputs equal" in out) == (0, True)
-    from transformers import AutoTokenizer, MarianMTModel
-
-    tokenizer, model = AutoTokenizer.from_pretrained(str(folder)), MarianMTModel.from_pretrained(str(folder))
+    assert (code, "64 of 64 best outputs equal" in out) == (0, True)
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(str(folder)),
+        transformers.MarianMTModel.from_pretrained(str(folder)),
+    )
     words = lines.read_text(encoding="utf-8").split()[:8]
     ids = model.generate(**tokenizer(words, return_tensors="pt", padding=True))
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [word[::-1] for word in words]
@@ -78,12 +80,13 @@ def test_lines_that_leave_no_room_for_an_output_are_not_compared(reversal: Rever
 
 def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_path: Path) -> None:
     """Those of `generate` count the decoder's start as well."""
-    from transformers import AutoTokenizer, MarianMTModel
-
     run = changed_run(reversal, tmp_path / "run", decoding={"min_length": 3, "max_length": 3, "beam": 1})
     words, folder = ["ab", "abcd", "a"], tmp_path / "marian"
     export_run("huggingface", run, ExportOptions(output=folder, sentences=2), {})
-    tokenizer, model = AutoTokenizer.from_pretrained(str(folder)), MarianMTModel.from_pretrained(str(folder))
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(str(folder)),
+        transformers.MarianMTModel.from_pretrained(str(folder)),
+    )
     ids = model.generate(**tokenizer(words, return_tensors="pt", padding=True))
     said = [prediction.text for prediction in headway.load(run).predict(words)]
     assert [len(text) for text in said] == [2, 2, 2]  # and the mark of a word's beginning
@@ -102,11 +105,9 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
 
 
 def test_a_tokenizer_reads_as_many_tokens_as_the_run(reversal: Reversal, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
     run, folder = load_run(reversal.run), tmp_path / "marian"
     write_marian(run, folder)
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
     assert tokenizer.model_max_length == run.model.longest_source() + 1 > 513
     assert len(tokenizer("abcd" * 150, truncation=True)["input_ids"]) == len(run.source.encode("abcd" * 150).values) + 1
 
@@ -165,8 +166,8 @@ def test_ctranslate2_gives_the_runs_outputs_and_scores(
     report = json.loads((tmp_path / "model" / "parity.json").read_text(encoding="utf-8"))
     assert code == 0
     assert report["exact"] == (quantization == "float32")
-    assert report["lines"] == 256
-    assert report["equal"] >= (256 if quantization == "float32" else 250)
+    assert report["lines"] == 64
+    assert report["equal"] >= (64 if quantization == "float32" else 62)
     # Sums of products in int8 saturate on processors without VNNI, so that the score of a line has no bound there.
     if quantization != "int8":
         assert report["score_difference"] < {"float32": 1e-4, "bf16": 0.5}[quantization]
@@ -247,20 +248,24 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
 
 
 @pytest.mark.parametrize(
-    ("change", "format", "refusal"),
+    ("change", "format", "said"),
     [
         ({"decoder": {"layers": 1, "cross": {"kind": "multi_head", "heads": 4}}}, "huggingface", HEADS),
         ({"decoder": {"layers": 1, "mixer": {"kind": "attention", "heads": 4}}}, "huggingface", HEADS),
         ({"decoder": {"layers": 1, "cross": CHOICE}}, "onnx", "no attention that chooses one position"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "huggingface", "MarianMTModel has no Canon layers"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "ctranslate2", "CTranslate2 has no such layer"),
+        ({"norm": "pre"}, "huggingface", "a folder for headway.load: MarianMTModel has layer norms"),
+        ({}, "huggingface", "'yes', 'MarianMTModel')"),
+        ({"norm": "pre"}, "ctranslate2", "'yes'"),
+        ({}, "ctranslate2", "'yes'"),
     ],
 )
-def test_a_format_says_why_it_cannot_express_a_model(
-    reversal: Reversal, tmp_path: Path, change: dict, format: str, refusal: str
+def test_a_format_says_how_or_why_it_cannot_express_a_model(
+    reversal: Reversal, tmp_path: Path, change: dict, format: str, said: str
 ) -> None:
     rows = {str(row[0]): row for row in formats_of(other_run(reversal, tmp_path / "run", **MARIAN | change)).rows}
-    assert refusal in str(rows[format])
+    assert said in str(rows[format])
 
 
 def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp_path: Path) -> None:
@@ -272,15 +277,6 @@ def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp
     (own,), (other,) = (headway.load(each).predict("abc", max_length=5) for each in (run, tmp_path / "model"))
     assert own.text == other.text
     assert (tmp_path / "model" / "README.md").is_file()
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_each_format_says_how(reversal: Reversal, tmp_path: Path, norm: str) -> None:
-    shape = {"dim": 8, "heads": 2, "feed_forward": 8, "encoder": {"layers": 1}, "decoder": {"layers": 1}}
-    run = other_run(reversal, tmp_path / "run", **shape, norm=norm)
-    rows = {str(row[0]): row for row in formats_of(run).rows}
-    assert rows["ctranslate2"][1] == "yes"
-    assert (rows["huggingface"][2] == "MarianMTModel") == (norm == "post")
 
 
 @pytest.mark.parametrize(
@@ -364,8 +360,6 @@ def test_a_tagger_becomes_the_class_of_its_encoder(run_headway: Command, tmp_pat
     assert run_headway("train", tmp_path / "recipe.yaml", "--output", tmp_path / "run").code == 0
     code, out, err = run_headway("export", "huggingface", tmp_path / "run", "--output", tmp_path / "model")
     assert (code, "2 of 2 best outputs equal" in out) == (0, True), err
-    from transformers import AutoModelForTokenClassification
-
-    model = AutoModelForTokenClassification.from_pretrained(str(tmp_path / "model"))
+    model = transformers.AutoModelForTokenClassification.from_pretrained(str(tmp_path / "model"))
     assert type(model).__name__ == "BertForTokenClassification"
     assert set(model.config.id2label.values()) == {"NN", "VB"}
