@@ -14,21 +14,18 @@ ROOT = Path(headway.__file__).parent
 # What each room may import besides itself.
 GROUND: dict[str, set[str]] = {
     "errors": set(),
-    "batched": set(),
     "files": {"errors"},
     "documents": {"errors"},
     "log": set(),
     "tables": {"errors"},
     "tensors": set(),
     "processes": {"errors"},
-    "memory": {"errors"},
     "device": {"errors", "processes"},
     "config": {"errors", "files"},
     "storage": {"files", "errors", "log"},
     "figures": {"errors", "files", "tables"},
     "registry": {"errors", "config"},
     "languages": {"errors"},
-    "catalogue": {"registry", "errors"},
 }
 TENSOR_WING: dict[str, set[str]] = {
     "mixers": set(),

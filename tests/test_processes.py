@@ -1,4 +1,4 @@
-"""The cores that this process may use."""
+"""The cores that this process may use, and streams in lists."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway import processes
-from headway.processes import cores
+from headway.processes import batched, cores
 
 
 def write(folder: Path, **files: str) -> None:
@@ -39,3 +39,15 @@ def test_a_part_of_a_core_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_larger_quota_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_quota", lambda *paths: 1e6)
     assert cores() == len(os.sched_getaffinity(0))
+
+
+def test_batches_hold_all_items_in_their_order() -> None:
+    assert list(batched(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(batched(range(4), 2)) == [[0, 1], [2, 3]]
+    assert list(batched([], 3)) == []
+
+
+def test_no_more_is_read_than_is_asked_for() -> None:
+    stream = iter(range(10))
+    assert next(batched(stream, 3)) == [0, 1, 2]
+    assert next(stream) == 3

@@ -43,6 +43,9 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
 def test_growing_array(tmp_path: Path, dtype: type[np.integer]) -> None:
     path = tmp_path / "array.npy"
+    with GrowingArray(path, dtype):
+        pass
+    assert len(read_array(path)) == 0
     with GrowingArray(path, dtype) as array:
         for end in (0, 3, 12_345):
             array.append(np.arange(end))
@@ -50,12 +53,6 @@ def test_growing_array(tmp_path: Path, dtype: type[np.integer]) -> None:
     assert (type(grown), grown.dtype, grown.flags.writeable) == (np.ndarray, dtype, False)
     np.testing.assert_array_equal(grown, np.r_[0:3, 0:12_345].astype(dtype))
     np.testing.assert_array_equal(np.load(path, allow_pickle=False), grown)
-
-
-def test_an_empty_array(tmp_path: Path) -> None:
-    with GrowingArray(tmp_path / "array.npy", np.int64):
-        pass
-    assert len(read_array(tmp_path / "array.npy")) == 0
 
 
 def test_a_failed_array_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:

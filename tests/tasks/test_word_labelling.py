@@ -28,7 +28,7 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
 from headway.runs.inspect.capture import view_of_window
 from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.layer_report import inspect_layers, layer_totals, self_attention, self_attention_figure
+from headway.runs.inspect.layers import inspect_layers, layer_totals, self_attention, self_attention_figure
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.loop import train
 from headway.runs.training.preparation import check_recipe

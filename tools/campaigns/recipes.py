@@ -116,10 +116,10 @@ class RecipesCampaign(Campaign[RecipeCase]):
     def prepare(self, folder: Path) -> None:
         """Read all recipes, import all that checks them, and make a small encoder in the place of those on the hub."""
         os.environ["HF_HUB_OFFLINE"] = "1"  # before the import: a name that is no encoder is not asked for on the hub
-        from headway.catalogue import CATALOGUE, registry_of
         from headway.documents import dump_yaml
         from headway.models import PRESETS
         from headway.recipe import flatten, load_recipe, read_tree
+        from headway.registry import CATALOGUE, registry_of
         from headway.runs.training.preparation import check_recipe
         from tests.models.encoders import write_encoder
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.catalogue import CATALOGUE, listing
 from headway.cli.arguments import LARGEST_SEED, AllowCode, Average, Device, EngineName, Precision
 from headway.cli.bulk_commands import backtranslate, distill
 from headway.cli.claim_commands import reproduce
@@ -23,6 +22,7 @@ from headway.cli.standard_streams import write
 from headway.cli.verb_groups import BEGIN, COMPARE, SHIP, TRAIN, Root
 from headway.config import WRITES_FILE, WRITES_FOLDER
 from headway.log import logger
+from headway.registry import CATALOGUE, listing
 
 app = typer.Typer(
     cls=Root,

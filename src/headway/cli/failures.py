@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from headway.errors import HeadwayError, RunError, UserError, printable
-from headway.memory import is_out_of_memory
+from headway.errors import HeadwayError, RunError, UserError, is_out_of_memory, printable
 
 
 @contextmanager

@@ -70,7 +70,7 @@ inspect_app = typer.Typer(
 @command(inspect_app, "page")
 def inspect_page(run: RunArgument, options: PageOptions) -> None:
     """Write a page with the attention, alignments and outputs of sentences."""
-    from headway.runs.inspect.inspection_page import run_page
+    from headway.runs.inspect.inspection import run_page
 
     write(run_page(run, options))
 
@@ -78,7 +78,7 @@ def inspect_page(run: RunArgument, options: PageOptions) -> None:
 @command(inspect_app, "heat-map")
 def inspect_heat_map(run: RunArgument, options: HeatMapOptions) -> None:
     """Draw the weights of a sentence in one layer, of one head or the mean of all, as PDF, PNG or SVG."""
-    from headway.runs.inspect.heat_map import run_heat_map
+    from headway.runs.inspect.inspection import run_heat_map
 
     write(run_heat_map(run, options))
 
@@ -86,7 +86,7 @@ def inspect_heat_map(run: RunArgument, options: HeatMapOptions) -> None:
 @command(inspect_app, "figures")
 def inspect_figures(run: RunArgument, options: FigureOptions) -> None:
     """Draw what a run attends to over a corpus, with the numbers beside the figures."""
-    from headway.runs.inspect.corpus_analysis import run_figures
+    from headway.runs.inspect.analyses import run_figures
 
     write(run_figures(run, options))
 
@@ -106,7 +106,7 @@ def inspect_parameters(
 @command(inspect_app, "layers")
 def inspect_layers(run: RunArgument, options: LayerOptions) -> None:
     """Show a tagger's weights of its layers, and its self-attention, over words."""
-    from headway.runs.inspect.layer_report import run_layers
+    from headway.runs.inspect.layers import run_layers
 
     write(run_layers(run, options))
 

@@ -72,7 +72,7 @@ def score_targets(
 def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     """Draw alignments to a file, where one is given."""
     if path is not None:
-        from headway.runs.inspect.alignment_figures import alignment_page
+        from headway.runs.inspect.charts import alignment_page
 
         alignment_page(shown, path)
 

@@ -34,8 +34,7 @@ from headway.metrics.word_metrics import AlignmentErrorRate
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.charts import Panel, panel_chart
-from headway.runs.inspect.inspection import maps_of
-from headway.runs.inspect.inspection_page import packed_maps
+from headway.runs.inspect.inspection import maps_of, packed_maps
 from headway.runs.inspect.pages import write_page
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.batched import batched
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, check_set
 from headway.comparison.grid import NamedCorpus
 from headway.errors import UserError
@@ -26,11 +25,12 @@ from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
+from headway.processes import batched
 from headway.processing.text.text_processor import prepare
 from headway.recipe import Recipe
 from headway.registry import foreign_code
-from headway.runs.inspect.analyses import of_words, word_deviations
 from headway.runs.inspect.capture import ReadOptions, read
+from headway.runs.inspect.layers import of_words, word_deviations
 from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.batched import batched
 from headway.formats.pairs import Pair
-from headway.processes import cores, in_processes
+from headway.processes import batched, cores, in_processes
 from headway.processing.labeller import Labeller
 from headway.processing.processor import Truncation, encode_beginnings
 from headway.processing.text.text_processor import TextProcessor, load_processors

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.batched import batched
 from headway.corpora.corpus_report import EMPTY, LINES_SHOWN, TOO_LONG
 from headway.corpora.plan import plan_epoch
 from headway.documents import read_json
@@ -29,7 +28,7 @@ from headway.errors import UserError
 from headway.files import write_json
 from headway.formats.corpus_format import NOTHING_AMISS, RowReport
 from headway.formats.recordings import Utterance, hash_of_audio
-from headway.processes import cores, in_processes
+from headway.processes import batched, cores, in_processes
 from headway.processing.audio.audio_files import facts_of, library, read_recording
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.augment import SpecAugmentConfig, spec_augment

@@ -230,8 +230,7 @@ def plot_weights(
     """
     import matplotlib.pyplot
 
-    from headway.figures.drawing import STYLE, draw_weights
-    from headway.figures.fonts import drawable
+    from headway.figures import STYLE, draw_weights, drawable
 
     if head is not None and not 1 <= head <= len(weights):
         raise UserError("there is no such head", where=option("head"), received=head, allowed=f"1 to {len(weights)}")

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
-from headway.errors import UserError, option
+from headway.errors import UserError, memory_named, option
 from headway.formats.lines import check_texts
-from headway.memory import memory_named
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, patterns_of

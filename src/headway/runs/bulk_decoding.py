@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 import headway
-from headway.batched import batched
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, sync, write_json
@@ -32,6 +31,7 @@ from headway.log import Progress, progress, say
 from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
 from headway.runs.load import AnyPredictor

@@ -13,9 +13,8 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from headway.device import keep_freed_memory, pick_device
-from headway.errors import UserError, option
+from headway.errors import UserError, memory_named, option
 from headway.log import say, warn
-from headway.memory import memory_named
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.run import Run

@@ -81,9 +81,12 @@ def test_refusals(run_headway: Command, reversal: Reversal):
     assert run_headway(*learned, "data.max_length=20", "--length", "24").code == 0
 
 
+LAYERS = {"layers": 1, "hidden": 8}
+RECURRENT = {"kind": "recurrent", "dim": 8, "encoder": LAYERS, "decoder": LAYERS}
+
+
 def test_nothing_is_computed_of_a_recurrent_model():
-    layers = {"layers": 1, "hidden": 8}
-    section = model_section({"kind": "recurrent", "dim": 8, "encoder": layers, "decoder": layers})
+    section = model_section(RECURRENT)
     with torch.device("meta"):
         model = build_model(section, 11, 13, False)
     counted = count_parts(model, (11, 13), 4)
@@ -92,16 +95,13 @@ def test_nothing_is_computed_of_a_recurrent_model():
     assert counted.flops_per_token > 0  # the fused layers of a CPU are not counted, so the real ones are fewer
 
 
-@pytest.mark.parametrize("score", ["dot", "general", "additive", "concat", "location"])
-@pytest.mark.parametrize("choice", ["soft", "hard", "monotonic"])
+@pytest.mark.parametrize(
+    ("score", "choice"),
+    [("dot", "soft"), ("general", "hard"), ("additive", "monotonic"), ("concat", "soft"), ("location", "soft")],
+)
 def test_every_score_of_a_recurrent_model_is_counted(score: str, choice: str) -> None:
     """Those of `location` are rows of a weight, and nothing that is computed."""
-    layers = {"layers": 1, "hidden": 8}
-    attention = {"score": score, "kind": choice}
-    section = model_section(
-        {"kind": "recurrent", "dim": 8, "encoder": layers, "decoder": layers, "attention": attention}
-    )
     with torch.device("meta"):
-        model = build_model(section, 11, 13, False)
+        model = build_model(model_section(RECURRENT | {"attention": {"score": score, "kind": choice}}), 11, 13, False)
     by_name = {part.name: part for part in count_parts(model, (11, 13), 4).parts}
     assert by_name["decoder"].flops_per_token > 0

@@ -63,10 +63,11 @@ def write_page(
             needs when it needs it.
         assets: a folder of files that are not in `page/`.
     """
-    folders = [resources.files(__package__).joinpath("page"), *([] if assets is None else [assets])]
+    own = resources.files(__package__).joinpath("page")
 
     def read(name: str) -> str:
-        return next(file for folder in folders if (file := folder.joinpath(name)).is_file()).read_text("utf-8")
+        file = own.joinpath(name)
+        return (file if assets is None or file.is_file() else assets.joinpath(name)).read_text("utf-8")
 
     parts = {
         "title": html.escape(title),
@@ -87,25 +88,16 @@ def data_element(name: str, value: Any) -> str:
 
 
 def packed_weights(weights: npt.NDArray[np.floating[Any]], bits: int, *, signed: bool) -> dict[str, Any]:
-    """The weights (K, T, S) of a layer for JSON: the bytes of integers, little end first, deflated, in base64."""
-    most = float(np.abs(weights).max(initial=0))
-    integers = quantise(weights, most, bits, signed)
-    little = integers.astype(integers.dtype.newbyteorder("<"), copy=False)
-    data = base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
-    return {"heads": len(weights), "most": most, "data": data}
+    """Weights (K, T, S) for JSON: the bytes of integers of 8 or 16 bits, little end first, deflated, in base64.
 
-
-def quantise(
-    values: npt.NDArray[np.floating[Any]], most: float, bits: int, signed: bool
-) -> npt.NDArray[np.integer[Any]]:
-    """Values as integers: the square root of their share of `most`, with the sign where there are signs.
-
-    A value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs; 8 or 16 bits.
+    An integer is the square root of a value's share of the largest, `most`, with the sign where there are signs. A
+    value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs.
     """
-    steps = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
-    roots = np.sign(values) * np.sqrt(np.abs(values) / (most or 1.0))
-    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(f"{'' if signed else 'u'}int{bits}")
-    return integers
+    most = float(np.abs(weights).max(initial=0))
+    roots = np.sign(weights) * np.sqrt(np.abs(weights) / (most or 1.0))
+    integers = np.rint(roots * (2 ** (bits - signed) - 1)).astype(f"<{'i' if signed else 'u'}{bits // 8}")
+    data = base64.b64encode(zlib.compress(integers.tobytes(), level=6)).decode()
+    return {"heads": len(weights), "most": most, "data": data}
 
 
 STYLES = ("palette.css", "report.css", "heatmap.css")
@@ -222,8 +214,7 @@ def write_report(
             for table in tables
         ],
     }
-    inside = INSIDE if path.with_name(INSIDE).is_file() else None
-    data = {"payload": page, "inside": inside}
+    data = {"payload": page, "inside": INSIDE if path.with_name(INSIDE).is_file() else None}
     write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 
@@ -240,18 +231,19 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
     machine = manifest.get("machine", {})
     computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
     computer += [counted(machine["threads"], "thread")] if machine.get("threads") else []
-    precision = manifest.get("precision", recipe.training.precision)
-    size = [f"{manifest['parameters']:,} parameters"] if "parameters" in manifest else []
-    return {
+    size = f", {manifest['parameters']:,} parameters" if "parameters" in manifest else ""
+    facts = {
         "task": recipe.task,
-        "model": ", ".join([recipe.model.kind, *size]),
+        "model": f"{recipe.model.kind}{size}",
         "updates": f"{manifest.get('updates', 0):,}",
-        **({"weights": shown} if (shown := weights_shown(folder, recipe)) else {}),
-        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {precision}",
+        "weights": weights_shown(folder, recipe),
+        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, "
+        + manifest.get("precision", recipe.training.precision),
         "machine": ", ".join(computer),
         "seed": str(manifest.get("seed", recipe.training.seed)),
         "headway": f"{manifest.get('headway', '')}, torch {machine.get('torch', '')}",
     }
+    return {name: fact for name, fact in facts.items() if fact or name != "weights"}
 
 
 def kept_evaluations(folder: RunFolder) -> list[dict[str, Any]]:
@@ -281,8 +273,7 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
 
     The scores are those of the checkpoint that the weights are, or of the last of those that they are the mean of.
     """
-    evaluated = [line for line in kept_evaluations(folder) if line.get("baselines")]
-    if not evaluated:
+    if not (evaluated := [line for line in kept_evaluations(folder) if line.get("baselines")]):
         return []
     last = evaluated[-1]
     systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
@@ -296,8 +287,7 @@ def scores_shown(folder: RunFolder) -> str:
 
     Of a mean of checkpoints they are those of the last of them, which is said.
     """
-    evaluated = kept_evaluations(folder)
-    if not evaluated:
+    if not (evaluated := kept_evaluations(folder)):
         return ""
     last, count = evaluated[-1], len(folder.read_manifest()["averaged_updates"])
     scores = ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in last["dev"].items())

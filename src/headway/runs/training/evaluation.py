@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from headway.errors import NotFiniteError
+from headway.errors import NotFiniteError, memory_named
 from headway.losses.cross_entropy import smoothed_cross_entropy
-from headway.memory import memory_named
 from headway.metrics import Metric
 from headway.models import Model
 from headway.runs.training.parallel import Parallel

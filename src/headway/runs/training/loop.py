@@ -7,9 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import RunError, option
+from headway.errors import RunError, memory_named, option
 from headway.log import duration, progress, say
-from headway.memory import memory_named
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.export.ctranslate2_model import ctranslate2_folder
+from headway.export.ctranslate2_export import ctranslate2_folder
 from headway.mixers.relative import Rotary
 from headway.models.norms import LayerNorm
 from headway.tensors.batch import SPECIALS
