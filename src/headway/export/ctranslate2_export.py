@@ -38,8 +38,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
-from headway.search.hypotheses import Hypothesis, length_penalty
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits, length_penalty
 from headway.tensors.batch import BOS, PAD, SPECIALS
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}

@@ -22,15 +22,16 @@ from headway.mixers.attention import Attention
 from headway.mixers.positions import Learned, NoPosition
 from headway.mixers.relative import RelativePosition, Rotary
 from headway.models.block import Block
-from headway.models.cross_attention import MultiHeadCross
-from headway.models.embeddings import Embedding
-from headway.models.feed_forwards import (
+from headway.models.components import (
     GeluFeedForward,
+    LayerNorm,
     ReluFeedForward,
+    RmsNorm,
     SwigluFeedForward,
     SwishFeedForward,
 )
-from headway.models.norms import LayerNorm, RmsNorm
+from headway.models.cross_attention import MultiHeadCross
+from headway.models.embeddings import Embedding
 from headway.models.transformer import Transformer
 from headway.storage import keep_folder
 from headway.tensors.batch import BOS, EOS, SPECIALS, UNKNOWN
