@@ -149,6 +149,7 @@ class _Missing(Product):
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         raise AssertionError
 
+
 @pytest.fixture
 def kinds(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[type[Product], ...]]:
     """Kinds of products to change; trials start afresh."""

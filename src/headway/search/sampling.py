@@ -3,6 +3,8 @@
 Shapes: N sentences, V vocabulary.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
