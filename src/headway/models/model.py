@@ -26,20 +26,6 @@ from headway.models.scored_attention import Location
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 from headway.tensors.precision import trial_linear
 
-__all__ = [
-    "Axes",
-    "Memory",
-    "Model",
-    "ModelConfig",
-    "ModelSection",
-    "Output",
-    "Seq2Seq",
-    "State",
-    "log_probabilities",
-    "wanted",
-]
-
-
 USUAL_WIDTH = 768  # of pretrained encoders, where a recipe does not say it
 
 

@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from headway.models.model import Memory, Seq2Seq, State
+from headway.mixers import State
+from headway.models.model import Memory, Seq2Seq
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import BOS, EOS
 

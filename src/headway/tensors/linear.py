@@ -438,16 +438,14 @@ def prepare(model: nn.Module, precision: str = "float32") -> str:
     Raises:
         ValueError: this machine has no product of that precision.
     """
-    layers = [layer for layer in model.modules() if isinstance(layer, Linear) and _large(layer)]
+    linears = [layer for layer in model.modules() if isinstance(layer, Linear)]
+    single = [layer for layer in linears if layer.weight.dtype == torch.float32]
+    layers = [layer for layer in single if layer.weight.numel() >= LEAST_PREPARED]
     if precision == "auto":
         precision = _fastest(layers)
     for layer in layers:
         layer.product = _product(layer, precision)
     return precision
-
-
-def _large(layer: Linear) -> bool:
-    return layer.weight.dtype == torch.float32 and layer.weight.numel() >= LEAST_PREPARED
 
 
 def _product(layer: Linear, precision: str) -> Multiply | None:
