@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-import psutil
 import torch
 
 from headway.errors import UserError, option
@@ -120,6 +119,8 @@ def choose_threads() -> Threads:
 
 def _free_cores(usable: int) -> int:
     """How many of its cores nothing else uses, in whole ones; niced processes step aside, and do not count."""
+    import psutil
+
     before = psutil.cpu_times(percpu=True)
     time.sleep(LISTEN)
     after = psutil.cpu_times(percpu=True)

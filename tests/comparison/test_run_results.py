@@ -16,7 +16,7 @@ from headway.runs.inspect.parameters import parameters_of
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tensors import linear
-from headway.tensors.products import OneDnnProduct
+from headway.tensors.linear import OneDnnProduct
 from tests.conftest import Reversal
 from tests.runs.training import toys
 

@@ -8,7 +8,7 @@ import torch
 from headway.errors import UserError
 from headway.export.ctranslate2_export import ctranslate2_folder
 from headway.mixers.relative import Rotary
-from headway.models.norms import LayerNorm
+from headway.models.components import LayerNorm
 from headway.tensors.batch import SPECIALS
 from tests.models import toys
 

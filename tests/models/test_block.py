@@ -5,7 +5,7 @@ import torch
 
 from headway.errors import UserError
 from headway.models import FEED_FORWARDS, NORMS
-from headway.models.feed_forwards import FeedForward
+from headway.models.components import FeedForward
 from tests.models import toys
 
 

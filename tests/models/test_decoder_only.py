@@ -12,8 +12,7 @@ from headway.models import DecoderOnlyConfig, build_model
 from headway.models.decoder_only import DecoderOnlyState, packing, take
 from headway.search import beam
 from headway.search.beam import beam_search
-from headway.search.hypotheses import length_penalty
-from headway.search.limits import Limits
+from headway.search.limits import Limits, length_penalty
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, Batch, collate
 from tests import reference

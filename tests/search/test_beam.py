@@ -12,10 +12,8 @@ from torch import Tensor
 from headway.errors import NotFiniteError
 from headway.mixers import State
 from headway.models import Memory, build_model
-from headway.search.beam import beam_search, largest
-from headway.search.ensemble import Ensemble
-from headway.search.hypotheses import length_penalty
-from headway.search.limits import Limits
+from headway.search.beam import Ensemble, beam_search, largest
+from headway.search.limits import Limits, length_penalty
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD, collate
 from tests.models import toys

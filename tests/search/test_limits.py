@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from headway.search.beam import beam_search
-from headway.search.hypotheses import length_penalty
-from headway.search.limits import Limits, block_repeats
+from headway.search.limits import Limits, block_repeats, length_penalty
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD
 from tests.models import test_decoder_only as decoder_only

@@ -39,10 +39,16 @@ from headway.mixers.attention import Attention
 from headway.mixers.positions import Learned, NoPosition
 from headway.mixers.relative import RelativePosition, Rotary
 from headway.models.block import Block
+from headway.models.components import (
+    GeluFeedForward,
+    LayerNorm,
+    ReluFeedForward,
+    RmsNorm,
+    SwigluFeedForward,
+    SwishFeedForward,
+)
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
-from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, SwigluFeedForward, SwishFeedForward
-from headway.models.norms import LayerNorm, RmsNorm
 from headway.models.transformer import Transformer
 from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.input_account import InputAccount, accounted
@@ -52,8 +58,7 @@ from headway.predictors.word_alignment import build_aligner
 from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
-from headway.search.hypotheses import Hypothesis, length_penalty
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits, length_penalty
 from headway.storage import keep_folder
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 

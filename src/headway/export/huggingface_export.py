@@ -23,11 +23,10 @@ from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import RelativePosition
 from headway.models import Tagger
 from headway.models.block import Block
+from headway.models.components import GeluFeedForward, LayerNorm, ReluFeedForward, SwishFeedForward
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
-from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, SwishFeedForward
 from headway.models.layer_attention import LastLayer
-from headway.models.norms import LayerNorm
 from headway.models.transformer import Transformer
 from headway.predictors.run import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, transformers_quiet

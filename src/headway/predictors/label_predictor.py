@@ -36,7 +36,7 @@ from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
 from headway.predictors.run import WEIGHTS, Run
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
-from headway.search.hypotheses import check_scores
+from headway.search.limits import check_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot

@@ -32,10 +32,9 @@ from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
+from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
-from headway.search.ensemble import Ensemble
-from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import UNKNOWN, Batch, collate
 
 

@@ -20,7 +20,7 @@ from headway.files import remove_leftovers, take_lock
 from headway.log import say, silenced, warn
 from headway.losses import Objective
 from headway.metrics import Metric
-from headway.mixers.trial import try_own_mixers
+from headway.mixers.conformance import try_own_mixers
 from headway.optimizers.optimizers import build_optimizer
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe

@@ -29,8 +29,7 @@ from headway.recipe import Recipe, changed_keys
 from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
 from headway.storage import cache_folder, locked
-from headway.tensors.backends import has_onednn, suited_backend
-from headway.tensors.linear import use_backend
+from headway.tensors.linear import has_onednn, suited_backend, use_backend
 from headway.tensors.precision import REFUSED, Speed, bf16_speed, compared, fitting_precision
 
 Changes = dict[str, tuple[Any, Any]]  # by key, the value of a run and the one it is to have
@@ -44,7 +43,7 @@ class Arithmetic(NamedTuple):
 
     precision: str  # float32 or bf16
     bf16_speed: float | None  # of a step here, in times that in float32, where it was looked up; 0 where it is refused
-    backend: str  # the library that multiplies in float32, as `headway.tensors.backends` has it
+    backend: str  # the library that multiplies in float32, as `headway.tensors.linear` has it
     threads: Threads  # of this process
 
     def text(self) -> str:
