@@ -1,5 +1,6 @@
 """Lines of files: their number and their limits, and errors that name file and line."""
 
+import bz2
 import gzip
 import lzma
 import tracemalloc
@@ -70,12 +71,10 @@ def test_damage_in_the_middle_is_named_with_its_line(tmp_path: Path, suffix: str
         list(read_lines(path))
 
 
-@pytest.mark.parametrize("suffix", [".bz2", ".zst"])
-def test_other_compression_is_named(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"text{suffix}"
-    path.write_bytes(b"\xeb\n")
-    with pytest.raises(UserError, match=f"this compression is not read; received '{suffix}'; allowed: plain text, .gz"):
-        list(read_lines(path))
+def test_other_compression_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text.bz2").write_bytes(bz2.compress(b"a text of some length\n" * 100))
+    with pytest.raises(UserError, match=r"invalid UTF-8: .*; this seems to be a \.bz2 file"):
+        list(read_lines(tmp_path / "text.bz2"))
 
 
 def test_blocks_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +87,8 @@ def test_blocks_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_names_that_no_file_can_have(tmp_path: Path) -> None:
-    for name, message in (("x" * 300, "there can be no such file"), ("a\0b", "there is no such file")):
-        with pytest.raises(UserError, match=f"data.train: {message}"):
+    for name in ("x" * 300, "a\0b"):
+        with pytest.raises(UserError, match=r"data\.train: there is no such file"):
             check_file(tmp_path / name, "data.train")
 
 

@@ -40,7 +40,7 @@ def test_conllu_sentences_are_found_by_their_characters(tmp_path):
             "made.conllu:1: these heads make no tree",
         ),
         (toys.CONLLU + "1\ta\t_\t_\t_\t_\t7\tx\t_\t_\n\n", "made.conllu:14: these heads make no tree"),
-        (toys.CONLLU + "no columns\n\n", "made.conllu:14: wrong number of columns; received 1; allowed: 10"),
+        (toys.CONLLU + "no columns\n\n", "made.conllu:14: this row is not CoNLL-U .*expected 10, got 1"),
         (toys.CONLLU + "x\ta\t_\t_\t_\t_\t0\tx\t_\t_\n\n", "made.conllu:14: this row is not CoNLL-U"),
     ],
 )
@@ -50,7 +50,7 @@ def test_damaged_conllu_is_named(tmp_path, text, message):
 
 
 def test_a_missing_model_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"data.parses.source: there is no such CoNLL-U file"):
+    with pytest.raises(UserError, match=r"data.parses.source: there is no such file"):
         load("conllu", tmp_path / "missing.conllu")
     pytest.importorskip("spacy")
     with pytest.raises(UserError, match=r"data.parses.source: cannot load this spaCy pipeline"):

@@ -322,8 +322,6 @@ class Hub(CorpusFormat):
         if isinstance(rows, Mapping):
             key = f"{self.where}.split"
             raise UserError("say which split of the data set to read", where=key, allowed=list(rows))
-        if not len(rows):
-            raise UserError("this data set is empty", where=where, received=f"{name} {split}")
         return rows
 
 
@@ -338,12 +336,8 @@ def field_of(record: Any, name: str, where: str) -> str:
     """The text at `name`, in which dots reach into nested mappings. Raises UserError where there is none."""
     value = record
     for part in name.split("."):
-        if not isinstance(value, Mapping):
-            raise UserError(f"no fields to find {name} in", where=where, received=value, allowed="a mapping of fields")
-        if part not in value:
-            raise UserError(f"no field {part} on the way to {name}", where=where, allowed=list(map(str, value)))
-        value = value[part]
+        value = value.get(part) if isinstance(value, Mapping) else None
     if not isinstance(value, str):
-        raise UserError(f"field {name} holds no text", where=where, received=value)
+        raise UserError(f"there is no text in a field {name}", where=where, received=record)
     check_characters(value, where, f"field {name}")
     return value

@@ -106,21 +106,16 @@ def write_trees(
         functions: keep grammatical functions.
 
     Raises:
-        UserError: an unknown style or kind of leaves; what a style does not write; a file at fault, or without a tree.
+        UserError: an unknown style or kind of leaves; what a style does not write; a file at fault.
     """
-    if style not in STYLES:
-        raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
-    if leaves not in (None, *get_args(Leaves)):
-        raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
+    for name, value, allowed in (("format", style, STYLES), ("leaves", leaves or "tags", get_args(Leaves))):
+        if value not in allowed:
+            raise UserError(f"unknown {name}", where=option(name), received=value, allowed=allowed)
     write = partial(linearise, leaves="xx") if style == "linear" and leaves == "xx" else STYLES[style]
     trees: Iterable[Tree | None] = (tree for _, tree in read_trees(path, functions=functions))
     if sample is not None:
         everything = list(trees)
         chosen = sorted(random.Random(1).sample(range(len(everything)), min(sample, len(everything))))
         trees = [everything[index] for index in chosen]
-    empty = True
     for tree in trees:
-        empty = False
         yield "" if tree is None else write(tree)
-    if empty:
-        raise UserError("there are no trees here", where=str(path))
