@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.corpora import frames
+from headway.corpora import speech_corpus as frames
 from headway.corpora.speech_corpus import build_frames
 from headway.processing.audio.audio_files import read_recording
 from headway.processing.audio.features import AudioConfig, filterbanks

@@ -166,7 +166,7 @@ def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sid
 
 
 def test_a_side_without_a_parser_is_named(parallel):
-    with pytest.raises(UserError, match=r"data.parses.target: the objective learns from parses, .*no parser"):
+    with pytest.raises(UserError, match=r"data\.parses\.target: the recipe names no parser"):
         head_labellers(parallel(["a"], ["A"]), ParsesConfig(), ["target_heads"])
 
 

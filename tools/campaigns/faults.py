@@ -136,14 +136,14 @@ FAULTS = {
     ),
     # Data and metrics.
     "lines are counted from 0": Fault(
-        "data", "formats.tsv", "enumerate(read_rows(self.files[0]), start=1)",
-        "enumerate(read_rows(self.files[0]), start=0)",
+        "data", "formats.pair_formats", "rows = enumerate(read_rows(self.files[0]), start=1)",
+        "rows = enumerate(read_rows(self.files[0]), start=0)",
     ),
     "a last line without its end is dropped": Fault(
         "data", "formats.lines", "elif not line:  # nothing but a byte order mark", "else:",
     ),
     "source and target change places": Fault(
-        "data", "formats.parallel_files", "Pair.of(line, cast(tuple[str, ...], texts))",
+        "data", "formats.pair_formats", "Pair.of(line, cast(tuple[str, ...], texts))",
         "Pair.of(line, cast(tuple[str, ...], texts)[::-1])",
     ),
     "a metric ignores the last segment": Fault(

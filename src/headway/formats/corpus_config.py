@@ -65,9 +65,7 @@ EITHER = (
 
 def expand(value: Any) -> dict[str, Any]:
     """The long form of a corpus. Raises ValueError where a short one does not tell its kind, or tells several."""
-    if not isinstance(value, Mapping):
-        raise ValueError(EITHER)
-    given = dict(value)
+    given = dict(value) if isinstance(value, Mapping) else {}
     if "kind" not in given:
         given = {name: option for name, option in given.items() if option is not None and option not in ([], ())}
         kinds = [kind for kind, names in SHORT_FORMS.items() if names.keys() & given.keys()]

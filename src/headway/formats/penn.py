@@ -79,7 +79,11 @@ def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
 
 def parse_tree(text: str, where: str | None = None) -> Tree:
     """The one tree of some text, as it stands there. Raises UserError, at `where`, where it is not one."""
-    trees = [tree for _, tree in parse_penn([text], where or "this tree") if tree is not None]
+    why = ""
+    try:
+        trees = [tree for _, tree in parse_penn([text], "") if tree is not None]
+    except UserError as error:
+        trees, why = [], f": {error.what}"
     if len(trees) != 1:
-        raise UserError("this is not one tree", where=where, received=text)
+        raise UserError(f"this is not one tree{why}", where=where, received=text)
     return trees[0]

@@ -74,22 +74,12 @@ class Treebank(CorpusFormat):
         return TreePairs(self.config.path, self.config.leaves, self.config.functions)
 
 
-def _tagged(tree: Tree) -> str:
-    """The words with their tags. Raises UserError where a tag cannot be told from its word again."""
-    words = [f"{leaf.word}_{leaf.tag}" for leaf in tree.leaves()]
-    for word, leaf in zip(words, tree.leaves(), strict=True):
-        if "_" in leaf.tag:
-            what = "a tag with an underscore cannot be told from the word before it"
-            raise UserError(what, where=option("format"), received=word, allowed="brackets, linear")
-    return " ".join(words)
-
-
 STYLES: dict[str, Callable[[Tree], str]] = {
     "drawing": lambda tree: f"{' '.join(tree.words())}\n{draw(tree)}\n",
     "brackets": Tree.write,
     "linear": linearise,
     "words": lambda tree: " ".join(tree.words()),
-    "tagged": _tagged,
+    "tagged": lambda tree: " ".join(f"{leaf.word}_{leaf.tag}" for leaf in tree.leaves()),
 }
 
 
@@ -106,7 +96,7 @@ def write_trees(
         functions: keep grammatical functions.
 
     Raises:
-        UserError: an unknown style or kind of leaves; what a style does not write; a file at fault.
+        UserError: an unknown style or kind of leaves; a file at fault.
     """
     for name, value, allowed in (("format", style, STYLES), ("leaves", leaves or "tags", get_args(Leaves))):
         if value not in allowed:
