@@ -204,7 +204,7 @@ def test_metrics_files_are_read_before_anything_is_decoded(
 def test_a_metric_that_its_user_names_needs_no_leave(
     files: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "from headway.metrics.exact_match import ExactMatch\n\n\nclass Mine(ExactMatch):\n    name = 'mine'\n"
+    code = "from headway.metrics.metric import ExactMatch\n\n\nclass Mine(ExactMatch):\n    name = 'mine'\n"
     (files / "mine_compared.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(files)
     names = [files / "good1.txt", files / "bad1.txt"]

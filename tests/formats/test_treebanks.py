@@ -62,21 +62,3 @@ def test_mistakes(run_headway: Command, treebank: Path) -> None:
     assert (code, err.split(";")[0]) == (2, "error: --format: unknown format")
     linear = ["--format", "linear"]
     assert "--leaves: unknown leaves" in run_headway("data", "trees", treebank, "--leaves", "pos", *linear).err
-
-
-def test_a_tag_that_could_not_be_read_again_is_refused(run_headway: Command, tmp_path: Path) -> None:
-    path = tmp_path / "bank.trees"
-    path.write_text("(S (NN_X a_b))\n", encoding="utf-8")
-    code, out, err = run_headway("data", "trees", path, "--format", "tagged")
-    assert (code, out) == (2, "")
-    assert "--format: a tag with an underscore cannot be told from the word before it; received 'a_b_NN_X'" in err
-    path.write_text("(S (NN a_b))\n", encoding="utf-8")
-    assert run_headway("data", "trees", path, "--format", "tagged").out == "a_b_NN\n"
-
-
-def test_a_file_that_holds_nothing(run_headway: Command, tmp_path: Path) -> None:
-    path = tmp_path / "blank"
-    path.write_text("\n\n")
-    code, out, err = run_headway("data", "trees", path)
-    assert (code, out) == (2, "")
-    assert err.endswith("blank: there are no trees here\n")

@@ -127,7 +127,7 @@ def test_other_words_and_several_references_are_refused() -> None:
 @pytest.mark.parametrize(
     ("gold", "mistake"),
     [
-        ("(S XX )S", "this is not one tree: text outside of brackets; received '(S XX )S'"),
+        ("(S XX )S", "this is not one tree: this stands outside of its bracket; received '(S XX )S'"),
         ("(S (NN a)", "this is not one tree: this bracket is never closed; received '(S (NN a)'"),
     ],
 )

@@ -14,9 +14,9 @@ import yaml
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.errors import UserError
-from headway.experiments.annotation import draw
 from headway.formats.pairs import open_source
 from headway.parses import parse_store
+from headway.parses.annotation import draw
 from headway.parses.parse_store import ParsesConfig, ParseStore, annotate
 from headway.parses.parsers import ParserConfig, load_parser
 from headway.parses.projection import head_labellers
@@ -42,15 +42,14 @@ def test_a_line_is_cut_into_sentences_in_any_way_that_fits(tmp_path):
     ("rows", "line"),
     [
         ("1\t \t_\tN\tN\t_\t0\troot\t_\t_\n", 1),
-        ("1-2\t\xa0\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tN\tN\t_\t0\tdep\t_\t_\n", 1),
         ("1\ta\t_\tN\tN\t_\t0\troot\t_\t_\n2\tb\t_\tN\tN\t_\t_\tdep\t_\t_\n", 2),
         ("1\ta\t_\tN\tN\t_\t1\troot\t_\t_\n", 1),
     ],
-    ids=["no form", "no form of a contraction", "no head", "its own head"],
+    ids=["no form", "no head", "its own head"],
 )
 def test_rows_that_are_no_words_with_heads_are_refused(tmp_path, rows, line):
     path = toys.write_conllu(tmp_path, rows + "\n")
-    with pytest.raises(UserError, match=rf"made\.conllu:{line}: this row (is no word with a head|has no form)"):
+    with pytest.raises(UserError, match=rf"made\.conllu:{line}: this row is no word with a head"):
         load_parser(ParserConfig(kind="conllu", model=str(path)), "")
 
 
@@ -167,7 +166,7 @@ def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sid
 
 
 def test_a_side_without_a_parser_is_named(parallel):
-    with pytest.raises(UserError, match=r"data.parses.target: the objective learns from parses, .*no parser"):
+    with pytest.raises(UserError, match=r"data\.parses\.target: the recipe names no parser"):
         head_labellers(parallel(["a"], ["A"]), ParsesConfig(), ["target_heads"])
 
 
@@ -211,15 +210,12 @@ def test_what_a_recipe_leaves_out_is_said(run_headway, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("text.en", "text.en: this is no recipe .*; allowed: RECIPE.yaml, or a text file beside --parser KIND:MODEL"),
+        ("text.en", "text.en: a recipe is a mapping of keys to values"),
         ("recipe.yaml --folder parses", "--folder: alone, this option does nothing; allowed: beside --parser"),
         ("recipe.yaml --whitespace none", "--whitespace: alone, this option does nothing; allowed: beside --parser"),
-        ("text.en data.seed=1 --parser conllu:x", "KEY.PATH=VALUE .*: a text file has no keys to change"),
-        ("text.en --parser conllu:x --folder parses --sample 2", "--folder: of a sample no parses are kept"),
-        ("recipe.yaml --processes 2 --sample 2", "--processes: a sample is parsed by one process"),
     ],
 )
-def test_what_would_do_nothing_is_refused(run_headway, tmp_path, monkeypatch, given, message):
+def test_mistakes_on_the_command_line(run_headway, tmp_path, monkeypatch, given, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.en").write_text("we sing\n", encoding="utf-8")
     ended = run_headway("data", "annotate", *given.split())

@@ -160,16 +160,18 @@ def data_annotate(
     ] = None,
 ) -> None:
     """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
-    from headway.experiments.annotation import check_annotation, draw_samples, load_parts, part_of_file, run_annotate
+    from headway.errors import check_companions
     from headway.formats.lines import kept_pipes
-    from headway.recipe import parse_parser
+    from headway.parses.annotation import draw_samples, part_of_file, parts_of_corpora, run_annotate
+    from headway.recipe import load_recipe, parse_parser
 
-    texts = {"overrides": overrides, "parser": parser, "whitespace": whitespace, "folder": folder}
-    numbers = {"processes": processes, "sample": sample}
-    check_annotation([name for name, value in [*texts.items(), *numbers.items()] if value])
+    given = {"parser": parser, "whitespace": whitespace, "folder": folder}
+    needs = {"whitespace": ("parser",), "folder": ("parser",)}
+    check_companions([name for name, value in given.items() if value], needs)
     with kept_pipes():
         if parser is None:
-            parts = load_parts(corpus, overrides or ())
+            data = load_recipe(corpus, overrides or ()).data
+            parts = parts_of_corpora({"data.train": data.train, "data.dev": data.dev}, data.parses, data.broken)
         else:
             parts = [part_of_file(corpus, parse_parser(parser, whitespace or "text"), folder)]
         if sample is None:

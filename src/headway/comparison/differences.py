@@ -22,8 +22,7 @@ from headway.comparison.statistics import Linearised, linearise
 from headway.comparison.words import WordF1, ngrams_of, words_of
 from headway.metrics import METRICS
 from headway.metrics.groups import length_bins, ordered_groups
-from headway.metrics.metric import Metric, Statistics, rank
-from headway.metrics.signature import Signature
+from headway.metrics.metric import Metric, Signature, Statistics, rank
 from headway.tables import Cell, Column, Spread, Table
 
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket

@@ -15,8 +15,7 @@ from functools import cache
 import numpy as np
 
 from headway.languages import WIDE
-from headway.metrics.metric import Metric, Statistics, check_segments
-from headway.metrics.signature import Signature
+from headway.metrics.metric import Metric, Signature, Statistics, check_segments
 
 ClassOf = Callable[[int, str], int]
 

@@ -88,7 +88,8 @@ def _report(output: Path, dates: DateData) -> None:
         run_page(output, PageOptions.model_validate({"sentences": 2 * SHOWN}))
     report = write_run_report(output, [summary, by_language], examples_of(predictor, pairs[:SHOWN]), headline)
     drawn = _one_a_language(given)[0]
-    _draw_alignment(predictor, Pair(1, drawn.text, drawn.iso), output / "alignment.png")
+    (prediction,) = predictor.predict([drawn.text], capture="*.cross")
+    alignment_figure(example_of(prediction, drawn.iso), output / "alignment.png")
     say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
 
 
@@ -133,8 +134,3 @@ def _by_language(examples: Sequence[DateExample], predictions: Sequence[Predicti
         rows.append([language_name(language), len(pairs), right, shown.text, read])
     columns: list[str | Column] = ["language", "dates", Column("right", "%", ".1f"), "for example", "read as"]
     return Table(columns, rows, title="Dates never seen in training, by language")
-
-
-def _draw_alignment(predictor: SequencePredictor, pair: Pair, path: Path) -> None:
-    (prediction,) = predictor.predict([pair.source], capture="*.cross")
-    alignment_figure(example_of(prediction, pair.target), path)

@@ -10,8 +10,7 @@ from headway.registry import Registry, config_of, construct
 
 if TYPE_CHECKING:
     from headway.metrics.groups import GroupScore, scores_by_group
-    from headway.metrics.metric import Kind, Metric, Score
-    from headway.metrics.signature import Signature
+    from headway.metrics.metric import Kind, Metric, Score, Signature
     from headway.metrics.significance import (
         Interval,
         PairedDifference,
@@ -44,7 +43,7 @@ _HOMES = {
     "scores_by_group": "groups",
     "Metric": "metric",
     "Score": "metric",
-    "Signature": "signature",
+    "Signature": "metric",
     "PairedDifference": "significance",
     "Interval": "significance",
     "approximate_randomisation": "significance",
@@ -68,7 +67,7 @@ METRICS: Registry["Metric"] = Registry(
         "rouge-lsum": "headway.metrics.rouge:RougeLsum",
         "wer": "headway.metrics.error_rates:WordErrorRate",
         "cer": "headway.metrics.error_rates:CharacterErrorRate",
-        "exact_match": "headway.metrics.exact_match:ExactMatch",
+        "exact_match": "headway.metrics.metric:ExactMatch",
         "precision": "headway.metrics.label_metrics:Precision",
         "recall": "headway.metrics.label_metrics:Recall",
         "f0.5": "headway.metrics.label_metrics:FBeta",

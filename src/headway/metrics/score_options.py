@@ -87,9 +87,7 @@ class SystemFiles(Section):
     """The files that are scored, and the metrics."""
 
     metric: tuple[str, ...] = Field(
-        ("bleu",),
-        description=METRIC_NAMES,
-        json_schema_extra={"metavar": "NAME...", "default_text": "bleu"},
+        ("bleu",), description=METRIC_NAMES, json_schema_extra={"metavar": "NAME...", "default_text": "bleu"}
     )
     hypotheses: tuple[Path, ...] = Field(description="One file a system; the first is the baseline.")
     references: tuple[Path, ...] = Field(description="One file a reference set.")

@@ -263,9 +263,8 @@ class LabelProcessor(Processor):
         """The ids of the labels of a line. Raises UserError for a label that there is not."""
         assert truncation is None
         given = raw.split() if isinstance(raw, str) else raw
-        unknown = next((label for label in given if label not in self.names), None)
-        if unknown is not None:
-            raise UserError("there is no such label", received=unknown, allowed=self.names)
+        if unknown := [label for label in given if label not in self.names]:
+            raise UserError("there is no such label", received=unknown[0], allowed=self.names)
         return Encoded([self.names.index(label) for label in given])
 
     def length(self, encoded: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from headway.parses.parse import NotATreeError, depths
+from headway.parses.parse import depths
 from headway.parses.projection import NONE, Projection
 from headway.runs.inspect.dependency_analysis import (
     Agreement,
@@ -69,7 +69,7 @@ def test_the_best_tree_is_the_best_of_all(size):
         for heads in itertools.product(range(size), repeat=size):
             try:
                 depths(heads)
-            except NotATreeError:
+            except ValueError:
                 continue
             trees.append((sum(math.log(max(weights[w, h], 1e-30)) for w, h in enumerate(heads)), list(heads)))
         assert best_tree(weights) == max(trees)[1]
@@ -98,7 +98,7 @@ def test_figures_are_drawn(tmp_path):
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """A run taught a head that is easy to see: each letter's is the one before it, the first is the root."""
-    from headway.experiments.annotation import parts_of_recipe, run_annotate
+    from headway.parses.annotation import parts_of_corpora, run_annotate
     from headway.recipe import Recipe
     from headway.runs.training.loop import train
 
@@ -122,7 +122,8 @@ def taught(tmp_path_factory):
         ]
     tree["objective"] |= {"dependency": {"weight": 1}, "synchronous": {"cross_layer": 2, "weight": 1}}
     recipe = Recipe.model_validate(tree)
-    run_annotate(parts_of_recipe(recipe), None)
+    corpora = {"data.train": recipe.data.train, "data.dev": recipe.data.dev}
+    run_annotate(parts_of_corpora(corpora, recipe.data.parses, "error"), None)
     assert train(recipe, folder / "run") == 0
     return folder / "run"
 

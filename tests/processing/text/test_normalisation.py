@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headway.processing.text.spans import AGREEMENTS, REACH, _nearest_agreement, align, compose, identity
+from headway.processing.text.normalisation import AGREEMENTS, REACH, _nearest_agreement, align, compose, identity
 
 
 def origins(before: str, after: str) -> list[str]:
