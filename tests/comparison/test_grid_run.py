@@ -25,6 +25,7 @@ from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import run_arithmetic
 from headway.storage import locked
@@ -113,7 +114,7 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
     for variant in ("attention", "ngram"):
         best = max((0.01, 0.02), key=lambda rate: scores[f"{variant}-{rate}-1"])
         for seed in (1, 2):
-            recipe = RunFolder(out / "cells" / f"{variant}-{seed}").read_recipe()
+            recipe = open_run(out / "cells" / f"{variant}-{seed}").recipe
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
 
 

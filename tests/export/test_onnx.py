@@ -15,7 +15,7 @@ from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.export.onnx_export import OnnxExporter, OnnxModel, tensors_of, with_tensors, write_onnx
 from headway.models import build_model, model_section
-from headway.runs.load import load_run
+from headway.runs.run import open_run
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
 from headway.tensors.batch import EOS, collate
@@ -160,7 +160,7 @@ def test_a_model_that_torch_makes_no_graph_of(tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_model_that_writes_can_be_expressed(reversal: Reversal) -> None:
-    assert OnnxExporter().refusal(load_run(reversal.run)) is None
+    assert OnnxExporter().refusal(open_run(reversal.run)) is None
 
 
 def test_n_grams_that_look_back_over_a_whole_sequence_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 import headway
 from headway.errors import UserError
 from headway.runs.checkpoint_files import list_checkpoints
-from headway.runs.inspect.pages import read_metrics
+from headway.runs.metrics import read_metrics
 from tests.conftest import Reversal
 
 

@@ -14,6 +14,7 @@ from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read_state, update_of
 from headway.runs.inspect.pages import summary_of
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import evaluation, opening, session, updates
 from headway.runs.training.evaluation import Evaluation
@@ -75,7 +76,7 @@ def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):
     assert len(evaluations) == 4
     assert min(evaluations) >= 0.5
     speeds = [line["target_tokens"] / line["target_tokens_per_second"] for line in lines if "loss" in line]
-    manifest = RunFolder(tmp_path / "run").read_manifest()
+    manifest = open_run(tmp_path / "run").manifest
     assert max(speeds[1:]) < 0.5
     assert speeds[0] == pytest.approx(lines[0]["seconds"])
     assert manifest["seconds"] == lines[-1]["seconds"] < 1.5
@@ -268,7 +269,7 @@ def test_of_equal_scores_the_lower_loss_is_better(tmp_path, monkeypatch, caplog)
     assert next(losses, None) is None, "three evaluations after the third have no lower loss"
     rates = [line["learning_rate"] for line in metrics(run) if "loss" in line]
     assert [rate / rates[0] for rate in rates] == [1, 1, 1, 1, 1 / 2, 1 / 4]
-    assert RunFolder(run).read_manifest()["averaged_updates"] == [6]
+    assert open_run(run).manifest["averaged_updates"] == [6]
     chosen = "those after update 6: best on dev by exact_match, of 6 evaluations with 0.00 the lowest loss"
     assert f"model.safetensors; the weights are {chosen}" in caplog.text
     assert summary_of(RunFolder(run))["weights"] == chosen
@@ -283,7 +284,7 @@ def test_the_best_checkpoints_are_those_of_the_best_scores_and_then_losses(tmp_p
     )
     monkeypatch.setattr(session, "evaluate", lambda *_: next(evaluations))
     run = toys.run(tmp_path, updates=12, average={"of": "best", "count": count}, dev_metrics=["exact_match"])
-    assert RunFolder(run).read_manifest()["averaged_updates"] == [6, 8][:count]
+    assert open_run(run).manifest["averaged_updates"] == [6, 8][:count]
 
 
 def test_a_checkpoint_from_before_losses_were_kept_is_gone_on_with(tmp_path, monkeypatch):
@@ -295,7 +296,7 @@ def test_a_checkpoint_from_before_losses_were_kept_is_gone_on_with(tmp_path, mon
     content["state"]["best"] = [[-0.0, 2]]
     (folder / STATE).write_text(json.dumps(content | {"own_sha256": hash_of(content)}))
     toys.run(tmp_path, updates=6, dev_metrics=["exact_match"], resume=True)
-    assert RunFolder(run).read_manifest()["averaged_updates"] == [6]
+    assert open_run(run).manifest["averaged_updates"] == [6]
 
 
 def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from headway.device import Threads
 from headway.errors import UserError
 from headway.models.recurrent.cells import bf16_is_supported
 from headway.recipe import Recipe, dump_recipe
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import run_arithmetic
 from headway.runs.training.loop import train
@@ -35,9 +36,9 @@ def speed(monkeypatch: pytest.MonkeyPatch):
 def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
     caplog.set_level("INFO")
     speed(1.9)
-    quick = RunFolder(toys.run(tmp_path, "quick", optimizer={"warmup": 2})).read_manifest()
+    quick = open_run(toys.run(tmp_path, "quick", optimizer={"warmup": 2})).manifest
     speed(0.5)
-    slow = RunFolder(toys.run(tmp_path, "slow", optimizer={"warmup": 2})).read_manifest()
+    slow = open_run(toys.run(tmp_path, "slow", optimizer={"warmup": 2})).manifest
     assert (quick["precision"], quick["bf16_speed"]) == ("bf16", 1.9)
     assert (slow["precision"], slow["bf16_speed"]) == ("float32", 0.5)
     assert slow["machine"]["threads"] == torch.get_num_threads()
@@ -64,7 +65,7 @@ def test_resuming_keeps_the_first_choice(tmp_path: Path, speed) -> None:
     cut = toys.run(tmp_path, "cut", updates=4)
     speed(0.5)
     toys.run(tmp_path, "cut", resume=True)
-    assert RunFolder(cut).read_manifest()["precision"] == "bf16"
+    assert open_run(cut).manifest["precision"] == "bf16"
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 
@@ -73,7 +74,7 @@ def test_a_run_may_be_resumed_with_the_precision_that_it_chose(tmp_path: Path, s
     speed(1.9)
     run = toys.run(tmp_path)
     assert train(toys.recipe(tmp_path, updates=8, precision=named), run, resume=True) == 0
-    assert RunFolder(run).read_recipe().training.precision == "auto"
+    assert open_run(run).recipe.training.precision == "auto"
     with pytest.raises(UserError, match=r"training\.precision: 'bf16' -> 'float32'"):
         train(toys.recipe(tmp_path, updates=9, precision="float32"), run, resume=True)
 
@@ -190,7 +191,7 @@ def test_layers_that_are_computed_again_give_the_same_run(tmp_path: Path) -> Non
     runs = [toys.run(tmp_path, str(again), activation_checkpointing=again) for again in (False, True)]
     one, other = ((run / "model.safetensors").read_bytes() for run in runs)
     assert one == other
-    assert "activation_checkpointing: true" in dump_recipe(RunFolder(runs[1]).read_recipe())
+    assert "activation_checkpointing: true" in dump_recipe(open_run(runs[1]).recipe)
 
 
 def test_models_without_blocks_cannot_be_computed_again(tmp_path: Path) -> None:
@@ -206,10 +207,10 @@ def test_a_run_keeps_the_library_that_multiplies(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(run_arithmetic, "has_onednn", lambda: True)
     whole = toys.run(tmp_path, "whole")
     cut = toys.run(tmp_path, "cut", updates=4)
-    assert RunFolder(cut).read_manifest()["backend"] == "onednn"
+    assert open_run(cut).manifest["backend"] == "onednn"
     monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "torch")
     toys.run(tmp_path, "cut", resume=True)
-    assert RunFolder(cut).read_manifest()["backend"] == "onednn"
+    assert open_run(cut).manifest["backend"] == "onednn"
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 

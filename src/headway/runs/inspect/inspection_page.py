@@ -19,14 +19,12 @@ from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
 from headway.log import counted, progress, say
 from headway.metrics import build_metric
-from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import Inspected, Map, inspect
 from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, write_page
-from headway.runs.load import load, task_of
-from headway.runs.packing import unpacked
-from headway.runs.run_folder import RunFolder
+from headway.runs.load import load
+from headway.runs.run import StoredRun, open_run
 from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "inspect.css", "heatmap.css")
@@ -43,17 +41,16 @@ def run_page(run: Path, options: PageOptions) -> str:
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
-    if (folder := unpacked(run)) != run and options.output is None:
+    opened = open_run(run, options.allow_code)
+    if opened.path != run and options.output is None:
         what, allowed = "the page of a pack needs a place", f"{option('output')} FILE"
         raise UserError(what, where=option("output"), received=str(run), allowed=allowed)
-    with foreign_code(options.allow_code):
-        return _run_page(folder, options)
+    with opened.trusted():
+        return _run_page(opened, options)
 
 
-def _run_page(run: Path, options: PageOptions) -> str:
-    task = task_of([run])
-    folder = RunFolder(run)
-    recipe = folder.read_recipe()
+def _run_page(opened: StoredRun, options: PageOptions) -> str:
+    run, task, recipe = opened.path, opened.task, opened.recipe
     output = run / INSIDE if options.output is None else options.output
     check_apart(
         {"output": output}, [*(options.input or ()), *(path for path in (options.reference, options.gold) if path)]
@@ -72,12 +69,12 @@ def _run_page(run: Path, options: PageOptions) -> str:
         inspected = bar.over(inspect(predictor, shown, gold, options.nbest))
         packed = pack_sentences(inspected, len(shown))
     rate = packed.error_rate()
-    manifest, count = folder.read_manifest(), counted(len(packed.index), "sentence")
+    manifest, count = opened.manifest, counted(len(packed.index), "sentence")
     facts = [recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters"]
     facts += [f"{manifest.get('updates', 0):,} updates", count, *([] if rate is None else [f"AER {rate:.1f}"])]
     write_inspection(output, title=f"Inside {run.resolve().name}", facts=facts, packed=packed)
     if output.name == INSIDE:
-        link_inside(output.with_name(folder.report.name))
+        link_inside(output.with_name(opened.folder.report.name))
     summary = f"{output}: {count}, {output.stat().st_size / 1e6:.1f} MB"
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
@@ -189,7 +186,7 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
 
 def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
     """Write the page of these sentences whole, with facts about the run below its title."""
-    report = RunFolder(path.parent).report
+    report = open_run(path.parent).folder.report
     listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
     listed["report"] = report.name if report.is_file() else None
     data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}

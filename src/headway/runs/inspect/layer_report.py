@@ -20,11 +20,11 @@ from headway.figures.fonts import pick_fonts, visible_token
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.predictors.label_predictor import LabelPredictor
-from headway.registry import foreign_code
 from headway.runs.inspect.analyses import Evenness, LayerAnalysis, LayerTotals, LayerWeights, mix, of_words
 from headway.runs.inspect.capture import AttentionView, ReadOptions, read
 from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.load import load, task_of
+from headway.runs.load import load
+from headway.runs.run import open_run, task_of
 from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
@@ -67,8 +67,7 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
         UserError: runs of no tagger, data that cannot be read, no such sentence.
     """
     runs = [run] if options.beside is None else [run, options.beside]
-    with foreign_code(options.allow_code):
-        task = task_of(runs)
+    task = task_of([open_run(path, options.allow_code) for path in runs])
     loaded = [load(path, allow_code=options.allow_code) for path in runs]
     predictors = [predictor for predictor in loaded if isinstance(predictor, LabelPredictor)]
     if not predictors:

@@ -17,9 +17,8 @@ from headway.recipe import load_recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.packing import unpacked
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
-from headway.tasks import build_task
 from headway.tensors.batch import collate
 from headway.tensors.names import counted_from_1
 
@@ -141,12 +140,10 @@ def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, 
     if path.is_dir():
         if overrides:
             raise UserError("a run folder's model cannot be changed", where=str(path), received=list(overrides))
-        folder = RunFolder(path)
-        recipe = folder.read_recipe()
-        task = build_task(recipe.task)
-        processors = task.processors(folder.vocabulary)
+        run = open_run(path)
+        recipe, processors = run.recipe, run.processors
         with torch.device("meta"):
-            model = task.model(recipe, processors, initial=False)
+            model = run.without_weights().model
         if not isinstance(model, Seq2Seq):
             raise UserError("only models that write token by token are counted", where=str(path), received=recipe.task)
         return count_parts(model, (processors.source.size, processors.target.size), length)

@@ -16,7 +16,7 @@ from headway.device import peak_memory
 from headway.errors import RunError, UserError, option
 from headway.log import duration, silenced
 from headway.recipe import Recipe, TrainingConfig
-from headway.runs.inspect.pages import read_metrics
+from headway.runs.metrics import read_metrics
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.evaluation import dev_scores
 from headway.runs.training.loop import train

@@ -27,6 +27,7 @@ from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.checkpoint_files import LEFTOVERS as CHECKPOINT_LEFTOVERS
 from headway.runs.checkpoint_files import list_checkpoints, update_of
+from headway.runs.metrics import keep_lines
 from headway.runs.own_code import changed_code, code_hashes, code_versions
 from headway.runs.run_folder import LEFTOVERS, RunFolder, load_weights
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
@@ -44,7 +45,7 @@ from headway.runs.training.preparation import (
     provenance,
     run_folder,
 )
-from headway.runs.training.records import Records, trim_metrics
+from headway.runs.training.records import Records, is_before
 from headway.runs.training.run_arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
 from headway.runs.training.session import Session
 from headway.runs.training.updates import TrainingStep
@@ -251,7 +252,7 @@ def _start_records(
             "references": corpora.references or None,
         }
     )
-    trim_metrics(folder, state, recipe.training.evaluation_interval)
+    keep_lines(folder.metrics, lambda line: is_before(line, state, recipe.training.evaluation_interval))
     begun = f"going on after update {state.update}" if state.update else "starting"
     size = f"{parameters:,} parameters" + (f" ({learning:,} learn)" if learning != parameters else "")
     say(f"{begun}: {size}, {arithmetic.text()}, {folder.path}")

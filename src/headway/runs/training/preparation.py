@@ -21,9 +21,9 @@ from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
 from headway.processing.text.text_processor import TextProcessor, check_languages
 from headway.recipe import Recipe, changed_keys
-from headway.recipe.migration import FORMAT, todays_weights
 from headway.runs.checkpoint_files import list_checkpoints
-from headway.runs.run_folder import RunFolder, load_weights, model_weights, trained_weights
+from headway.runs.run import open_run
+from headway.runs.run_folder import RunFolder, load_weights, model_weights
 from headway.storage import keep_folder
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora, Task
@@ -48,9 +48,8 @@ def check_origin(recipe: Recipe) -> None:
             raise UserError(what, where="training.lora", received="a model that begins at random", allowed=allowed)
         return
     _check_processors(recipe, recipe.training.from_)
-    folder = RunFolder(recipe.training.from_)
     task = build_task(recipe.task)
-    processors = task.processors(folder.vocabulary)
+    processors = open_run(recipe.training.from_).processors
     if recipe.training.extend_vocabulary is not None:
         task.check_extension(recipe, processors)
     model = task.model(recipe, processors, initial=False)
@@ -70,7 +69,7 @@ def add_low_rank(model: Model[Any], recipe: Recipe) -> None:
 
 
 def _check_processors(recipe: Recipe, run: Path) -> None:
-    older = RunFolder(run).read_recipe()
+    older = open_run(run).recipe
     changes = {key: values for key, values in changed_keys(older, recipe).items() if key.partition(".")[0] in KEPT}
     if changes:
         shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
@@ -85,7 +84,7 @@ def take_processors(recipe: Recipe, folder: RunFolder) -> None:
     """Copy the vocabulary of the run that training goes on from, or extend it, where that has not been done yet."""
     if recipe.training.from_ is None or folder.vocabulary.is_dir():
         return
-    older = RunFolder(recipe.training.from_).vocabulary
+    older = open_run(recipe.training.from_).folder.vocabulary
     if recipe.training.extend_vocabulary is None:
 
         def copy(made: Path) -> None:
@@ -106,13 +105,13 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
     """
     run = recipe.training.from_
     assert run is not None
-    folder = RunFolder(run)
-    weights = todays_weights(trained_weights(folder, None), folder.read_manifest().get("format", FORMAT))
+    opened = open_run(run)
+    weights = opened.weights()
     new_parts = [  # for each side, and each token that is new there, the old tokens that its text was cut into
         old_parts(old.vocabulary, new.vocabulary)
         if isinstance(old, TextProcessor) and isinstance(new, TextProcessor) and new.size > old.size
         else []
-        for old, new in zip(build_task(recipe.task).processors(folder.vocabulary), processors, strict=True)
+        for old, new in zip(opened.processors, processors, strict=True)
     ]
     tensors = model_weights(model)
     for name, tensor in tensors.items():
@@ -126,7 +125,7 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
                 received=f"{name}: {has} there, {tuple(tensor.shape)} here",
                 allowed="the run's own model section, which need not be given; dropout may change",
             )  # fmt: skip
-    load_weights(model, weights, str(folder.weights))
+    load_weights(model, weights, str(opened.folder.weights))
 
 
 def grown(weight: Tensor, parts: Sequence[Sequence[int]], shape: torch.Size) -> Tensor:
@@ -146,7 +145,7 @@ def grown(weight: Tensor, parts: Sequence[Sequence[int]], shape: torch.Size) -> 
 def provenance(recipe: Recipe) -> dict[str, Any]:
     """The entry of the manifest on where training began; nothing where it began with random weights."""
     if recipe.training.from_ is not None:
-        manifest = RunFolder(recipe.training.from_).read_manifest()
+        manifest = open_run(recipe.training.from_).manifest
         return {"from": {"run": str(recipe.training.from_), "model_sha256": manifest.get("model_sha256")}}
     return {} if recipe.model.from_ is None else {"from": {"model": recipe.model.from_}}
 

@@ -17,8 +17,8 @@ from headway.optimizers.schedules import Schedule
 from headway.predictors.run import WEIGHTS
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_updates, update_of
-from headway.runs.inspect.pages import weights_shown
 from headway.runs.model_card import write_card
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
 from headway.runs.training.checkpoints import (
     Ranked,
@@ -316,9 +316,9 @@ class Session:
             state = self.state
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
-            write_card(self.folder)
-            kept = weights_shown(self.folder, self.recipe)
-            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {kept}")
+            run = open_run(self.folder.path)
+            write_card(run)
+            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {run.weights_shown()}")
 
 
 def _shown(scores: Mapping[str, float]) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.pages import kept_evaluations, read_metrics
 from headway.runs.load import AnyPredictor, load
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.runs.training.loop import train as run_training
 from headway.runs.training.parallel import told_once
 
@@ -33,7 +32,7 @@ class Trained:
     @property
     def history(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`: training progress, and the scores of every evaluation under `dev`."""
-        return read_metrics(RunFolder(self.run).metrics)
+        return open_run(self.run).metrics
 
     @property
     def scores(self) -> dict[str, float]:
@@ -41,13 +40,13 @@ class Trained:
 
         They are empty without a dev set, and before the first checkpoint.
         """
-        evaluated = kept_evaluations(RunFolder(self.run))
+        evaluated = open_run(self.run).kept_evaluations()
         return dict(evaluated[-1]["dev"]) if evaluated else {}
 
     @property
     def report(self) -> Path | None:
         """The report page, where there is one."""
-        page = RunFolder(self.run).report
+        page = open_run(self.run).folder.report
         return page if page.is_file() else None
 
     def load(self, **options: Any) -> AnyPredictor:
