@@ -27,7 +27,7 @@ from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import run_arithmetic
+from headway.runs.training import arithmetic
 from headway.storage import locked
 from headway.tensors.precision import Speed
 from tests.comparison.grids import write_grid
@@ -287,7 +287,7 @@ class Endless(Worker):
 
 
 def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
+    monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
     variants = {"attention": {}, "named": {"training.precision": "float32"}, "ngram": "ngram.yaml"}
     path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
     run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
@@ -300,7 +300,7 @@ def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyP
     job.run.mkdir(parents=True)
     RunFolder(job.run).write_recipe(job.planned.recipe)
     RunFolder(job.run).write_manifest({"precision": "bf16"})
-    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
+    monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
     again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     again._begin(workers)
     assert [job.planned.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]

@@ -18,15 +18,16 @@ from headway.files import sha256
 from headway.recipe import load_recipe, parse_recipe
 from headway.recipe.migration import FORMAT
 from headway.runs import run_folder
-from headway.runs.checkpoint_files import in_a_row, regular_updates
 from headway.runs.run import open_run
 from headway.runs.run_folder import (
     RunFolder,
     average_weights,
     checkpoint_weights,
+    in_a_row,
     load_weights,
     model_weights,
     read_tensors,
+    regular_updates,
 )
 from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied

@@ -44,7 +44,7 @@ from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.run import open_run
-from headway.runs.training.run_arithmetic import with_precision
+from headway.runs.training.arithmetic import with_precision
 from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison

@@ -32,8 +32,8 @@ from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.run_arithmetic import SharedPrecision, compared_with_run
-from headway.runs.training.signals import noted_signals
+from headway.runs.training.arithmetic import SharedPrecision, compared_with_run
+from headway.runs.training.parallel import noted_signals
 from headway.storage import locked
 from headway.tables import Cell, Column, Table
 

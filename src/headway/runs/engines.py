@@ -20,7 +20,7 @@ from headway.predictors.backend import Backend
 from headway.predictors.run import Run
 from headway.recipe import read_tree
 from headway.registry import Registry
-from headway.runs.own_code import code_hashes
+from headway.runs.packing import code_hashes
 from headway.runs.run import StoredRun
 from headway.storage import HASHES, cache_folder, file_hashes, locked, put_in_place, workspace
 

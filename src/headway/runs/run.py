@@ -24,8 +24,7 @@ from headway.recipe import Recipe, read_tree
 from headway.recipe.migration import FORMAT, todays_weights
 from headway.registry import foreign_code, names_of_a_run
 from headway.runs.metrics import read_metrics
-from headway.runs.own_code import changed_code, code_hashes
-from headway.runs.packing import unpacked
+from headway.runs.packing import changed_code, code_hashes, unpacked
 from headway.runs.run_folder import RunFolder, load_weights, trained_weights
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Task

@@ -11,8 +11,9 @@ import threading
 import pytest
 
 from headway.errors import UserError
+from headway.runs.training import start
 from headway.runs.training.loop import train
-from headway.runs.training.opening import LOCK, training_lock
+from headway.runs.training.start import LOCK, training_lock
 from tests.runs.training import toys
 
 
@@ -76,16 +77,15 @@ def test_of_two_fresh_starts_one_trains(tmp_path):
 
 
 def test_a_run_that_began_while_this_one_waited_is_not_overwritten(tmp_path, monkeypatch):
-    from headway.runs.training import opening
 
-    whole, run = opening.training_lock, tmp_path / "run"
+    whole, run = start.training_lock, tmp_path / "run"
 
     def late(folder):
-        monkeypatch.setattr(opening, "training_lock", whole)
+        monkeypatch.setattr(start, "training_lock", whole)
         toys.run(tmp_path)
         return whole(folder)
 
-    monkeypatch.setattr(opening, "training_lock", late)
+    monkeypatch.setattr(start, "training_lock", late)
     with pytest.raises(UserError, match="there is a run here already"):
         train(toys.recipe(tmp_path, seed=2), run)
 

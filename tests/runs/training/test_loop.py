@@ -12,15 +12,14 @@ from headway.errors import RunError, UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read_state, update_of
 from headway.runs.inspect.pages import summary_of
 from headway.runs.run import open_run
-from headway.runs.run_folder import RunFolder
-from headway.runs.training import evaluation, opening, session, updates
-from headway.runs.training.evaluation import Evaluation
+from headway.runs.run_folder import STATE, RunFolder, hash_of, list_checkpoints, read_state, update_of
+from headway.runs.training import session, start, updates
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.records import Records
+from headway.runs.training.session import Evaluation
 from headway.runs.training.updates import PlannedUpdate, TrainingStep, compute_gradients, prepare_update, step_if
 from headway.tensors.batch import collate
 from tests.models import toys as models
@@ -68,7 +67,7 @@ def test_a_fused_step_may_be_left_out_where_momentum_has_begun():
 def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):
     def slow(*given):
         time.sleep(0.5)
-        return evaluation.evaluate(*given)
+        return session.evaluate(*given)
 
     monkeypatch.setattr(session, "evaluate", slow)
     lines = metrics(toys.run(tmp_path, updates=8, checkpoint_every=2, log_every=1))
@@ -123,7 +122,7 @@ def test_an_attempt_that_ended_before_training_leaves_no_vocabulary_of_older_dat
 
     recipe = toys.recipe(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "_session", interrupted)
+        patch.setattr(start, "_session", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(recipe, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
@@ -309,9 +308,9 @@ def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):
 
 
 def test_bf16_trains_and_decodes(tmp_path, monkeypatch):
-    seen, whole = [], evaluation.dev_loss
+    seen, whole = [], session.dev_loss
     monkeypatch.setattr(
-        evaluation, "dev_loss", lambda *given: (seen.append(torch.is_autocast_enabled("cpu")), whole(*given))[1]
+        session, "dev_loss", lambda *given: (seen.append(torch.is_autocast_enabled("cpu")), whole(*given))[1]
     )
     settings = {"updates": 40, "checkpoint_every": 20, "log_every": 4, "dev_metrics": ["exact_match"]}
     lines = metrics(toys.run(tmp_path, precision="bf16", **settings))

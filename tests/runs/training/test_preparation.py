@@ -13,9 +13,9 @@ from headway.recipe import Recipe
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import session
-from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
-from headway.runs.training.preparation import prepare
+from headway.runs.training.session import Evaluation
+from headway.runs.training.start import prepare
 from headway.tasks.task import Corpora
 from tests.runs.training import toys
 from tests.tasks.test_speech_recognition import write_recipe as write_speech

@@ -14,10 +14,9 @@ from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.checkpoints import TrainingState
-from headway.runs.training.opening import open_session
-from headway.runs.training.parallel import lost_processes_named
+from headway.runs.training.parallel import Signals, lost_processes_named, noted_signals
 from headway.runs.training.session import Session
-from headway.runs.training.signals import Signals, noted_signals
+from headway.runs.training.start import open_session
 from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, make_update
 
 MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
