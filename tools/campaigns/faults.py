@@ -118,7 +118,7 @@ FAULTS = {
         "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
     ),
     "two processes train in a folder": Fault(
-        "kills", "runs.training.start", "if free is False:", "if free is False and holder is None:",
+        "kills", "storage", "if free is False:", "if free is False and holder is None:",
     ),
     # Recipes and the command line.
     "a key stands twice": Fault("recipes", "documents", "_check_keys(node)\n", "pass\n"),

@@ -180,14 +180,19 @@ def pack_run(run: Path, output: Path) -> list[str]:
             raise UserError("a run that is packed has no links to other files", where=str(path))
     folder.check_has_weights()
     folder.check_vocabulary()
-    if output.is_dir() or output.resolve().is_relative_to(run.resolve()):
-        what, allowed = "a pack is no part of what it packs", "a file outside of the run"
-        raise UserError(what, where=option("output"), received=str(output), allowed=allowed)
-    if output.suffix != ".zip":
-        raise UserError("a pack is a zip file", where=option("output"), received=str(output), allowed="a name.zip")
-    if os.path.lexists(output) and not zipfile.is_zipfile(output):
-        what = "there is something else there already"
-        raise UserError(what, where=option("output"), received=str(output), allowed="a new file, or an older pack")
+    for is_wrong, what, allowed in (
+        (
+            output.is_dir() or output.resolve().is_relative_to(run.resolve()),
+            "a pack is no part of what it packs", "a file outside of the run",
+        ),
+        (output.suffix != ".zip", "a pack is a zip file", "a name.zip"),
+        (
+            os.path.lexists(output) and not (output.is_file() and zipfile.is_zipfile(output)),
+            "there is something else there already", "a new file, or an older pack",
+        ),
+    ):  # fmt: skip
+        if is_wrong:
+            raise UserError(what, where=option("output"), received=str(output), allowed=allowed)
     tree = read_tree(folder.recipe_file, alone=True)
     if modules := named_modules(tree):
         warn(f"code that the run names is no part of the pack, and is needed where it is used: {', '.join(modules)}")
@@ -264,10 +269,20 @@ def _warn_of_files(value: Any, key: str) -> None:
 def _extract(file: Path, folder: Path) -> None:
     """Write the files of a pack, of which nothing is written where one is none that a pack has. Raises UserError."""
     try:
-        _check_directory(file)
+        with file.open("rb") as opened:  # the list of entries, which is read whole, is not longer than that of a pack
+            opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
+            tail = opened.read()
+        signature, size = END.unpack(tail[-END.size :])
+        if signature != b"PK\5\6":
+            raise zipfile.BadZipFile("it does not end as a zip file does")
+        if LOCATOR.unpack(tail[-END.size - LOCATOR.size : -END.size])[0] == b"PK\6\7":
+            size = END64.unpack(tail[: END64.size])[1]
+        if size > LARGEST_DIRECTORY:
+            raise UserError("this pack has more files than a run", where=str(file))
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            _check(entries, file)
+            for what, name in _problems(entries, file.stat().st_size):
+                raise UserError(what, where=str(file), received=name)
             for entry in entries:
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -277,43 +292,34 @@ def _extract(file: Path, folder: Path) -> None:
         raise UserError(f"this pack cannot be read ({error})", where=str(file)) from error
 
 
-def _check_directory(file: Path) -> None:
-    """Raise UserError where the list of a zip file's entries, which is read whole, is longer than that of a pack."""
-    with file.open("rb") as opened:
-        opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
-        tail = opened.read()
-    signature, size = END.unpack(tail[-END.size :])
-    if signature != b"PK\5\6":
-        raise zipfile.BadZipFile("it does not end as a zip file does")
-    if LOCATOR.unpack(tail[-END.size - LOCATOR.size : -END.size])[0] == b"PK\6\7":
-        size = END64.unpack(tail[: END64.size])[1]
-    if size > LARGEST_DIRECTORY:
-        raise UserError("this pack has more files than a run", where=str(file))
+def _problems(entries: Sequence[zipfile.ZipInfo], size: int) -> Iterator[tuple[str, str | None]]:
+    """What is wrong with files of a pack, uncompressed, each by its own name in its own place; and with which of them.
 
-
-def _check(entries: Sequence[zipfile.ZipInfo], file: Path) -> None:
-    """Raise UserError unless these are files that a pack has, uncompressed, each by its own name in its own place."""
+    Args:
+        entries: the files.
+        size: the bytes of the pack.
+    """
     names, end = dict[str, str](), 0
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
         name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
         if not _is_known(name) or kind not in (0, stat.S_IFREG):
-            raise UserError("a run has no such file", where=str(file), received=name)
+            yield "a run has no such file", name
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
-            raise UserError("the files of a pack are not compressed", where=str(file), received=name)
+            yield "the files of a pack are not compressed", name
         if entry.header_offset < end:
-            raise UserError("files of this pack lie one in the other", where=str(file), received=name)
+            yield "files of this pack lie one in the other", name
         end = entry.header_offset + SHORTEST_HEADER + entry.file_size
         folded = unicodedata.normalize("NFC", name).casefold()  # for file systems that take the two for one
         if folded in names:
-            raise UserError("this pack has a file twice", where=str(file), received=name)
+            yield "this pack has a file twice", name
         names[folded] = name
-    if end > file.stat().st_size:
-        raise UserError("files of this pack lie one in the other", where=str(file))
+    if end > size:
+        yield "files of this pack lie one in the other", None
     for name in names:
         if any(str(above) in names for above in PurePosixPath(name).parents):
-            raise UserError("this pack has a file in a file", where=str(file), received=names[name])
+            yield "this pack has a file in a file", names[name]
     if "recipe.yaml" not in names:
-        raise UserError("this is no pack of a run: it has no recipe.yaml", where=str(file))
+        yield "this is no pack of a run: it has no recipe.yaml", None
 
 
 def _is_known(name: str) -> bool:

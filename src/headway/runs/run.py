@@ -25,7 +25,7 @@ from headway.recipe.migration import FORMAT, todays_weights
 from headway.registry import foreign_code, names_of_a_run
 from headway.runs.metrics import read_metrics
 from headway.runs.packing import changed_code, code_hashes, unpacked
-from headway.runs.run_folder import RunFolder, load_weights, trained_weights
+from headway.runs.run_folder import RunFolder, average_weights, checkpoint_weights, load_weights
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Task
 
@@ -92,7 +92,8 @@ class StoredRun(Run):
     def weights(self) -> dict[str, Tensor]:
         """The final weights, or the mean of the last checkpoints. Raises UserError: there are none, or damaged ones."""
         with self.trusted():
-            stored = trained_weights(self.folder, self._average)
+            average, folder = self._average, self.folder
+            stored = folder.read_weights() if average is None else average_weights(checkpoint_weights(folder, average))
         return todays_weights(stored, self.manifest.get("format", FORMAT))
 
     def without_weights(self) -> Run:

@@ -1,4 +1,9 @@
-"""The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled."""
+"""The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled.
+
+A checkpoint is a folder: checkpoints/update-00001000/ has model.safetensors, optimizer.safetensors and state.json, with
+the SHA-256 of the other two. Only folders whose names are `update-` and eight digits are checkpoints. Whatever else a
+user keeps beside them is never read, renamed or removed.
+"""
 
 import json
 import re
@@ -29,7 +34,7 @@ from headway.tensors.low_rank import merged
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 NAME = re.compile(r"update-(\d{8})")
-LEFTOVERS = r"update-\d{8}(?:\.old)?"  # in the folder of checkpoints, before `.tmp`
+CHECKPOINT_LEFTOVERS = r"update-\d{8}(?:\.old)?"  # in the folder of checkpoints, before `.tmp`
 FILE_LEFTOVERS = "|".join(map(re.escape, (WEIGHTS, OPTIMIZER, STATE)))  # in a checkpoint, before `.tmp`
 
 
@@ -270,11 +275,6 @@ class RunFolder:
                 allowed=" or ".join(sorted(known)),
             )
         return weights
-
-
-def trained_weights(folder: RunFolder, average: int | None) -> dict[str, Tensor]:
-    """A run's final weights, or the mean of its last `average` checkpoints. Raises UserError where there are none."""
-    return folder.read_weights() if average is None else average_weights(checkpoint_weights(folder, average))
 
 
 def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:

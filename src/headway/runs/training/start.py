@@ -1,9 +1,6 @@
 """Opening a training run, new or resumed."""
 
-import json
-import os
 import shutil
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -16,13 +13,12 @@ from torch import Tensor, nn
 
 import headway
 from headway.device import instruction_set, keep_freed_memory, machine, threads_set
-from headway.documents import parse_json
 from headway.errors import UserError, option
-from headway.files import remove_leftovers, sync, take_lock
+from headway.files import remove_leftovers, sync
 from headway.formats.corpus_config import parts
 from headway.log import say, silenced, warn
 from headway.losses import Objective
-from headway.metrics import Metric, check_kind
+from headway.metrics import check_kind
 from headway.mixers.trial import try_own_mixers
 from headway.models import Model
 from headway.optimizers.optimizers import build_optimizer, build_schedule
@@ -36,15 +32,22 @@ from headway.registry import foreign_code, import_paths
 from headway.runs.metrics import keep_lines
 from headway.runs.packing import changed_code, code_hashes, code_versions
 from headway.runs.run import open_run
-from headway.runs.run_folder import LEFTOVERS, RunFolder, list_checkpoints, load_weights, model_weights, update_of
-from headway.runs.run_folder import LEFTOVERS as CHECKPOINT_LEFTOVERS
+from headway.runs.run_folder import (
+    CHECKPOINT_LEFTOVERS,
+    LEFTOVERS,
+    RunFolder,
+    list_checkpoints,
+    load_weights,
+    model_weights,
+    update_of,
+)
 from headway.runs.training.arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
 from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.records import Records, is_before
 from headway.runs.training.session import Session, baseline_scores
 from headway.runs.training.updates import TrainingStep
-from headway.storage import keep_folder
+from headway.storage import keep_folder, locked
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora, Task
 from headway.tensors.batch import SPECIALS
@@ -53,7 +56,7 @@ from headway.tensors.linear import use_backend
 from headway.tensors.low_rank import CHANGE, adapt
 from headway.tensors.precision import compared
 
-KEPT = ("task", "text", "vocabulary")  # sections that the run's processors were made by
+KEPT = ("task", "text.", "vocabulary.")  # sections that the run's processors were made by
 
 
 def check_origin(recipe: Recipe) -> None:
@@ -70,9 +73,16 @@ def check_origin(recipe: Recipe) -> None:
             what, allowed = "small changes are learned of trained weights", "training.from, or model.from"
             raise UserError(what, where="training.lora", received="a model that begins at random", allowed=allowed)
         return
-    _check_processors(recipe, recipe.training.from_)
-    task = build_task(recipe.task)
-    processors = open_run(recipe.training.from_).processors
+    run, task = open_run(recipe.training.from_), build_task(recipe.task)
+    changes = {name: values for name, values in changed_keys(run.recipe, recipe).items() if name.startswith(KEPT)}
+    if changes:
+        shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        raise UserError(
+            f"the run of training.from has another vocabulary ({shown})", where="training.from", received=str(run.path),
+            allowed="the run's own text and vocabulary, which stand in its recipe and need not be given; "
+            f"{EXTENSION}: NUMBER adds tokens of the new data; for another one train anew, without training.from",
+        )  # fmt: skip
+    processors = run.processors
     if recipe.training.extend_vocabulary is not None:
         task.check_extension(recipe, processors)
     model = task.model(recipe, processors, initial=False)
@@ -89,33 +99,6 @@ def add_low_rank(model: Model[Any], recipe: Recipe) -> None:
         adapt(model, config.rank, config.alpha, config.dropout, config.linears)
     except ValueError as error:
         raise UserError(str(error), where="training.lora.linears", received=", ".join(config.linears)) from error
-
-
-def _check_processors(recipe: Recipe, run: Path) -> None:
-    older = open_run(run).recipe
-    changes = {key: values for key, values in changed_keys(older, recipe).items() if key.partition(".")[0] in KEPT}
-    if changes:
-        shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
-        raise UserError(
-            f"the run of training.from has another vocabulary ({shown})", where="training.from", received=str(run),
-            allowed="the run's own text and vocabulary, which stand in its recipe and need not be given; "
-            f"{EXTENSION}: NUMBER adds tokens of the new data; for another one train anew, without training.from",
-        )  # fmt: skip
-
-
-def take_processors(recipe: Recipe, folder: RunFolder) -> None:
-    """Copy the vocabulary of the run that training goes on from, or extend it, where that has not been done yet."""
-    if recipe.training.from_ is None or folder.vocabulary.is_dir():
-        return
-    older = open_run(recipe.training.from_).folder.vocabulary
-    if recipe.training.extend_vocabulary is None:
-
-        def copy(made: Path) -> None:
-            shutil.copytree(older, made, dirs_exist_ok=True)
-
-        keep_folder(folder.vocabulary, copy)
-    else:
-        build_task(recipe.task).extend(recipe, older, folder.vocabulary)
 
 
 def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> None:
@@ -173,18 +156,6 @@ def provenance(recipe: Recipe) -> dict[str, Any]:
     return {} if recipe.model.from_ is None else {"from": {"model": recipe.model.from_}}
 
 
-__all__ = [
-    "Corpora",
-    "check_compiler",
-    "check_recipe",
-    "data_hashes",
-    "new_model",
-    "new_schedule",
-    "prepare",
-    "run_folder",
-]
-
-
 def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
     """Find what cannot work before any work is done. Raises UserError.
 
@@ -197,22 +168,34 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
         check_languages(recipe.text)
     _check_corpora(recipe, task)
     task.check(recipe)
-    if recipe.training.subword_sampling is not None and not task.mixes_corpora:
-        what = f"a model for {task.name} reads the pieces of words as they are"
-        raise UserError(what, where="training.subword_sampling", allowed="translation")
-    if recipe.data.general is not None and not task.mixes_corpora:
-        raise UserError(f"a model for {task.name} is evaluated on dev alone", where="data.general", allowed="data.dev")
     check_kind(dev_metrics(recipe), task.writes, "training.dev_metrics")
     new_schedule(recipe).rate(TrainingProgress(1))
-    if recipe.data.dev is None and (recipe.training.patience or recipe.training.best_by):
-        raise UserError("without data.dev nothing can be compared", where="training.patience or training.best_by")
-    if recipe.data.dev is None and recipe.data.general is not None:
-        raise UserError(
-            "what is forgotten is compared with what dev gains", where="data.general", allowed="data.dev, too"
-        )
-    if recipe.training.most_forgotten is not None and recipe.data.general is None:
-        what, allowed = "what is forgotten is seen on a general dev set", "data.general, a corpus"
-        raise UserError(what, where="training.most_forgotten", received=recipe.training.most_forgotten, allowed=allowed)
+    training, data = recipe.training, recipe.data
+    alone = data.dev is None
+    for is_wrong, what, where, allowed in (
+        (
+            training.subword_sampling and not task.mixes_corpora,
+            f"a model for {task.name} reads pieces of words as they are", "training.subword_sampling", "translation",
+        ),
+        (
+            data.general is not None and not task.mixes_corpora,
+            f"a model for {task.name} is evaluated on dev alone", "data.general", "data.dev",
+        ),
+        (
+            alone and (training.patience or training.best_by),
+            "without data.dev nothing can be compared", "training.patience or training.best_by", "data.dev, too",
+        ),
+        (
+            alone and data.general is not None,
+            "what is forgotten is compared with what dev gains", "data.general", "data.dev, too",
+        ),
+        (
+            training.most_forgotten is not None and data.general is None,
+            "what is forgotten is seen on a general dev set", "training.most_forgotten", "data.general, a corpus",
+        ),
+    ):  # fmt: skip
+        if is_wrong:
+            raise UserError(what, where=where, allowed=allowed)
 
 
 def _check_corpora(recipe: Recipe, task: Task) -> None:
@@ -250,8 +233,13 @@ def new_schedule(recipe: Recipe) -> Schedule:
 
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
     """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
-    take_processors(recipe, folder)
     task, manifest = build_task(recipe.task), folder.read_manifest()
+    if recipe.training.from_ is not None and not folder.vocabulary.is_dir():
+        older = open_run(recipe.training.from_).folder.vocabulary
+        if recipe.training.extend_vocabulary is None:
+            keep_folder(folder.vocabulary, partial(shutil.copytree, older, dirs_exist_ok=True))
+        else:
+            task.extend(recipe, older, folder.vocabulary)
     corpora = task.corpora(recipe, folder.vocabulary)
     if not len(corpora.train):
         raise UserError("no example is left to train on", where="data.train", allowed="some with text on both sides")
@@ -341,7 +329,10 @@ def _claim(recipe: Recipe, output: Path, resume: bool, parallel: Parallel, held:
     """Make the folder ours, hold its lock, see that a resumed run has this recipe; gives how the run computes."""
     resume = resume or parallel.claimed(output)
     folder = run_folder(output, resume)
-    held.enter_context(training_lock(folder.path))
+    try:
+        held.enter_context(locked(folder.path / LOCK))
+    except OSError as error:
+        raise UserError(f"the run folder cannot be written ({error.strerror})", where=str(folder.path)) from error
     run_folder(output, resume)  # a run may have begun there before this process had the lock
     parallel.claim(output)
     if folder.recipe_file.exists():
@@ -370,13 +361,8 @@ def _check_changes(recipe: Recipe, folder: RunFolder, changes: Changes) -> None:
         what = f"a run goes on with its own recipe, and this one has changed ({shown})"
         raise UserError(what, where=str(folder.path), allowed=allowed)
     checkpoints = list_checkpoints(folder.checkpoints)
-    _check_end(recipe, folder, made=update_of(checkpoints[-1]) if checkpoints else 0)
-    warn(f"the recipe has changed: {shown}")
-
-
-def _check_end(recipe: Recipe, folder: RunFolder, made: int) -> None:
-    """Raise UserError where more updates were made than the recipe has, or would have had other learning rates."""
-    updates, earlier = recipe.training.updates, folder.read_recipe()
+    made = update_of(checkpoints[-1]) if checkpoints else 0
+    updates, earlier = recipe.training.updates, open_run(folder.path).recipe
     if updates is not None and updates < made:
         what, allowed = "this run has made more updates already", f"{made:,} or more"
         raise UserError(what, where="training.updates", received=updates, allowed=allowed)
@@ -386,13 +372,13 @@ def _check_end(recipe: Recipe, folder: RunFolder, made: int) -> None:
         what = f"{option('resume')} with another end would give the updates that were made other learning rates"
         what, allowed = f"{what}: this schedule ends with training.updates", f"{earlier.training.updates}, or a new run"
         raise UserError(what, where="training.updates", received=updates, allowed=allowed)
+    warn(f"the recipe has changed: {shown}")
 
 
 def _session(
     recipe: Recipe, folder: RunFolder, corpora: Corpora, parallel: Parallel, arithmetic: Arithmetic
 ) -> Session:
-    hashes = data_hashes(corpora)
-    parallel.from_first(partial(_check_same_data, folder, hashes))
+    parallel.from_first(partial(_check_same_data, folder, data_hashes(corpora)))
     checkpoint = parallel.on_first(partial(load_latest, folder.checkpoints, warn))
     if not parallel.first:  # which has removed damaged ones by now
         checkpoint = load_latest(folder.checkpoints, warn)
@@ -420,8 +406,10 @@ def _session(
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
     by_language = not state.update or "dev_language" in folder.read_manifest()
     metrics = dev_metrics(recipe, by_language=by_language)
-    if checkpoint is None:
-        parallel.on_first(partial(_warn_of_missing, corpora, metrics))
+    if checkpoint is None and corpora.dev is not None and parallel.first:
+        missing = (metric.missing(corpora.dev.references) for metric in metrics)
+        for what in filter(None, dict.fromkeys(missing)):  # with which scores are 0 to the end
+            warn(f"data.dev: {what}")
     baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
     records = Records(folder, write=parallel.first, tensorboard=recipe.training.tensorboard)
@@ -441,14 +429,6 @@ def _session(
         partial(new_model, recipe, corpora, initial=False),
         complete=bool(state.stopped),
     )
-
-
-def _warn_of_missing(corpora: Corpora, metrics: Sequence[Metric]) -> None:
-    """Say what metrics look for and dev does not have, with which its scores are 0 to the end."""
-    if corpora.dev is not None:
-        missing = (metric.missing(corpora.dev.references) for metric in metrics)
-        for what in filter(None, dict.fromkeys(missing)):
-            warn(f"data.dev: {what}")
 
 
 def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
@@ -516,45 +496,3 @@ def warn_of_warmup(recipe: Recipe) -> None:
     updates, warmup = recipe.training.updates, recipe.optimizer.warmup
     if updates is not None and updates <= warmup:
         warn(f"training.updates {updates:,} are within optimizer.warmup {warmup:,}: the learning rate rises to the end")
-
-
-@contextmanager
-def training_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, which exists: one training at a time.
-
-    The system lets go of the lock when its process ends, in whatever way, so that a killed run can be resumed at once.
-    It holds between machines where the file system carries `flock` between them (NFS, CephFS, and Lustre and GPFS with
-    their option for it); where it does not, the note in the file says what trained here last.
-
-    Raises:
-        UserError: another process trains there, or the folder cannot be written.
-    """
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        raise UserError(f"the run folder cannot be written ({error.strerror})", where=str(folder)) from error
-    try:
-        _take(folder, descriptor)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"machine": socket.gethostname(), "process": os.getpid()}).encode(), 0)
-        try:
-            yield
-        finally:
-            os.ftruncate(descriptor, 0)
-    finally:
-        os.close(descriptor)
-
-
-def _take(folder: Path, descriptor: int) -> None:
-    free = take_lock(descriptor)
-    try:
-        holder = parse_json(os.pread(descriptor, 1000, 0).decode(), str(folder / LOCK), dict)
-    except (UserError, UnicodeDecodeError):  # the file names no process
-        holder = {}
-    named = f"process {holder.get('process')} of {holder.get('machine')}" if holder else ""
-    if free is False:
-        raise UserError("another process trains here", where=str(folder), received=named or None)
-    if free is None:
-        warn(f"{folder}: this file system has no locks; see that no other process trains here")
-    elif holder and holder.get("machine") != socket.gethostname():
-        warn(f"{folder}: {named} trained here and did not end by itself; see that it does not train any more")
