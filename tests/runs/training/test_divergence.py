@@ -65,7 +65,7 @@ def test_weights_spoilt_by_a_finite_loss_are_named(tmp_path, monkeypatch):
 
 
 def test_scores_of_search_that_are_not_finite_end_no_training(tmp_path, monkeypatch, caplog):
-    calls, whole = [], session._scores
+    calls, whole = [], session.scores_of
 
     def scores(*arguments):
         calls.append(1)
@@ -73,7 +73,7 @@ def test_scores_of_search_that_are_not_finite_end_no_training(tmp_path, monkeypa
             raise NotFiniteError("no")
         return whole(*arguments)
 
-    monkeypatch.setattr(session, "_scores", scores)
+    monkeypatch.setattr(session, "scores_of", scores)
     run = toys.run(tmp_path, dev_metrics=["exact_match"], patience=5, best_by="exact_match")
     assert "update 4: the scores of search on dev are not finite" in caplog.text
     evaluations = [line for line in lines(run) if "dev_loss" in line]

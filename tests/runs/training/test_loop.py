@@ -271,7 +271,7 @@ def test_of_equal_scores_the_lower_loss_is_better(tmp_path, monkeypatch, caplog)
     assert open_run(run).manifest["averaged_updates"] == [6]
     chosen = "those after update 6: best on dev by exact_match, of 6 evaluations with 0.00 the lowest loss"
     assert f"model.safetensors; the weights are {chosen}" in caplog.text
-    assert summary_of(RunFolder(run))["weights"] == chosen
+    assert summary_of(open_run(run))["weights"] == chosen
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -86,7 +86,7 @@ def burst(*arguments: object, **options: object) -> None:
             "smoothed_cross_entropy",
             r"in the loss of a batch of \d+ dev examples; lower training\.batch_tok",
         ),
-        (session, "_scores", r"in training; lower training\.batch_tokens"),
+        (session, "scores_of", r"in training; lower training\.batch_tokens"),
         (loop, "make_update", r"in training; lower training\.batch_tokens"),
     ],
 )

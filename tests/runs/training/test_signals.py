@@ -36,7 +36,7 @@ def state_of(run, update):
 
 
 @pytest.mark.parametrize(("evaluations", "update"), [(1, 2), (3, 6), (4, 7)])
-@pytest.mark.parametrize("name", ["dev_loss", "_scores"])
+@pytest.mark.parametrize("name", ["dev_loss", "scores_of"])
 def test_a_signal_in_an_evaluation_ends_it_at_once(tmp_path, monkeypatch, caplog, name, evaluations, update):
     caplog.set_level("INFO")
     alone = toys.run(tmp_path, "alone", **SETTINGS)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -155,7 +155,7 @@ def joined(config: TrainingConfig) -> Iterator[Parallel]:
         return
     attempt, backend = _attempt(job, rank, world_size, wait), distributed.get_default_backend_for_device(device)
     host = f"the store of this run at {os.environ['MASTER_ADDR']}" if agent else "rank 0"
-    with heartbeat(PrefixStore(f"{attempt}/beats", job.clone()), rank, world_size, host):
+    with closing(Heartbeat(PrefixStore(f"{attempt}/beats", job.clone()), rank, world_size, host)):
         try:
             store = PrefixStore(attempt, job)
             distributed.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=wait)
@@ -241,7 +241,7 @@ def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Heartbeat:
-    """The beats of this process in a store, and those of the next rank, to which it listens.
+    """The beats of this process in a store, and those of the next rank, whose silence ends this process.
 
     Silence is counted in this process's own ticks, so that a whole run that was stopped, and goes on, has missed none.
     One thread talks with the store, which may block it; the other counts.
@@ -256,7 +256,7 @@ class Heartbeat:
         for thread in self._threads:
             thread.start()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Say goodbye; where a process has fallen silent, wait for the end of this one, whose reason is that."""
         self._over.set()
         self._threads[1].join()
@@ -292,16 +292,6 @@ class Heartbeat:
                 threading.Thread(target=tell, daemon=True).start()
         time.sleep(2 * EVERY)  # until the others know why connections are lost
         os._exit(1)
-
-
-@contextmanager
-def heartbeat(store: Store, rank: int, world_size: int, host: str) -> Iterator[None]:
-    """Within this context this process beats, and ends by itself, with one message, where another falls silent."""
-    beats = Heartbeat(store, rank, world_size, host)
-    try:
-        yield
-    finally:
-        beats.end()
 
 
 class Interrupted(BaseException):

@@ -43,7 +43,7 @@ from headway.runs.training.checkpoints import (
 )
 from headway.runs.training.parallel import Interrupted, Parallel, Signals, unwrapped, whole_tensors
 from headway.runs.training.records import Outcome, Records, add_to_window
-from headway.runs.training.updates import SMALLER_BATCHES, Gradients, PlannedUpdate, Updates, prepared_updates
+from headway.runs.training.updates import SMALLER_BATCHES, Gradients, PlannedUpdate
 from headway.tasks.task import Corpora, DevOutputs, DevSet, TrainingCorpus
 from headway.tensors.precision import exact_dtype
 
@@ -68,12 +68,7 @@ class Evaluation:
         return {"loss": self.loss if math.isfinite(self.loss) else None, **self.scores}
 
 
-def baseline_scores(corpora: Corpora, metrics: Sequence[Metric]) -> dict[str, Scores]:
-    """The dev scores of what needs no model, by its name."""
-    return {name: _scores(metrics, outputs) for name, outputs in corpora.dev_baselines().items() if metrics}
-
-
-def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
+def scores_of(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
     return {metric.name: metric.score(*outputs).value for metric in metrics}
 
 
@@ -114,7 +109,7 @@ def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parall
         return {}
     with _evaluating(model, parallel):
         outputs = dev.outputs(model, parallel.device)
-    return _scores(metrics, outputs)
+    return scores_of(metrics, outputs)
 
 
 def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
@@ -160,10 +155,6 @@ class Session:
     records: Records
     other_model: Callable[[], Model[Any]]
     complete: bool = False
-
-    def updates(self) -> Updates:
-        """The updates from where the run stands; they do not end, and are to be closed."""
-        return prepared_updates(self.corpora.train, self.parallel, self.state)
 
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:
         """Count an update, and write a line of metrics.jsonl where one is due.
@@ -300,12 +291,7 @@ class Session:
         if not self._is_due:
             state.forgotten = forgotten
         state.evaluation_pending = False
-        self.parallel.from_first(self._save_evaluation)
-
-    def _save_evaluation(self) -> None:
-        """Let the checkpoint at hand know of its evaluation, whose line of metrics.jsonl is there by then."""
-        self.records.sync()
-        rewrite_state(self.folder.checkpoints, self.state)
+        self.parallel.from_first(lambda: self._save({}, {}))  # the checkpoint is there, and knows of it now
 
     @property
     def _is_due(self) -> bool:

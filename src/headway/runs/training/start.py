@@ -45,7 +45,7 @@ from headway.runs.training.arithmetic import Arithmetic, Changes, choose_arithme
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
 from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.records import Records, is_before
-from headway.runs.training.session import Session, baseline_scores
+from headway.runs.training.session import Session, scores_of
 from headway.runs.training.updates import TrainingStep
 from headway.storage import keep_folder, locked
 from headway.tasks import build_task, dev_metrics
@@ -410,7 +410,10 @@ def _session(
         missing = (metric.missing(corpora.dev.references) for metric in metrics)
         for what in filter(None, dict.fromkeys(missing)):  # with which scores are 0 to the end
             warn(f"data.dev: {what}")
-    baselines = parallel.on_first(partial(baseline_scores, corpora, metrics)) or {}
+    scores = partial(scores_of, metrics)  # of what needs no model
+    baselines = parallel.on_first(
+        lambda: {name: scores(each) for name, each in corpora.dev_baselines().items() if metrics}
+    )
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
     records = Records(folder, write=parallel.first, tensorboard=recipe.training.tensorboard)
     return Session(
@@ -424,7 +427,7 @@ def _session(
         state,
         parallel,
         metrics,
-        baselines,
+        baselines or {},
         records,
         partial(new_model, recipe, corpora, initial=False),
         complete=bool(state.stopped),
