@@ -293,7 +293,7 @@ def _extract(file: Path, folder: Path) -> None:
 
 
 def _problems(entries: Sequence[zipfile.ZipInfo], size: int) -> Iterator[tuple[str, str | None]]:
-    """What is wrong with files of a pack, uncompressed, each by its own name in its own place; and with which of them.
+    """Faults of a pack, with the file where one has it: files are uncompressed, each by its own name in its own place.
 
     Args:
         entries: the files.
