@@ -19,14 +19,14 @@ from headway.comparison.grid import NamedCorpus
 from headway.comparison.records import ResultRecord, measured_now, write_record
 from headway.comparison.run_results import result_of_run
 from headway.formats.corpus_config import parse_corpus
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
 from headway.tasks import dev_metrics
 
 
 def on_test(racers: Sequence[Racer], tests: Sequence[Sequence[str]]) -> Table:
     """The scores of finished runs on test sets, by the first metric of their dev sets."""
-    metric = dev_metrics(RunFolder(racers[0].run).read_recipe())[0]
+    metric = dev_metrics(open_run(racers[0].run).recipe)[0]
     rows: list[list[Cell]] = []
     for racer in racers:
         corpora = [_corpus(test, racer.run) for test in tests]

@@ -21,12 +21,13 @@ from headway.comparison.grid_run import GridRun, are_told_apart, best_score, pro
 from headway.comparison.options import GridOptions
 from headway.comparison.systems import check_sets, compare_grid, comparison_of, plan_of
 from headway.comparison.workers import CellJob, LocalWorkers, Worker, Workers, run_cell
-from headway.errors import RunError, UserError
+from headway.errors import UserError
 from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import run_arithmetic
+from headway.runs.training import arithmetic
 from headway.storage import locked
 from headway.tensors.precision import Speed
 from tests.comparison.grids import write_grid
@@ -113,7 +114,7 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
     for variant in ("attention", "ngram"):
         best = max((0.01, 0.02), key=lambda rate: scores[f"{variant}-{rate}-1"])
         for seed in (1, 2):
-            recipe = RunFolder(out / "cells" / f"{variant}-{seed}").read_recipe()
+            recipe = open_run(out / "cells" / f"{variant}-{seed}").recipe
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
 
 
@@ -286,7 +287,7 @@ class Endless(Worker):
 
 
 def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
+    monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
     variants = {"attention": {}, "named": {"training.precision": "float32"}, "ngram": "ngram.yaml"}
     path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
     run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
@@ -299,7 +300,7 @@ def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyP
     job.run.mkdir(parents=True)
     RunFolder(job.run).write_recipe(job.planned.recipe)
     RunFolder(job.run).write_manifest({"precision": "bf16"})
-    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
+    monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
     again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
     again._begin(workers)
     assert [job.planned.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
@@ -321,7 +322,7 @@ def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
 
 def test_two_calls_do_not_work_in_one_folder(made: tuple[Grid, Path]) -> None:
     grid, out = made
-    with locked(out / ".lock"), pytest.raises(RunError, match="another process is at work here"):
+    with locked(out / ".lock"), pytest.raises(UserError, match="another process is at work here"):
         GridRun(grid, out, threads=1).run(LocalWorkers(1, 1))
 
 

@@ -12,8 +12,10 @@ import torch
 import headway
 from headway.errors import UserError
 from headway.export.ctranslate2_export import _alike
+from headway.models import Model
 from headway.predictors.run import Run
 from headway.runs.engines import build_engine, export_folder, kept_export
+from headway.runs.run import CPU, StoredRun, open_run
 from headway.runs.run_folder import RunFolder, read_tensors
 from headway.search.limits import Limits
 from tests.conftest import Command, Reversal
@@ -109,9 +111,9 @@ def test_the_export_is_kept_for_all_that_it_depends_on(reversal: Reversal, tmp_p
     (own,), (other,) = headway.load(run, device="cpu").predict("abcd"), theirs.predict("abcd")
     assert own.score == pytest.approx(other.score, abs=1e-4)
     for file in (folder.recipe_file, sorted(folder.vocabulary.rglob("*.json"))[0]):
-        before = export_folder(build_engine("ctranslate2"), run)
+        before = export_folder(build_engine("ctranslate2"), open_run(run))
         file.write_text(file.read_text(encoding="utf-8") + " ", encoding="utf-8")
-        assert export_folder(build_engine("ctranslate2"), run) != before
+        assert export_folder(build_engine("ctranslate2"), open_run(run)) != before
 
 
 @pytest.mark.parametrize("linked", [True, False])
@@ -136,12 +138,15 @@ def test_processes_make_an_export_once(reversal: Reversal, kept: Path) -> None:
             exported.append(folder)
             super().export(run, folder)
 
-    def load() -> Run:
-        both.wait(60)  # until both have found no export
-        return loaded
+    class Waiting(StoredRun):
+        @property
+        def model(self) -> Model:  # type: ignore[override]
+            both.wait(60)  # until both have found no export
+            return loaded.model
 
+    runs = [Waiting(reversal.run, None, CPU, None) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
-        paths = [pool.submit(kept_export, Counted(), reversal.run, load) for _ in range(2)]
+        paths = [pool.submit(kept_export, Counted(), run) for run in runs]
         assert {each.result() for each in paths} == made(kept)
     assert len(exported) == 1
 

@@ -17,7 +17,7 @@ from headway.export.exporter import Answer, Search
 from headway.export.exporting import export_run, formats_of
 from headway.export.huggingface_export import _is_linear, marian_refusal, write_marian
 from headway.export.parity import answering_of, compare, longest_output, parity_lines
-from headway.runs.load import load_run
+from headway.runs.run import open_run
 from headway.tensors.batch import EOS
 from tests.conftest import Command, Reversal
 from tests.models.encoders import write_encoder
@@ -65,13 +65,13 @@ def test_huggingface_loads_the_folder_and_generates_the_same(
 def test_lines_that_have_no_token_are_not_compared(reversal: Reversal, tmp_path: Path) -> None:
     """A run leaves them out; a library decodes them."""
     (tmp_path / "lines.txt").write_text("ab\n\u2581\n\nabcd\n", encoding="utf-8")
-    assert parity_lines(load_run(reversal.run), tmp_path / "lines.txt", 10) == ["ab", "abcd"]
+    assert parity_lines(open_run(reversal.run), tmp_path / "lines.txt", 10) == ["ab", "abcd"]
 
 
 def test_lines_that_leave_no_room_for_an_output_are_not_compared(reversal: Reversal, tmp_path: Path) -> None:
     """A model that writes behind its source has learned the positions of both."""
     section = {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 8, "decoder": {"layers": 1}}
-    run = load_run(other_run(reversal, tmp_path / "run", **section, position="learned", max_position=12))
+    run = open_run(other_run(reversal, tmp_path / "run", **section, position="learned", max_position=12))
     (tmp_path / "lines.txt").write_text("abc\nabcdabcd\nabcdabcdab\n", encoding="utf-8")
     lines = parity_lines(run, tmp_path / "lines.txt", 10)
     assert lines == ["abc"]
@@ -101,11 +101,11 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "The run reads the first 3 pieces of a source. Longer sources have to be cut there." in card
     run = changed_run(reversal, tmp_path / "other", data=cut | {"count": "words"})
-    assert "cuts sources by tokens, not by words" in str(marian_refusal(load_run(run)))
+    assert "cuts sources by tokens, not by words" in str(marian_refusal(open_run(run)))
 
 
 def test_a_tokenizer_reads_as_many_tokens_as_the_run(reversal: Reversal, tmp_path: Path) -> None:
-    run, folder = load_run(reversal.run), tmp_path / "marian"
+    run, folder = open_run(reversal.run), tmp_path / "marian"
     write_marian(run, folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
     assert tokenizer.model_max_length == run.model.longest_source() + 1 > 513
@@ -123,7 +123,7 @@ def test_tokens_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
         "training": {"updates": 20, "checkpoint_every": 20},
     }  # fmt: skip
     headway.train(recipe, tmp_path / "run")
-    run = load_run(tmp_path / "run")
+    run = open_run(tmp_path / "run")
     lines = ["a b", "b a"]
     report = compare("the run itself", run, answering_of(run), lines, Search(3, 4), exact=True)
     assert (report.passed, report.equal_lists) == (True, 2)
@@ -131,7 +131,7 @@ def test_tokens_that_share_a_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_scores_that_are_no_numbers_fail(reversal: Reversal) -> None:
-    run = load_run(reversal.run)
+    run = open_run(reversal.run)
     own = answering_of(run)
 
     def broken(lines: Sequence[str], search: Search) -> list[list[Answer]]:

@@ -23,7 +23,7 @@ from headway.metrics.brackets import is_linear
 from headway.predictors.prediction import Prediction
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.inspect.capture import ReadOptions, read
-from headway.runs.load import load_run
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.parsing import Parsing
@@ -138,7 +138,7 @@ def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> N
 
 def test_exports_are_compared_on_the_text_that_the_run_reads(run: Run, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("d  n -LRB- v -RRB-\n", encoding="utf-8")
-    opened = load_run(run.path)
+    opened = open_run(run.path)
     lines = parity_lines(opened, tmp_path / "lines.txt", 10)
     assert lines == ["d n ( v )"]
     search = Search(2, longest_output(opened, lines))

@@ -21,7 +21,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.recipe import load_recipe, parse_recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from headway.tasks.speech_recognition import SpeechRecognition
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
 from tests.runs.training.kills import assert_same, attempts

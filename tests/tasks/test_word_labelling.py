@@ -31,7 +31,7 @@ from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.layers import inspect_layers, layer_totals, self_attention, self_attention_figure
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.loop import train
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from headway.tasks import build_task
 from tests.conftest import Command
 from tests.models.encoders import LAYERS, write_encoder

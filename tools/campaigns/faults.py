@@ -80,7 +80,7 @@ FAULTS = {
         "runs", "runs.run_folder", "if now.get(name) != known:", "if name not in now:",
     ),
     "the hash of a checkpoint is not compared": Fault(
-        "runs", "runs.checkpoint_files", "not isinstance(known, dict) or known.get(name) != value", "known is None",
+        "runs", "runs.run_folder", "not isinstance(known, dict) or known.get(name) != value", "known is None",
     ),
     "an edited recipe is believed": Fault(
         "runs", "runs.run_folder", "if now.get(key) != trained.get(key))", "if key not in trained)",
@@ -118,7 +118,7 @@ FAULTS = {
         "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
     ),
     "two processes train in a folder": Fault(
-        "kills", "runs.training.opening", "if free is False:", "if free is False and holder is None:",
+        "kills", "storage", "if free is False:", "if free is False and holder is None:",
     ),
     # Recipes and the command line.
     "a key stands twice": Fault("recipes", "documents", "_check_keys(node)\n", "pass\n"),

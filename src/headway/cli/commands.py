@@ -80,8 +80,8 @@ def train(
     """Train a model from raw text. With --resume, a run that was stopped continues, bit for bit."""
     if dry_run:
         from headway.recipe import load_recipe
-        from headway.runs.training.dry_run import dry_run as run_dry
         from headway.runs.training.parallel import told_once
+        from headway.runs.training.trained import dry_run as run_dry
 
         with told_once():
             write(run_dry(load_recipe(recipe, overrides or ())).table().text())

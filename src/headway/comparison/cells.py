@@ -22,7 +22,7 @@ from headway.files import write_json
 from headway.languages import BETWEEN_CHARACTERS
 from headway.metrics import Metric
 from headway.recipe import Recipe
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
@@ -324,7 +324,7 @@ def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
     """
     known: dict[str, tuple[Path, str]] = {}
     for path, recipe in runs:
-        trained = RunFolder(path).read_manifest().get("data", {}).get("train")
+        trained = open_run(path).manifest.get("data", {}).get("train")
         if trained is None:
             continue
         # All of a recipe that may decide what is read of its training data, and how.

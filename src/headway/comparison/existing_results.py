@@ -43,8 +43,8 @@ from headway.metrics.metric import check_alike, check_words
 from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe
 from headway.registry import foreign_code
-from headway.runs.run_folder import RunFolder
-from headway.runs.training.run_arithmetic import with_precision
+from headway.runs.run import open_run
+from headway.runs.training.arithmetic import with_precision
 from headway.tasks import build_task, dev_metrics
 
 CELLS = "cells"  # results of runs, in the folder of a comparison
@@ -103,12 +103,12 @@ def compare_existing(
     named = [*planned, *outputs]
     check_names(named, options.baseline)
     margin = margins(options.margin) | dict(margin)
-    folders = [RunFolder(run.path) for run in planned if run.path is not None]
+    opened = [open_run(run.path, options.allow_code) for run in planned if run.path is not None]
+    recipes = {run.path: run.recipe for run in opened}
     with foreign_code(options.allow_code):
-        recipes = {run.path: run.read_recipe() for run in folders}
         if recipes:
             _check_alike(planned, recipes, own_dev=not (options.test or options.references))
-    for run in folders:
+    for run in opened:
         tuple(learning_curve(run.path))
     recipe = next(iter(recipes.values()), None)
     chosen = chosen_metrics(options, recipe) if metrics is None else metrics
@@ -150,7 +150,7 @@ def _check_copies(systems: Sequence[CellName]) -> None:
     for system in systems:
         assert system.path is not None
         is_run = system.path.is_dir()
-        weights = RunFolder(system.path).read_manifest().get("model_sha256") if is_run else None
+        weights = open_run(system.path).manifest.get("model_sha256") if is_run else None
         first = trainings.setdefault(weights or str(system.path.resolve()), system)
         if first is not system and first.variant == system.variant:
             what = f"this is seed {first.seed} of {first.variant} again; a seed is a training of its own"
@@ -199,11 +199,10 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     Raises:
         UserError: a folder that is no run, or whose recipe names code that may not be imported.
     """
-    with foreign_code(allow_code):
-        recipes = [RunFolder(run.path).read_recipe() for run in runs]
+    recipes = [open_run(run.path, allow_code).recipe for run in runs]
     computed = []  # with the precision that was chosen, where a recipe left that open
     for run, recipe in zip(runs, recipes, strict=True):
-        precision = RunFolder(run.path).read_manifest().get("precision", recipe.training.precision)
+        precision = open_run(run.path).manifest.get("precision", recipe.training.precision)
         computed.append(with_precision(recipe, precision))
     groups: list[list[int]] = []
     for index, recipe in enumerate(computed):
@@ -352,11 +351,10 @@ def _result_of_run(
 ) -> CellResult:
     """The result of a run, read where it was kept."""
     assert name.path is not None
-    manifest = RunFolder(name.path).read_manifest()
+    manifest = open_run(name.path).manifest
     if manifest.get("status") != "finished":
         warn(f"{name.path}: training is not complete; its best weights so far are compared")
-    with foreign_code(options.allow_code):
-        decoding = RunFolder(name.path).read_recipe().decoding.model_dump(mode="json")
+    decoding = open_run(name.path, options.allow_code).recipe.decoding.model_dump(mode="json")
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
         "weights": manifest.get("model_sha256"),

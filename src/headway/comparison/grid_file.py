@@ -38,7 +38,7 @@ from headway.metrics import METRICS, Metric, check_kind
 from headway.models import StackedConfig, model_section
 from headway.predictors.predict_options import PredictOptions
 from headway.recipe import Recipe, apply_overrides, changed_keys, read_tree, recipe_of, set_key
-from headway.runs.training.preparation import check_recipe, new_schedule
+from headway.runs.training.start import check_recipe, new_schedule
 from headway.tasks import build_task
 
 NAME = re.compile(r"[\w.+=-]+")

@@ -30,9 +30,10 @@ from headway.metrics.metric import Statistics, rank
 from headway.metrics.significance import approximate_randomisation
 from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.run_arithmetic import SharedPrecision, compared_with_run
-from headway.runs.training.signals import noted_signals
+from headway.runs.training.arithmetic import SharedPrecision, compared_with_run
+from headway.runs.training.parallel import noted_signals
 from headway.storage import locked
 from headway.tables import Cell, Column, Table
 
@@ -489,7 +490,7 @@ def _loss(runs: Sequence[CellState]) -> float | None:
     """The mean loss on dev of the short runs of a value, one a seed; None where one of them has none."""
     losses = []
     for run in runs:
-        kept = RunFolder(run.job.run).read_manifest().get("averaged_updates", [])
+        kept = open_run(run.job.run).manifest.get("averaged_updates", [])
         curve = () if run.result is None else run.result.curve
         losses += [point.scores["loss"] for point in curve if point.update in kept[-1:] and "loss" in point.scores]
     return fmean(losses) if len(losses) == len(runs) else None

@@ -31,15 +31,13 @@ from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
 from headway.metrics.word_metrics import AlignmentErrorRate
-from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.inspect.inspection import maps_of, packed_maps
 from headway.runs.inspect.pages import write_page
 from headway.runs.load import load
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Table
-from headway.tasks import build_task
 from headway.tasks.task import RawExample
 
 SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
@@ -111,10 +109,11 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     runs = [cell.path for cells in comparison.cells.values() for cell in cells if cell.path and cell.path.is_dir()]
     if not runs or not any(measure.metric.of_text for measure in comparison.measures):
         return None
-    with foreign_code(allow_code):
-        recipe = RunFolder(runs[0]).read_recipe()
+    run = open_run(runs[0], allow_code)
+    with run.trusted():
+        recipe = run.recipe
         try:
-            corpus = build_task(recipe.task).named_corpus(recipe, recipe.data.train, "data.train")
+            corpus = run.task.named_corpus(recipe, recipe.data.train, "data.train")
             with progress("counting words", corpus.size, "examples") as bar:
                 texts = (example.references[0] for example in corpus.examples if example.references)
                 return dict(word_counts(bar.over(texts)))

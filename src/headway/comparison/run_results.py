@@ -31,9 +31,9 @@ from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.layers import of_words, word_deviations
-from headway.runs.inspect.pages import read_metrics
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import RawExample
@@ -194,7 +194,7 @@ def result_of_run(
         UserError: a folder that holds no finished run, or test sets that cannot be read.
     """
     predictor = load(run, device=device, allow_code=allow_code)
-    recipe, manifest = predictor.recipe, RunFolder(run).read_manifest()
+    recipe, manifest = predictor.recipe, open_run(run).manifest
     outputs, tokens, seconds = list[CellOutput](), 0, 0.0
     for test in tests:
         corpus = read_corpus(recipe, test)
@@ -217,8 +217,8 @@ def learning_curve(run: Path) -> Iterator[CurvePoint]:
     Raises:
         UserError: there is no metrics.jsonl, or a line of it is damaged, or has scores and no time.
     """
-    on_accelerator = _trained_on_accelerator(RunFolder(run).read_manifest())
-    for entry in read_metrics(RunFolder(run).metrics):
+    on_accelerator = _trained_on_accelerator(open_run(run).manifest)
+    for entry in open_run(run).metrics:
         given = {"loss": entry.get("dev_loss"), **entry.get("dev", {})}
         scores = {name: score for name, score in given.items() if score is not None and math.isfinite(score)}
         if scores:

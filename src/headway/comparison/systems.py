@@ -24,7 +24,7 @@ from headway.errors import RunError, UserError, option
 from headway.files import check_output_folder
 from headway.log import counted, duration, progress, say, silenced, warn
 from headway.metrics import Metric, as_metrics
-from headway.runs.training.dry_run import dry_run
+from headway.runs.training.trained import dry_run
 from headway.tables import Cell, Column, Table
 
 SEVERAL = ("hypotheses", "references", "test")  # options that take one or several

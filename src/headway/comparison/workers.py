@@ -36,6 +36,7 @@ from headway.files import sha256, write_json
 from headway.log import logger, say
 from headway.processes import cores
 from headway.runs.inspect.pages import write_run_report
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.storage import locked
@@ -87,13 +88,13 @@ class CellJob:
 
     def is_trained(self) -> bool:
         """Whether training is complete."""
-        manifest = RunFolder(self.run).read_manifest()
+        manifest = open_run(self.run).manifest
         return manifest.get("status") == "finished" and "updates" in manifest
 
     def stamp(self) -> dict[str, Any]:
         """The weights, test sets and options that the result is of."""
         return {
-            "weights": RunFolder(self.run).read_manifest().get("model_sha256"),
+            "weights": open_run(self.run).manifest.get("model_sha256"),
             "tests": [test.fingerprint() for test in self.tests],
             # A file counts by its content.
             "predict": {

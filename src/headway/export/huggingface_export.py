@@ -32,8 +32,8 @@ from headway.predictors.run import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, transformers_quiet
 from headway.processing.text.text_processor import TextProcessor
 from headway.registry import import_paths
-from headway.runs.load import load_run
 from headway.runs.packing import pack_run, unpack_run
+from headway.runs.run import open_run
 from headway.storage import workspace
 from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
@@ -97,7 +97,7 @@ class HuggingFaceExporter(Exporter):
     def open(self, folder: Path, run: Run) -> Answering:
         if is_classifier(run):
             return open_classifier(folder, run)
-        return open_marian(folder) if marian_refusal(run) is None else answering_of(load_run(folder))
+        return open_marian(folder) if marian_refusal(run) is None else answering_of(open_run(folder))
 
     def usage(self, run: Run) -> str:
         if is_classifier(run):

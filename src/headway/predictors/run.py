@@ -13,7 +13,7 @@ from headway.recipe import Recipe
 WEIGHTS = "model.safetensors"  # in the folder of a run
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Run:
     """A trained model with what prepares its inputs and outputs.
 

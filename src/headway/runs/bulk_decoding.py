@@ -35,7 +35,7 @@ from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
 from headway.runs.load import AnyPredictor
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.storage import check_new, locked, put_in_place, workspace
 from headway.tasks import build_task
 
@@ -104,7 +104,7 @@ def decode_corpus(
     search = options.decoding()
     resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()
     paths = [run.path for run in predictor.runs if run.path is not None]
-    runs = [{"run": str(path), "model_sha256": RunFolder(path).read_manifest().get("model_sha256")} for path in paths]
+    runs = [{"run": str(path), "model_sha256": open_run(path).manifest.get("model_sha256")} for path in paths]
     begun: dict[str, Any] = {"command": f"headway {kind}", "runs": runs, "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")

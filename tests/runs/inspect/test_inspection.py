@@ -20,6 +20,7 @@ from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, run_heat_map, write_inspection
 from headway.runs.inspect.pages import packed_weights
 from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
@@ -262,7 +263,7 @@ def test_what_does_not_go_together(
 
 def test_a_run_without_dev_needs_sentences(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
-    recipe = RunFolder(run).read_recipe()
+    recipe = open_run(run).recipe
     changed = recipe.model_copy(update={"data": recipe.data.model_copy(update={"dev": None})})
     RunFolder(run).write_recipe(changed)
     code, _, err = run_headway("inspect", run, "--output", tmp_path / "page.html")

@@ -11,14 +11,8 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from headway.errors import UserError
-from headway.runs.inspect.pages import (
-    BITS,
-    MOST_POINTS,
-    link_inside,
-    packed_weights,
-    read_metrics,
-    write_report,
-)
+from headway.runs.inspect.pages import BITS, MOST_POINTS, link_inside, packed_weights, write_report
+from headway.runs.metrics import read_metrics
 from headway.tables import Table
 from headway.tasks.task import Example
 from tests.runs.inspect.browser import open_browser

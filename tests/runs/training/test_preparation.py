@@ -10,11 +10,12 @@ import headway
 from headway.comparison.run_results import DecodedSet
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import session
-from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
-from headway.runs.training.preparation import prepare
+from headway.runs.training.session import Evaluation
+from headway.runs.training.start import prepare
 from headway.tasks.task import Corpora
 from tests.runs.training import toys
 from tests.tasks.test_speech_recognition import write_recipe as write_speech
@@ -77,7 +78,7 @@ def test_transcripts(tmp_path: Path) -> None:
 def test_a_run_says_what_its_scores_are_of(tmp_path: Path, monkeypatch) -> None:
     recipe, run = recipe_of(tmp_path, ("lower",), dev_metrics=["exact_match"], updates=2), tmp_path / "run"
     assert train(recipe, run) == 0
-    assert RunFolder(run).read_manifest()["references"] == "lower"
+    assert open_run(run).manifest["references"] == "lower"
     assert "&#124;refs:lower`" in (run / "README.md").read_text()
     report = headway.evaluate(run, metrics=["exact_match"])
     assert "|refs:lower" in report.text()

@@ -21,13 +21,13 @@ from headway.mixers import Span
 from headway.models.tagger import LAYERS
 from headway.predictors.captured_attention import AttentionName, by_kind
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.registry import foreign_code
 from headway.runs.inspect.capture import Captured, LayerContributions, ReadOptions, mixers_of, read
 from headway.runs.inspect.charts import Chart, Panel
 from headway.runs.inspect.inspect_options import SPAN, FigureOptions
 from headway.runs.inspect.layers import LayerAnalysis
 from headway.runs.inspect.length_quality import LengthStatistics, score_lengths_of
-from headway.runs.load import load, task_of
+from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
 from headway.tasks.task import RawCorpus
 
@@ -464,14 +464,14 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     Raises:
         UserError: no run, files that are missing or at fault, nothing to read or to draw.
     """
-    with foreign_code(options.allow_code):
-        task = task_of([run])
+    opened = open_run(run, options.allow_code)
+    task = opened.task
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     recipe = predictor.recipe
     corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
     if (written := task.written(recipe)) is not None:
         corpus = RawCorpus(corpus.size, (example.as_written(written) for example in corpus.examples))
-    with foreign_code(options.allow_code):
+    with opened.trusted():
         metric = metric_in(recipe.text.target.language, (recipe.training.dev_metrics or task.metrics)[0])
     analysis = CorpusAnalysis(metric, options.within)
     analyse(predictor, corpus, analysis, ReadOptions(hypotheses=options.quality, contributions=True))

@@ -31,13 +31,11 @@ from headway.predictors.label_predictor import LabelledWords, LabelPredictor
 from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
-from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER, AttentionView, AttentionWeights, Captured, ReadOptions, read
 from headway.runs.inspect.inspect_options import HeatMapOptions, PageOptions
 from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, write_page
-from headway.runs.load import load, task_of
-from headway.runs.packing import unpacked
-from headway.runs.run_folder import RunFolder
+from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.tasks.task import RawExample
 
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
@@ -297,13 +295,13 @@ def run_page(run: Path, options: PageOptions) -> str:
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
-    if (unpacked_run := unpacked(run)) != run and options.output is None:
+    opened = open_run(run, options.allow_code)
+    if opened.path != run and options.output is None:
         what, allowed = "the page of a pack needs a place", f"{option('output')} FILE"
         raise UserError(what, where=option("output"), received=str(run), allowed=allowed)
-    folder = RunFolder(unpacked_run)
-    with foreign_code(options.allow_code):
-        task, recipe = task_of([folder.path]), folder.read_recipe()
-        output = options.output or folder.path / INSIDE
+    with opened.trusted():
+        task, recipe = opened.task, opened.recipe
+        output = options.output or opened.path / INSIDE
         files = {"reference": options.reference, "gold": options.gold}
         check_apart({"output": output}, [*options.input, *(path for path in files.values() if path)])
         examples = [RawExample(text) for text in options.text]
@@ -327,18 +325,18 @@ def run_page(run: Path, options: PageOptions) -> str:
         if len(examples) > (most := options.sentences):
             say(f"showing the first {most} of {len(examples):,} sentences")
         shown, gold = examples[:most], (gold or [])[:most]
-        predictor = load(folder.path, device=options.device, allow_code=options.allow_code)
+        predictor = load(opened.path, device=options.device, allow_code=options.allow_code)
         with progress("looking inside", total=len(shown), unit="sentences") as bar:
             packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest)), len(shown))
-    manifest, count = folder.read_manifest(), counted(len(packed.index), "sentence")
+    manifest, count = opened.manifest, counted(len(packed.index), "sentence")
     rate = "" if (found := packed.error_rate()) is None else f"AER {found:.1f}"
     facts = [
         recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters",
         f"{manifest.get('updates', 0):,} updates", count, *filter(None, [rate]),
     ]  # fmt: skip
-    write_inspection(output, title=f"Inside {folder.path.resolve().name}", facts=facts, packed=packed)
+    write_inspection(output, title=f"Inside {opened.path.resolve().name}", facts=facts, packed=packed)
     if output.name == INSIDE:
-        link_inside(output.with_name(folder.report.name))
+        link_inside(output.with_name(opened.folder.report.name))
     size = f"{output.stat().st_size / 1e6:.1f} MB"
     return ", ".join([f"{output}: {count}", size, *filter(None, [rate])])
 
@@ -426,7 +424,7 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
 
 def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
     """Write the page of these sentences whole, with facts about the run below its title."""
-    report = RunFolder(path.parent).report
+    report = open_run(path.parent).folder.report
     listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
     listed["report"] = report.name if report.is_file() else None
     data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}

@@ -23,21 +23,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 
-from headway.documents import LARGEST_JSON, read_text, shaped
-from headway.errors import UserError
 from headway.files import write_bytes, write_text
 from headway.log import counted
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.input_account import InputAccount, accounted
 from headway.processing.text.text_processor import as_written
-from headway.recipe import Recipe
-from headway.registry import foreign_code
 from headway.runs.load import load
-from headway.runs.run_folder import RunFolder
+from headway.runs.metrics import read_metrics
+from headway.runs.run import StoredRun, open_run
 from headway.tables import Column, Table
-from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Example
 
 
@@ -108,41 +103,6 @@ INSIDE = "inside.html"  # the page of `headway inspect` in a run folder
 BITS = 8  # of a weight
 MOST_POINTS = 1000  # a curve on a screen has no room for more
 SENTENCES = 12  # of dev, in the report
-
-
-class MetricsLine(BaseModel):
-    """The types of what a line of `metrics.jsonl` may have besides other values."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    update: int
-    seconds: FiniteFloat = 0.0
-    cpu_seconds: FiniteFloat = 0.0
-    dev_loss: float | None = None
-    dev: dict[str, float] = {}
-
-
-METRICS_LINE = TypeAdapter(MetricsLine)
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`.
-
-    Raises:
-        UserError: there is no such file, or a line is not a JSON object with an `update`.
-    """
-    if not path.is_file():
-        raise UserError("there are no metrics; is this a run folder?", where=str(path))
-    lines = []
-    for number, line in enumerate(read_text(path, LARGEST_JSON, "metrics").splitlines(), start=1):
-        where = f"{path}:{number}"
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"is not JSON ({getattr(error, 'msg', error)})", where=where, received=line) from None
-        shaped(value, METRICS_LINE, where, "this line")
-        lines.append(value)
-    return lines
 
 
 def curves(lines: Sequence[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
@@ -225,9 +185,9 @@ def link_inside(report: Path) -> None:
         write_bytes(report, content.replace(before, after))
 
 
-def summary_of(folder: RunFolder) -> dict[str, str]:
+def summary_of(run: StoredRun) -> dict[str, str]:
     """The facts at the top of the page, as far as the manifest has them."""
-    manifest, recipe = folder.read_manifest(), folder.read_recipe()
+    manifest, recipe = run.manifest, run.recipe
     machine = manifest.get("machine", {})
     computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
     computer += [counted(machine["threads"], "thread")] if machine.get("threads") else []
@@ -236,7 +196,7 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
         "task": recipe.task,
         "model": f"{recipe.model.kind}{size}",
         "updates": f"{manifest.get('updates', 0):,}",
-        "weights": weights_shown(folder, recipe),
+        "weights": run.weights_shown(),
         "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, "
         + manifest.get("precision", recipe.training.precision),
         "machine": ", ".join(computer),
@@ -246,34 +206,12 @@ def summary_of(folder: RunFolder) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact or name != "weights"}
 
 
-def kept_evaluations(folder: RunFolder) -> list[dict[str, Any]]:
-    """The evaluations on dev of the checkpoint that a run's weights are, or of those that they are the mean of."""
-    kept = folder.read_manifest().get("averaged_updates", [])
-    return [line for line in read_metrics(folder.metrics) if line.get("dev") and line["update"] in kept]
-
-
-def weights_shown(folder: RunFolder, recipe: Recipe) -> str:
-    """The updates that a run's weights are of, and by what they were chosen, in words; empty where not known."""
-    updates = folder.read_manifest().get("averaged_updates", [])
-    if not updates:
-        return ""
-    of = "the mean of those after updates" if len(updates) > 1 else "those after update"
-    of = f"{of} {', '.join(f'{update:,}' for update in updates)}"
-    if recipe.data.dev is None or recipe.training.average.of == "last":
-        return of
-    by = recipe.training.best_by or next((metric.name for metric in dev_metrics(recipe)), "loss")
-    scores = {line["update"]: line["dev"][by] for line in read_metrics(folder.metrics) if by in line.get("dev", {})}
-    equal = [update for update, score in scores.items() if score == scores.get(updates[-1])]
-    tied = f", of {len(equal)} evaluations with {scores[equal[0]]:.2f} the lowest loss" if len(equal) > 1 else ""
-    return f"{of}: best on dev by {by}{tied}"
-
-
-def baseline_tables(folder: RunFolder) -> list[Table]:
+def baseline_tables(run: StoredRun) -> list[Table]:
     """The model's scores on dev beside those of outputs that need no model; no table where there are none.
 
     The scores are those of the checkpoint that the weights are, or of the last of those that they are the mean of.
     """
-    if not (evaluated := [line for line in kept_evaluations(folder) if line.get("baselines")]):
+    if not (evaluated := [line for line in run.kept_evaluations() if line.get("baselines")]):
         return []
     last = evaluated[-1]
     systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
@@ -282,14 +220,14 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
     return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
 
 
-def scores_shown(folder: RunFolder) -> str:
+def scores_shown(run: StoredRun) -> str:
     """The scores on dev of the run's weights in a line; empty without a dev set.
 
     Of a mean of checkpoints they are those of the last of them, which is said.
     """
-    if not (evaluated := kept_evaluations(folder)):
+    if not (evaluated := run.kept_evaluations()):
         return ""
-    last, count = evaluated[-1], len(folder.read_manifest()["averaged_updates"])
+    last, count = evaluated[-1], len(run.manifest["averaged_updates"])
     scores = ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in last["dev"].items())
     of = f" after update {last['update']:,}, the last of {count} averaged checkpoints" if count > 1 else ""
     return f"{scores} on dev{of}"
@@ -303,23 +241,24 @@ def write_run_report(
     The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
     training, so that the code which the run names is imported.
     """
-    folder = RunFolder(run)
-    with foreign_code(True):
+    opened = open_run(run, allow_code=True)
+    folder = opened.folder
+    with opened.trusted():
         if examples is None:
-            task = build_task(folder.read_recipe().task)
+            task = opened.task
             with accounted(InputAccount()):  # the account of the data has told what there is to tell
                 examples = task.examples(load(run, allow_code=True), SENTENCES)
-            if (config := task.written(folder.read_recipe())) is not None:  # which outputs are right is by these
+            if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
                 wanted = as_written((example.reference or "" for example in examples), config)
                 pairs = zip(examples, wanted, strict=True)
                 examples = [replace(one, reference=one.reference and text) for one, text in pairs]
         write_report(
             folder.report,
             title=f"headway · {run.name}",
-            summary=summary_of(folder),
+            summary=summary_of(opened),
             metrics=folder.metrics,
             examples=examples,
-            tables=[*tables, *baseline_tables(folder)],
-            headline=scores_shown(folder) if headline is None else headline,
+            tables=[*tables, *baseline_tables(opened)],
+            headline=scores_shown(opened) if headline is None else headline,
         )
     return folder.report

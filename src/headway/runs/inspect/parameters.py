@@ -17,9 +17,8 @@ from headway.recipe import load_recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.packing import unpacked
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
-from headway.tasks import build_task
 from headway.tensors.batch import collate
 from headway.tensors.names import counted_from_1
 
@@ -137,13 +136,11 @@ def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, 
     if path.is_dir():
         if overrides:
             raise UserError("a run folder's model cannot be changed", where=str(path), received=list(overrides))
-        folder = RunFolder(path)
-        recipe = folder.read_recipe()
-        task = build_task(recipe.task)
-        processors = task.processors(folder.vocabulary)
+        run = open_run(path)
+        recipe, processors = run.recipe, run.processors
         sizes = processors.source.size, processors.target.size
         with torch.device("meta"):
-            model = task.model(recipe, processors, initial=False)
+            model = run.without_weights().model
     else:
         recipe = load_recipe(path, list(overrides))
         config, target = recipe.model_as(ModelConfig), recipe.vocabulary.target or recipe.vocabulary
