@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
@@ -336,10 +334,7 @@ def test_a_sample_is_even_and_the_same_in_every_process() -> None:
     sample = side_module.sampled(map(str, range(10_000)), 1000)
     assert len(set(sample)) == 1000
     assert 4700 < sum(map(int, sample)) / 1000 < 5300
-    script = "from headway.processing.text.text_processor import sampled\n"
-    script += "print(' '.join(sampled(map(str, range(10_000)), 1000)))"
-    other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert other.stdout.split() == sample
+    assert sample[:4] == ["0", "6332", "6261", "1114"]
     assert side_module.sampled(range(5), 5) == [0, 1, 2, 3, 4]
 
 

@@ -142,17 +142,11 @@ def test_files_are_read_with_references_and_without(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ("--figures", "out", "--parameters"),
-            "say what to look at; received '--figures --parameters'; allowed: one of",
-        ),
         (("--figures", "out", "--within", "22"), "--within.*less than or equal to 21"),
         (("--figures", "out", "--reference", "x"), "--reference: references need their sources"),
         (("--figures", "out", "--input", "x"), "--input: there is no such file; received 'x'"),
         (("--figures", "out", "--input", "empty"), "--input: there is nothing to read: every line is empty"),
         (("--figures", "out", "--input", "empty", "--reference", "three"), "this line has no partner"),
-        (("model.dim=8", "--figures", "out"), "unexpected extra argument"),
-        (("--parameters", "--no-quality"), "No such option: --no-quality"),
     ],
 )
 def test_users_mistakes(
