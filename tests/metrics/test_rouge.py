@@ -8,7 +8,7 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from headway.errors import UserError
-from headway.metrics import approximate_randomisation, bootstrap_interval, build_metric, build_metrics
+from headway.metrics import as_metrics, build_metric
 from headway.processing.text.sentences import sentences
 
 OUTPUTS = [
@@ -220,15 +220,6 @@ def test_signatures() -> None:
     assert build_metric("rouge-l").label == "ROUGE-L"
 
 
-def test_resampling() -> None:
-    metric = build_metric("rouge-l")
-    ours, theirs = (metric.statistics(lines * 8, [REFERENCES[0] * 8]) for lines in (OUTPUTS, REFERENCES[1]))
-    interval = bootstrap_interval(metric, ours)
-    assert interval.low < metric.aggregate(ours.sum(axis=0)) < interval.high
-    assert approximate_randomisation(metric, ours, theirs, 200).p_value > 0.005
-    assert approximate_randomisation(metric, ours, np.stack([np.zeros(40), np.ones(40)], 1), 200).p_value < 0.01
-
-
 def test_mistakes() -> None:
     with pytest.raises(
         UserError, match=r"rouge-1\.tokenize: only English is stemmed; received 'words'; allowed: ascii"
@@ -242,9 +233,13 @@ def test_mistakes() -> None:
         build_metric("rouge-1").score(["a"], [["a", "b"]])
 
 
-def test_options_go_to_the_metrics_that_have_them() -> None:
-    rouge, bleu = build_metrics(["rouge-1", "bleu"], {"stem": True, "lowercase": True})
+def test_options_stand_behind_a_metric() -> None:
+    rouge, bleu, chrf = as_metrics(["rouge-1:stem=true", "bleu:lowercase=true,tokenize=none", "chrf:word_order=2"])
     assert "stem:porter" in str(rouge.signature())
     assert "case:lc" in str(bleu.signature())
-    with pytest.raises(UserError, match="stem: none of these metrics has such an option; received 'bleu, ter'"):
-        build_metrics(["bleu", "ter"], {"stem": True})
+    assert "tok:none" in str(bleu.signature())
+    assert chrf.label == "chrF2++"
+    (named,) = as_metrics("headway.metrics.rouge:Rouge1:stem=true")
+    assert named.signature() == rouge.signature()
+    with pytest.raises(UserError, match=r"bleu\.stem: unknown key"):
+        as_metrics("bleu:stem=true")

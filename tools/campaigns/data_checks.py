@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from headway.metrics.score_report import score_files, score_texts
+
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.corpora.split import SplitOptions, split_parallel
@@ -24,7 +26,6 @@ from headway.formats.pairs import open_source
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.formats.treebanks import read_trees
 from headway.metrics import build_metric
-from headway.metrics.score_report import score_files, score_texts
 from headway.parses.parsers import read_conllu as read_parses
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig

@@ -115,7 +115,7 @@ class CorpusAnalysis:
             lines.append("this model has no self-attention and no n-grams: nothing by relative position")
         if not self.entropies.totals:
             lines.append("this model has no attention: no entropy")
-        if quality and not self.lengths.statistics.rows:
+        if quality and not self.lengths.rows:
             lines.append("no references: no quality by length")
         return "\n".join(lines)
 
