@@ -140,7 +140,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "variants.wrong: (.|\n)*unknown mixer; did you mean 'local'",
     ),
     "a recipe that is not there": ({"variants": VARIANTS | {"wrong": "none.yaml"}}, "variants.wrong: .*cannot read"),
-    "a recipe that is no path": ({"variants": VARIANTS | {"wrong": {"recipe": 5}}}, "wrong: a variant begins from a recipe"),
+    "a recipe that is no path": ({"variants": VARIANTS | {"wrong": {"recipe": 5}}}, "wrong: a variant begins"),
     "no recipe": ({"recipe": None}, "variants.attention: a variant begins from a recipe"),
     "a seed of a variant's own": (
         {"variants": VARIANTS | {"lucky": {"training.seed": 3}}},

@@ -316,7 +316,7 @@ def room_here(threads: int) -> int:
 
 
 def executor_of(options: GridOptions) -> CellExecutor:
-    """What makes cells: processes here, or a Ray cluster. Raises UserError as `RayTasks`."""
+    """The executor of cells: processes here, or a Ray cluster. Raises UserError as `RayTasks`."""
     if options.ray is not None:
         return RayTasks(options.ray, options.workers, options.threads)
     return ProcessesOfTheirOwn(options.workers or room_here(options.threads), options.threads)

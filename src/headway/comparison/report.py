@@ -308,7 +308,7 @@ def by_length(comparison: Comparison, options: CompareOptions) -> list[Bucketing
 
 
 def printed(comparison: Comparison, options: CompareOptions) -> str:
-    """What standard output shows: JSON, or the tables with those of groups and of lengths."""
+    """The text of a comparison for standard output: JSON, or the tables with those of groups and of lengths."""
     parts = group_bucketings(comparison)
     if options.json_output:
         groups = [table.to_json() for table in (part.table() for part in parts)]

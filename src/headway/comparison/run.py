@@ -1,4 +1,4 @@
-"""What one cell is made of: a run that is trained, decoded and looked into, in a process of its own or in this one.
+"""One cell: a run that is trained, decoded and looked into, in a process of its own or in this one.
 
 A cell is trained as by `headway train`, then decoded. Its folder is an ordinary run folder with `cell.json` beside what
 a run has; what it leaves is never made twice.
