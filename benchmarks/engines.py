@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from headway.comparison.records import ResultRecord, measured_now, write_record
+from headway.comparison.reproduce import ResultRecord, measured_now, write_record
 from headway.errors import UserError
 from headway.export.ctranslate2_export import CTranslate2Engine, CTranslate2Exporter
 from headway.export.export_options import CTranslate2Options

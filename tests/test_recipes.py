@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from headway.comparison.grid_file import load_grid
+from headway.comparison.grid import load_grid
 from headway.errors import UserError
 from headway.models import build_model
 from headway.models.matching import count_parameters

@@ -21,12 +21,11 @@ from headway.cli import claim_commands
 from headway.comparison import reproduce
 from headway.comparison.cells import CurvePoint
 from headway.comparison.claims import ClaimData, ClaimPath, read_claims
+from headway.comparison.compare import GridComparison
 from headway.comparison.grid import Grid
 from headway.comparison.grid_run import GridResult
 from headway.comparison.options import GridOptions, ReproduceOptions
-from headway.comparison.records import read_record
-from headway.comparison.reproduce import prepare, record_of
-from headway.comparison.systems import GridComparison
+from headway.comparison.reproduce import prepare, read_record, record_of
 from headway.errors import RunError, UserError
 from headway.log import Progress, progress_shown
 from headway.metrics import build_metric

@@ -19,7 +19,7 @@ from typing import Any
 from headway.cli import main
 
 ROOT = Path(__file__).parents[2]
-IMPORTED = ("runs.training.loop", "runs.load", "runs.inspect.pages", "comparison.systems", "predictors")
+IMPORTED = ("runs.training.loop", "runs.load", "runs.inspect.pages", "comparison.compare", "predictors")
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 server = socket.socket(socket.AF_UNIX)

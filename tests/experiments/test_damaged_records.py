@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.comparison.cells import read_result
-from headway.comparison.records import read_record
+from headway.comparison.reproduce import read_record
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.errors import UserError

@@ -9,8 +9,8 @@ import pytest
 from headway.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.label_metrics import best_threshold
-from headway.metrics.score_report import score_files
 from tests.conftest import Command
+from tests.metrics.scored import score_files, values
 
 HYPOTHESES = ["c i i c", "i c", "c c c"]
 GOLD = ["c i c i", "i i", "c c c"]
@@ -65,20 +65,19 @@ def test_files_of_columns_with_each_reference_alone(tmp_path: Path) -> None:
     hypotheses = columns(tmp_path / "hypotheses.tsv", HYPOTHESES, "\t0.7")
     references = [columns(tmp_path / "gold.tsv", GOLD), columns(tmp_path / "other.tsv", OTHER)]
     report = score_files([build_metric("f0.5"), build_metric("recall")], [hypotheses], references)
-    assert report.segments == 3
-    assert [column[0].by_reference for column in report.scores] == [
-        tuple(build_metric(name).score(HYPOTHESES, [reference]).value for reference in (GOLD, OTHER))
-        for name in ("f0.5", "recall")
-    ]
-    assert f"recall of {hypotheses} by each reference alone: 50.00, 66.67" in report.text()
+    assert len(report.tests[0]) == 3
+    assert [build_metric("recall").score(HYPOTHESES, [reference]).value for reference in (GOLD, OTHER)] == [
+        pytest.approx(50), pytest.approx(200 / 3)
+    ]  # fmt: skip
+    assert "recall of hypotheses by each reference alone: 50.00, 66.67" in report.text()
     short = columns(tmp_path / "short.tsv", HYPOTHESES[:2])
-    with pytest.raises(UserError, match=r"2 segments, but .*gold\.tsv has 3"):
+    with pytest.raises(UserError, match=r"short\.tsv, gold: 2 hypotheses for 3 references"):
         score_files([build_metric("f0.5")], [short], references)
 
 
 def test_files_are_about_the_same_words(tmp_path: Path, pipe: Callable[[str, bytes], Path]) -> None:
     gold, other = columns(tmp_path / "gold.tsv", ["c", "c i"]), columns(tmp_path / "other.tsv", ["c", "c i"])
-    assert score_files([build_metric("accuracy")], [other], [gold]).scores[0][0].score.value == 100
+    assert values(score_files([build_metric("accuracy")], [other], [gold])) == [100]
     other.write_text("w\tc\n\nw\tc\nv\ti\n", encoding="utf-8")
     for path in (other, pipe("pipe-of-other.tsv", other.read_bytes())):
         with pytest.raises(UserError, match=r"other\.tsv, segment 2: .* of .*gold\.tsv; received 'w v'.*'w w'"):
@@ -104,7 +103,7 @@ def test_a_label_that_no_reference_has_is_told_and_another_can_be_named(tmp_path
     told = "no word of the references has the label 'i'; the metric's option label names another"
     ended = run_headway(*command)
     assert (ended.code, told in ended.out) == (0, True)
-    ended = run_headway(*command, "--label", "NOUN")
+    ended = run_headway(*(f"{part}:label=NOUN" if part == "f0.5" else part for part in command))
     assert (ended.code, "55.56" in ended.out, "no word of the references" in ended.out) == (0, True, False)
 
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from headway.comparison.options import METRIC_NAMES
 from headway.errors import UserError
 from headway.metrics import METRICS, build_metric
 from headway.metrics.metric import Metric, Signature, Statistics
-from headway.metrics.score_options import METRIC_NAMES
 
 HYPOTHESES = ["The cat sat on the mat .", "", "a wholly different line", "same here"]
 REFERENCES = [

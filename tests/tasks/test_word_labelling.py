@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.cli import label_stream
-from headway.comparison.grid import NamedCorpus
-from headway.comparison.run_results import result_of_run
+from headway.comparison.cells import CellName, NamedCorpus
+from headway.comparison.run import result_of_run
 from headway.errors import UserError
 from headway.files import sha256
 from headway.formats.corpus_config import parse_corpus
@@ -476,7 +476,7 @@ def test_the_evenness_of_a_run_is_an_output(learned: Learned, predictor: LabelPr
         NamedCorpus("evenness", corpus, evenness=True),
         NamedCorpus("long", parse_corpus({"tsv": learned.dev.with_name("long.tsv")}, "test"), evenness=True),
     ]
-    dev, other = result_of_run(learned.run, "mixed", 1, tests, device="cpu").outputs
+    dev, other = result_of_run(CellName("mixed", 1, learned.run), tests, device="cpu").outputs
     evenness = layer_totals(predictor, [each.words for each in read_columns(learned.dev)]).evenness()
     found = build_metric("deviation").score(dev.hypotheses, dev.test.references).value
     assert found == pytest.approx(1000 * evenness.mixed, rel=1e-4)
@@ -538,7 +538,7 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
     assert (totals.weights(), totals.evenness().mixed) == (None, None)
     (tmp_path / "test.tsv").write_text("he\tc\ngoes\tc\n")
     tests = [NamedCorpus("a", parse_corpus({"tsv": tmp_path / "test.tsv"}, "test"), evenness=True)]
-    (output,) = result_of_run(tmp_path / "run", "last", 1, tests).outputs
+    (output,) = result_of_run(CellName("last", 1, tmp_path / "run"), tests).outputs
     found = build_metric("deviation").score(output.hypotheses, output.test.references).value
     assert found == pytest.approx(1000 * totals.evenness().last, rel=1e-4)
     with pytest.raises(UserError, match="does not attend to layers"):

@@ -11,18 +11,10 @@ from headway.cli.options import Given, command
 from headway.cli.prediction_options import SCORE_OPTIONS
 from headway.cli.standard_streams import write
 from headway.cli.verb_groups import VerbGroup
-from headway.metrics.score_options import FileScoreOptions
+from headway.comparison.options import CompareOptions, ScoreOptions
 
 if TYPE_CHECKING:
     from headway.predictors.word_alignment import WordAlignment
-    from headway.runs.inspect.length_quality import LengthScores
-
-# Options of `score files` that do nothing without others.
-NEEDS = {
-    **dict.fromkeys(("length_bins", "length_unit"), ("by_length",)),
-    "samples": ("significance",),
-    "source": ("lead", "by_length"),
-}
 
 score_app = typer.Typer(
     cls=VerbGroup,
@@ -33,23 +25,17 @@ score_app = typer.Typer(
 
 
 @command(score_app, "files")
-def score_files(options: FileScoreOptions) -> None:
-    """Score files of hypotheses against references: scores, intervals, and p where systems are compared."""
+def score_files(options: ScoreOptions) -> None:
+    """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
+    from headway.comparison.compare import compare_existing
+    from headway.comparison.report import draw_figures, printed
     from headway.errors import check_companions
-    from headway.formats.lines import kept_pipes
-    from headway.metrics import build_metrics, score_report
 
-    check_companions(options.model_fields_set, NEEDS)
-    metrics = build_metrics(options.metric, options.given())
-    with kept_pipes():
-        baselines = _leads(options)
-        lengths = None if options.by_length is None else _by_length(options)
-        report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
-    write(report.to_json() if options.json_output else report.text())
-    if lengths is not None and options.by_length is not None:
-        lengths.draw(options.by_length)
-        if not options.json_output:
-            write(f"\n{lengths.text()}")
+    check_companions(options.model_fields_set, {"length_bins": ("by_length",)})
+    asked = CompareOptions.model_construct(**options.model_dump(exclude_unset=True))
+    comparison = compare_existing([], asked, least=1)
+    write(printed(comparison, asked))
+    draw_figures(comparison, asked)
 
 
 @command(score_app, "targets")
@@ -75,32 +61,3 @@ def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None
         from headway.runs.inspect.charts import alignment_page
 
         alignment_page(shown, path)
-
-
-def _leads(options: FileScoreOptions) -> dict[str, list[str]]:
-    """The beginnings of the sources, by the name of the lead."""
-    if not options.lead:
-        return {}
-    from headway.corpora.lead import leads_of_file
-    from headway.errors import UserError, option
-    from headway.recipe import parse_lead
-
-    if options.source is None:
-        what, beside = "a lead is the beginning of a source", f"{option('source')} FILE beside it"
-        raise UserError(what, where=option("lead"), allowed=beside)
-    return leads_of_file(options.source, [parse_lead(lead) for lead in options.lead])
-
-
-def _by_length(options: FileScoreOptions) -> "LengthScores":
-    from headway.cli.prediction_options import numbers
-    from headway.errors import UserError, option
-    from headway.metrics import build_metrics
-    from headway.runs.inspect.length_quality import score_files_by_length
-
-    if options.source is None:
-        what, beside = "quality by length needs the sources", f"{option('source')} FILE beside it"
-        raise UserError(what, where=option("by_length"), allowed=beside)
-    edges = numbers(options.length_bins, option("length_bins"))
-    metric = build_metrics(options.metric, options.given())[0]
-    files = (options.hypotheses, options.references, options.source)
-    return score_files_by_length(metric, *files, unit=options.length_unit, edges=edges)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import headway
-from headway.comparison.run_results import DecodedSet
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe
 from headway.runs.run import open_run
@@ -82,9 +81,8 @@ def test_a_run_says_what_its_scores_are_of(tmp_path: Path, monkeypatch) -> None:
     assert "&#124;refs:lower`" in (run / "README.md").read_text()
     report = headway.evaluate(run, metrics=["exact_match"])
     assert "|refs:lower" in report.text()
-    said = DecodedSet(("ａb “c” d", "dc"), 0, 0.0)
-    monkeypatch.setattr("headway.comparison.run_results.decode", lambda *_: said)
-    assert headway.evaluate(run, metrics=["exact_match"]).scores[0][0].score.value == 100
+    monkeypatch.setattr("headway.comparison.run.decode", lambda *_: (["ａb “c” d", "dc"], [0, 0]))
+    assert headway.evaluate(run, metrics=["exact_match"]).variants[0].scores["exact_match"].mean == 100
 
 
 def test_a_run_that_began_with_references_as_they_stand_goes_on_so(tmp_path: Path, monkeypatch) -> None:

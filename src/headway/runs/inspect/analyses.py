@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError, option
+from headway.languages import look_unspaced
 from headway.log import progress
 from headway.metrics import Metric, metric_in
+from headway.metrics.intervals import length_bins, linearise
+from headway.metrics.metric import Statistics
 from headway.mixers import Span
 from headway.models.tagger import LAYERS
 from headway.predictors.captured_attention import AttentionName, by_kind
@@ -25,7 +28,6 @@ from headway.runs.inspect.capture import Captured, LayerContributions, ReadOptio
 from headway.runs.inspect.charts import Chart, Panel
 from headway.runs.inspect.inspect_options import SPAN, FigureOptions
 from headway.runs.inspect.layers import LayerAnalysis
-from headway.runs.inspect.length_quality import LengthStatistics, score_lengths_of
 from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
@@ -329,26 +331,40 @@ class LengthAnalysis:
     """Quality by the length of the source (Bahdanau et al. 2015, figure 2), of outputs whose references are known."""
 
     def __init__(self, metric: Metric) -> None:
-        self.statistics = LengthStatistics(metric)
+        self.metric, self.unit = metric, "words"
+        self.lengths, self.rows = list[int](), list[Statistics]()
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
+        """Count one example, whose source has its length in words or, where no spaces part these, in characters."""
         example = captured.example
-        if captured.hypothesis is not None and example.references:
-            self.statistics.add([captured.hypothesis], [[text] for text in example.references], [example.source])
+        if captured.hypothesis is None or not example.references:
+            return
+        if not self.rows and look_unspaced([example.source]):
+            self.unit = "characters"
+        self.lengths.append(len(example.source.split() if self.unit == "words" else example.source))
+        self.rows.append(self.metric.counted([captured.hypothesis], [[text] for text in example.references])[0])
 
     def result(self) -> list[Chart]:
-        """The score by length."""
-        if not self.statistics.rows:
+        """The score by length, each bin as a corpus of its own."""
+        if not self.rows:
             return []
-        scores = score_lengths_of({"": self.statistics})
-        bins = zip(scores.ranges, scores.centres, scores.scores[""], strict=True)
-        rows = [
-            (low, high, bin.segments, centre, bin.value, bin.interval.low, bin.interval.high)
-            for (low, high), centre, bin in bins
+        lengths, rows, name = np.array(self.lengths), np.array(self.rows), self.metric.label
+        starts = length_bins(self.lengths)
+        bins = np.searchsorted(starts, lengths, side="right") - 1
+        members = [bins == index for index in range(len(starts))]
+        scores = [linearise(self.metric, [rows[chosen]]).interval(self.metric.bounds) for chosen in members]
+        centres, counts = [float(lengths[chosen].mean()) for chosen in members], [int(each.sum()) for each in members]
+        panel = Panel(
+            title=f"{name} by length of the source", x=f"source length in {self.unit}", y=f"{name}, 95 % intervals",
+            lines={"": [(centre, score.value) for centre, score in zip(centres, scores, strict=True)]},
+            bars={"": [score.ends for score in scores]}, counts=list(zip(centres, counts, strict=True)),
+        )  # fmt: skip
+        table = [
+            (int(lengths[chosen].min()), int(lengths[chosen].max()), count, centre, score.value, *score.ends)
+            for chosen, count, centre, score in zip(members, counts, centres, scores, strict=True)
         ]
-        columns = ("shortest", "longest", "segments", "mean_length", scores.metric, "low", "high")
-        return [Chart("quality-by-length", [scores.panel()], Table(columns, rows))]
+        columns = ("shortest", "longest", "segments", "mean_length", name, "low", "high")
+        return [Chart("quality-by-length", [panel], Table(columns, table))]
 
 
 class CorpusAnalysis:
@@ -436,7 +452,7 @@ class CorpusAnalysis:
             lines.append("this model has no self-attention and no n-grams: nothing by relative position")
         if not self.entropies.totals:
             lines.append("this model has no attention: no entropy")
-        if quality and not self.lengths.statistics.rows:
+        if quality and not self.lengths.rows:
             lines.append("no references: no quality by length")
         return "\n".join(lines)
 

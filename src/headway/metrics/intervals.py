@@ -1,4 +1,4 @@
-"""Means and differences of corpus scores, with both sources of chance: training's seeds and a test set's segments.
+"""Intervals of corpus scores and of their differences, for both sources of chance: training's seeds and segments.
 
 A corpus score is linearised by the jackknife (Efron and Tibshirani 1993, section 11.5). The influence of segment i on
 the score x_s of seed s is psi_si, and the difference of two systems has the difference of their influences. Seeds and
@@ -30,9 +30,10 @@ interval is 2 t / N times the range, and the exact bound of such a share is 1 - 
 Shapes: n seeds, N segments, k statistics of one segment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, inf, isfinite, log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ from scipy import optimize, special
 
 from headway.errors import UserError
 from headway.metrics.metric import Metric, Statistics
+from headway.tables import Cell, Spread
 
 LEVEL = 0.95
 SIGNIFICANT = 0.05  # the greatest p of a verdict
@@ -48,7 +50,34 @@ ADDED = 4  # segments that disagree
 ROUNDING = 1e-9  # times the range of scores: a smaller difference is none
 AGREES = 0.05  # times the size of a disagreement: a smaller one is that of other segments, through the corpus's totals
 
+BINS = 6  # of lengths
+
 Floats = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """A score, a mean over seeds, or a difference of two, with its interval, which a single segment does not have.
+
+    Attributes:
+        value: the score.
+        low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
+        half: half of the interval, whose ends were not moved for it.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    half: float | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """The value and half of the interval, for a table."""
+        return self.value if self.half is None else Spread(self.value, self.half)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval; the value itself where it has none."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -72,7 +101,7 @@ class Estimate:
     interaction_variance: float = 0.0
 
     def half_width(self, level: float = LEVEL) -> float:
-        """Half of the interval around the value; with one seed it is that of the test set alone."""
+        """Half of the interval around the value, of one seed that of the test set alone; infinite with one segment."""
         return self._half_width((1 - level) / 2)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
@@ -93,6 +122,8 @@ class Estimate:
 
     def _half_width(self, tail: float) -> float:
         """The same from the probability of either tail."""
+        if self.segments < 2:
+            return inf
         of_segments, of_seeds = _quantile(tail, self.segments - 1) ** 2, 0.0
         if self.seed_variance:
             of_seeds = _quantile(tail, self.seeds - 1) ** 2 * self.seed_variance
@@ -128,6 +159,8 @@ class Linearised:
     def estimate(self) -> Estimate:
         """The mean over seeds with its variances."""
         seeds, segments = self.influences.shape
+        if segments < 2:
+            return Estimate(float(self.scores.mean()), seeds, segments, None, inf)
         means = self.influences.mean(axis=0)
         of_segments = float(means @ means) / (segments * (segments - 1))
         if seeds == 1:
@@ -137,6 +170,14 @@ class Linearised:
         of_seeds = float(self.scores.var(ddof=1)) / seeds
         alone = max(0.0, of_segments - interaction) + self.unseen
         return Estimate(float(self.scores.mean()), seeds, segments, of_seeds, alone, interaction)
+
+    def interval(self, bounds: tuple[float, float] = (-inf, inf)) -> Interval:
+        """The mean over seeds with its interval, within `bounds`."""
+        estimate = self.estimate()
+        low, high = estimate.interval()
+        if not isfinite(low):
+            return Interval(estimate.value)
+        return Interval(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)
 
 
 def _unseen(differences: Floats, span: float) -> float:
@@ -156,7 +197,7 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
     """Corpus scores of seeds with the influence of each segment, from statistics (N, k) of each seed.
 
     Raises:
-        UserError: fewer than two segments, or a metric of the user's whose scores are not finite.
+        UserError: a metric of the user's whose scores are not finite.
     """
     rows = [_jackknife(metric, one) for one in statistics]
     scores, influences = np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows])
@@ -165,11 +206,10 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
 
 
 def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
-    segments = len(statistics)
-    if segments < 2:
-        raise UserError("an interval needs two segments or more", where="references", received=segments)
-    totals = statistics.sum(axis=0)
+    segments, totals = len(statistics), statistics.sum(axis=0)
     score = metric.aggregate(totals)
+    if segments < 2:
+        return score, np.zeros(segments)
     kinds, index = np.unique(statistics, axis=0, return_inverse=True)  # many segments may have the same statistics
     without = metric.aggregate_all(totals - kinds)[index.reshape(-1)]
     if not (np.isfinite(score) and np.isfinite(without).all()):
@@ -187,3 +227,25 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names of groups, each once, and their numbers.
+
+    Names that are all numbers come in ascending order. Others come in that of their first segments, without numbers.
+    """
+    names = tuple(dict.fromkeys(groups))
+    try:
+        numbers = {name: float(name) for name in names}
+    except ValueError:
+        return names, ()
+    if not all(map(isfinite, numbers.values())):  # such as nan, which has no place among numbers
+        return names, ()
+    ordered = tuple(sorted(names, key=numbers.__getitem__))
+    return ordered, tuple(numbers[name] for name in ordered)
+
+
+def length_bins(lengths: Iterable[int]) -> list[int]:
+    """The least length of each of up to six bins, which hold about equally many of the `lengths`."""
+    ordered = sorted(lengths)
+    return sorted({ordered[len(ordered) * bin // BINS] for bin in range(BINS)})

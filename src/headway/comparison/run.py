@@ -1,23 +1,42 @@
-"""The result of a run: its outputs for test sets, its costs and its learning curve."""
+"""One cell: a run that is trained, decoded and looked into, in a process of its own or in this one.
 
-import math
+A cell is trained as by `headway train`, then decoded. Its folder is an ordinary run folder with `cell.json` beside what
+a run has; what it leaves is never made twice.
+"""
+
+import logging
+import os
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from torch import Tensor
 
-from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, check_set
-from headway.comparison.grid import NamedCorpus
-from headway.errors import UserError
-from headway.formats.alignments import check_links, read_alignments
-from headway.formats.corpus_config import parse_corpus, parts, paths_resolved
-from headway.formats.lines import read_lines
+from headway.comparison.cells import (
+    CellName,
+    CellOutput,
+    CellResult,
+    Costs,
+    NamedCorpus,
+    learning_curve,
+    read_corpus,
+    trained_on_accelerator,
+    write_result,
+)
+from headway.comparison.comparison import Comparison, compare_cells
+from headway.comparison.grid import CELL, CELLS, CellJob
+from headway.device import peak_memory, threads_set
+from headway.documents import read_json
+from headway.errors import HeadwayError, RunError, UserError
+from headway.files import write_json
+from headway.formats.corpus_config import parse_corpus, paths_resolved
+from headway.log import logger, say
 from headway.metrics import Metric, as_metrics, check_kind
-from headway.metrics.score_report import ScoreReport, score_texts
 from headway.mixers import State
 from headway.models import Seq2Seq
 from headway.models.cross_attention import View
@@ -26,98 +45,96 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processes import batched
-from headway.processing.text.text_processor import prepare
 from headway.recipe import Recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
+from headway.runs.inspect.inspection import maps_of, packed_maps
 from headway.runs.inspect.layers import of_words, word_deviations
+from headway.runs.inspect.pages import write_run_report
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
+from headway.runs.training.loop import train
+from headway.storage import locked
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import RawExample
 from headway.tensors.batch import collate
 
+TRAINING = "training.json"  # what only the process that trained knew
+LONGEST_WAIT = 120.0  # seconds for a process whose parent was killed to save and end
 TOGETHER = 128  # inputs that are decoded together: the frames of a recording take about 0.5 MB
 LENGTH = 32  # tokens of a source and of a target, for FLOPs and the state
 
 
-@dataclass(frozen=True)
-class ReadCorpus:
-    """A test set, read: its examples, and how they are scored."""
+def run_cell(job: CellJob) -> int:
+    """Train and decode a cell, from where it stands. What is said goes to its log.
 
-    examples: Sequence[RawExample]
-    scored: EvaluationSet
-
-
-def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
-    """The examples of a test set, as the task of a recipe reads them.
-
-    Raises:
-        UserError: files that are missing or at fault, examples without references, or not as many groups.
+    Returns:
+        0, 128 + the signal's number where one stopped it, or 1 or 2 where it failed, as the log says. A log that
+        cannot be written is told on standard error.
     """
-    where = corpus.where
-    examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
-    if not examples or not all(example.references for example in examples):
-        raise UserError("a test set has examples, each with a reference", where=where)
-    if corpus.written is not None:
-        examples = [example.as_written(corpus.written) for example in examples]
-    groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))
-    references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
-    if corpus.alignments is not None:
-        references = (tuple(read_alignments(corpus.alignments)),)
-    if corpus.evenness:
-        if not all(example.words for example in examples):
-            raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
-        references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
-    beside = [(corpus.groups, groups, corpus.where_groups)]
-    beside.append((corpus.alignments, references[0], f"{where}: {corpus.alignments}"))
-    for path, lines, place in beside:
-        if path is not None and len(lines) != len(examples):
-            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=place)
-    sources = tuple(example.source for example in examples)
-    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps))
+    try:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        log = job.log.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        logger.error("error: %s: %s cannot be written (%s)", job.name, job.log, error.strerror)
+        return RunError.exit_code
+    with log, _logged(log):
+        say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.name}: process {os.getpid()}, {job.threads} threads")
+        try:
+            with threads_set(job.threads), locked(job.run.with_name(f".{job.run.name}.lock"), LONGEST_WAIT):
+                return _make(job)
+        except HeadwayError as error:
+            logger.error("error: %s", error)
+            return error.exit_code
+        except Exception:
+            logger.error("%s", traceback.format_exc())
+            return 1
 
 
-def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
-    """A test set that systems can be compared on. Raises UserError as `read_corpus`, `check_links` and `check_set`."""
-    corpus_read = read_corpus(recipe, corpus)
-    test = corpus_read.scored
-    if corpus.alignments is not None:
-        counts = _word_counts(recipe, corpus, corpus_read.examples)
-        check_links(test.references[0], counts, f"{corpus.where}: {corpus.alignments}")
-    check_set(test, corpus.where, corpus.where_groups)
-    return test
+def _make(job: CellJob) -> int:
+    planned = job.planned
+    if not job.is_trained():
+        if code := train(planned.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
+            return code
+        write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
+    if job.kind == CELLS and not RunFolder(job.run).report.is_file():
+        write_run_report(job.run)
+    if job.result() is None:
+        known = job.run / TRAINING
+        memory = read_json(known).get("peak_memory") if known.is_file() else None
+        cell = CellName(planned.variant, planned.seed, job.run)
+        result = result_of_run(cell, job.tests, job.predict, peak_memory=memory)
+        write_result(job.run / CELL, result, job.stamp())
+        say(f"{job.name}: finished")
+    return 0
 
 
-def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[RawExample]) -> Iterator[tuple[int, int]]:
-    """The words of the source, tags aside, and of the target of each example, as a model of the recipe has them."""
-    tags = {tag for _, part in parts(corpus.corpus, corpus.where) for tag in (part.tag or "").split()}
-    for example in examples:
-        source = " ".join(word for word in example.source.split() if word not in tags)
-        prepared = prepare(source, recipe.text.source), prepare(example.target or "", recipe.text.target)
-        yield len(prepared[0].split()), len(prepared[1].split())
+@contextmanager
+def _logged(file: TextIO) -> Iterator[None]:
+    """Send standard output, standard error and the library's log of this process to a file."""
+    for stream in (1, 2):
+        os.dup2(file.fileno(), stream)
+    handler = logging.StreamHandler(file)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
-@dataclass(frozen=True)
-class DecodedSet:
-    """The outputs of a run for a test set, how many tokens they have, and the seconds that they took."""
+def decode(
+    predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]
+) -> tuple[list[str], list[int]]:
+    """The outputs of a run, as metrics read them, and how many tokens each has.
 
-    hypotheses: tuple[str, ...]
-    tokens: int
-    seconds: float
-
-
-def decode(predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]) -> DecodedSet:
-    """The outputs of a run, as metrics read them. Raises UserError where an input cannot be read."""
-    began, texts, tokens = time.perf_counter(), list[str](), 0
+    Raises UserError where an input cannot be read.
+    """
     with accounted():
-        for some in batched(examples, TOGETHER):
-            for text, count in _outputs(predictor, some, options):
-                texts.append(text)
-                tokens += count
-    return DecodedSet(tuple(texts), tokens, time.perf_counter() - began)
+        found = [pair for some in batched(examples, TOGETHER) for pair in _outputs(predictor, some, options)]
+    return [text for text, _ in found], [tokens for _, tokens in found]
 
 
 def _outputs(
@@ -168,9 +185,7 @@ def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[
 
 
 def result_of_run(
-    run: Path,
-    variant: str,
-    seed: int,
+    cell: CellName,
     tests: Sequence[NamedCorpus],
     options: Mapping[str, Any] | None = None,
     *,
@@ -181,9 +196,7 @@ def result_of_run(
     """Decode test sets with a finished run, and gather its costs and its curve.
 
     Args:
-        run: the run folder.
-        variant: the name that it is compared by.
-        seed: pairs it with the runs of other variants.
+        cell: the name that it is compared by, and the run folder.
         tests: what is decoded.
         options: of prediction.
         peak_memory: of training, in bytes.
@@ -193,6 +206,8 @@ def result_of_run(
     Raises:
         UserError: a folder that holds no finished run, or test sets that cannot be read.
     """
+    run = cell.path
+    assert run is not None
     predictor = load(run, device=device, allow_code=allow_code)
     recipe, manifest = predictor.recipe, open_run(run).manifest
     outputs, tokens, seconds = list[CellOutput](), 0, 0.0
@@ -202,36 +217,15 @@ def result_of_run(
             asked = (attend if test.evenness else align)(predictor, corpus.examples)
             outputs.append(CellOutput(corpus.scored, tuple(asked)))
             continue
-        decoded = decode(predictor, corpus.examples, options or {})
-        outputs.append(CellOutput(corpus.scored, decoded.hypotheses))
-        tokens, seconds = tokens + decoded.tokens, seconds + decoded.seconds
+        began = time.perf_counter()
+        texts, counts = decode(predictor, corpus.examples, options or {})
+        outputs.append(CellOutput(corpus.scored, tuple(texts)))
+        tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
     with foreign_code(allow_code):
         costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
     curve, precision = tuple(learning_curve(run)), manifest.get("precision", "")
-    return CellResult(variant, seed, tuple(outputs), run, costs, curve, precision, manifest.get("references", ""))
-
-
-def learning_curve(run: Path) -> Iterator[CurvePoint]:
-    """The evaluations on dev of a run, with those of their scores that are finite, and without those that have none.
-
-    Raises:
-        UserError: there is no metrics.jsonl, or a line of it is damaged, or has scores and no time.
-    """
-    on_accelerator = _trained_on_accelerator(open_run(run).manifest)
-    for entry in open_run(run).metrics:
-        given = {"loss": entry.get("dev_loss"), **entry.get("dev", {})}
-        scores = {name: score for name, score in given.items() if score is not None and math.isfinite(score)}
-        if scores:
-            clock = entry.get("seconds")
-            seconds = clock if on_accelerator else entry.get("cpu_seconds", clock)
-            if seconds is None:
-                where, received = str(RunFolder(run).metrics), f"update {entry['update']:,}"
-                raise UserError("an evaluation has no seconds", where=where, received=received)
-            yield CurvePoint(entry["update"], seconds, scores)
-
-
-def _trained_on_accelerator(manifest: Mapping[str, Any]) -> bool:
-    return bool(manifest.get("machine", {}).get("accelerator"))
+    steps = manifest.get("references", "")
+    return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps)
 
 
 def _costs(
@@ -248,7 +242,7 @@ def _costs(
         parameters=manifest.get("parameters"),
         flops_per_token=flops,
         cpu_seconds=manifest.get("cpu_seconds"),
-        gpu_seconds=seconds if _trained_on_accelerator(manifest) else None,
+        gpu_seconds=seconds if trained_on_accelerator(manifest) else None,
         training_tokens_per_second=tokens / seconds if tokens and seconds else None,
         decoding_tokens_per_second=decoding,
         peak_memory=peak_memory,
@@ -281,8 +275,8 @@ def evaluate(
     device: str = "auto",
     allow_code: bool = False,
     **options: Any,
-) -> ScoreReport:
-    """Decode a test set with a run, and score the outputs, each score with its 95 % interval over segments.
+) -> Comparison:
+    """Decode a test set with a run, and score the outputs, each score with its 95 % interval over this test set alone.
 
         headway.evaluate("runs/ja-en", {"tsv": "test.tsv"}, ["bleu", "chrf"], beam=1).table()
 
@@ -311,10 +305,9 @@ def evaluate(
         test = replace(_test_set(recipe, corpus), written=task.written(recipe))
         check_kind(chosen, test.kind(task.writes), "metrics")
         read = read_corpus(recipe, test)
-        outputs = decode(predictor, read.examples, options).hypotheses
-    report = score_texts(chosen, {name: outputs}, read.scored.references)
-    scores = tuple(tuple(row.with_references(test.steps) for row in rows) for rows in report.scores)
-    return replace(report, scores=scores)
+        outputs, _ = decode(predictor, read.examples, options)
+    cell = CellResult(name, recipe.training.seed, (CellOutput(read.scored, tuple(outputs)),))
+    return compare_cells([cell], chosen)
 
 
 def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:
@@ -325,3 +318,13 @@ def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:
         what = "the run has no dev, so that there is no test set"
         raise UserError(what, where="corpus", allowed='a corpus, such as {"tsv": "test.tsv"}')
     return NamedCorpus("dev", recipe.data.dev, key="data.dev")
+
+
+def packed_attention(
+    run: Path, examples: Mapping[tuple[int, int], RawExample], device: str, bits: int, allow_code: bool
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """The packed maps of a run's attention in sentences, by their places. Raises UserError for a run that is gone."""
+    predictor = load(run, device=device, allow_code=allow_code)
+    captured = read(predictor, list(examples.values()), ReadOptions(hypotheses=False))
+    found = zip(examples, map(maps_of, captured), strict=True)
+    return {place: packed_maps(maps, bits) for place, maps in found if maps}

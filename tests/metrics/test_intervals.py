@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headway.comparison.statistics import Estimate, Linearised, holm, linearise
 from headway.errors import UserError
-from headway.metrics import bootstrap_interval, build_metric
+from headway.metrics import build_metric
+from headway.metrics.intervals import Estimate, Linearised, holm, length_bins, linearise, ordered_groups
 from tests.comparison.toys import LINES, REFERENCES, hypotheses
 
 
@@ -27,9 +27,10 @@ def test_one_seed_gives_about_the_interval_of_the_bootstrap(name: str) -> None:
     metric = build_metric(name)
     rows = metric.statistics(hypotheses(200, seed=1), [REFERENCES * 25])
     low, high = linearise(metric, [rows]).estimate().interval()
-    drawn = bootstrap_interval(metric, rows, samples=1000)
-    assert low == pytest.approx(drawn.low, abs=0.25 * (drawn.high - drawn.low))
-    assert high - low == pytest.approx(drawn.high - drawn.low, rel=0.15)
+    drawn = np.random.default_rng(1).multinomial(200, np.full(200, 1 / 200), size=1000)
+    least, most = np.quantile(metric.aggregate_all(drawn @ rows), [0.025, 0.975])
+    assert low == pytest.approx(least, abs=0.25 * (most - least))
+    assert high - low == pytest.approx(most - least, rel=0.15)
 
 
 def crossed(seeds: int, segments: int, sds: tuple[float, float, float], rng: np.random.Generator) -> Linearised:
@@ -157,9 +158,10 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
-def test_one_segment_is_too_few() -> None:
-    with pytest.raises(UserError, match="two segments or more"):
-        linearise(build_metric("bleu"), [np.ones((1, 10))])
+def test_one_segment_has_no_interval() -> None:
+    linear = linearise(build_metric("exact_match"), [np.ones((1, 2))])
+    assert linear.interval() == (100, None, None, None)
+    assert linear.estimate().interval() == (-np.inf, np.inf)
 
 
 def test_a_metric_without_finite_scores_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,3 +169,15 @@ def test_a_metric_without_finite_scores_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(metric, "aggregate", lambda totals: float("nan"))
     with pytest.raises(UserError, match=r"exact_match: .*no finite score.*received \[nan, nan\]"):
         linearise(metric, [np.ones((3, 2))])
+
+
+def test_bins_of_lengths_hold_about_equally_many() -> None:
+    assert length_bins([12, *range(1, 12)]) == [1, 3, 5, 7, 9, 11]
+    assert length_bins([4, 4, 4]) == [4]
+    assert length_bins([1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4]) == [1, 3]  # a length is in one bin
+
+
+def test_groups_are_in_the_order_of_their_numbers() -> None:
+    assert ordered_groups(["10", "2", "10"]) == (("2", "10"), (2.0, 10.0))
+    assert ordered_groups(["10", "two", "10"]) == (("10", "two"), ())
+    assert ordered_groups(["3", "nan", "1"]) == (("3", "nan", "1"), ())
