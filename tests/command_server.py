@@ -1,7 +1,8 @@
 """`headway` and `python FILE.py` for scripts and pages: each command is a copy of one process that has imported all.
 
 A page has a dozen commands, and each would import torch anew. The copies begin without threads and with the working
-folder, environment, arguments and standard streams of the command, and end as it does.
+folder, environment, arguments and standard streams of the command, and end as it does. A command hands on the signals
+that would stop it, and is killed together with its copy.
 """
 
 import atexit
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 SERVERS: list[Popen[bytes]] = []
 IMPORTED = ("runs.training.loop", "runs.load", "runs.inspect.pages", "comparison.systems", "predictors")
 CLIENT = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 if sys.argv[0].endswith("python") and not sys.argv[1].endswith(".py"):
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 server = socket.socket(socket.AF_UNIX)
@@ -36,13 +37,16 @@ server.connect({path!r})
 said = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [len(said).to_bytes(4, "big")], [0, 1, 2])
 server.sendall(said)
+copy = int(server.recv(8))
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: os.kill(copy, number))
 sys.exit(int(server.recv(8) or 1))
 """
 
 
 @cache
-def commands_path() -> str:
-    """PATH, with a folder before all others that has these commands; their server ends with this process."""
+def commands() -> Path:
+    """A folder with these commands, whose server ends with this process."""
     folder = Path(mkdtemp())  # short, as the name of a socket must be
     path = folder / "socket"
     for client in (folder / "headway", folder / "python"):
@@ -55,7 +59,12 @@ def commands_path() -> str:
     assert server.stdout is not None
     assert server.stdout.readline()
     SERVERS.append(server)
-    return os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return folder
+
+
+def commands_path() -> str:
+    """PATH with these commands before all others."""
+    return os.pathsep.join([str(commands()), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 def serve(path: str) -> None:
@@ -90,6 +99,11 @@ def _watch(connection: socket.socket) -> NoReturn:
         _run(streams, *json.loads(said))
     for stream in streams:
         os.close(stream)
+    connection.sendall(str(worker).encode())
+    ended = os.pidfd_open(worker)
+    if connection in select.select([connection, ended], [], [])[0]:  # the command has been killed
+        os.kill(worker, signal.SIGKILL)
+        os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     connection.sendall(str(code if code >= 0 else 128 - code).encode())
     os._exit(0)
