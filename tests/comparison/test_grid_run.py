@@ -362,6 +362,7 @@ def test_cells_share_an_accelerator_only_where_that_is_asked_for(monkeypatch: py
     assert workers.room_here(threads=2) == 1
 
 
+@pytest.mark.slow
 def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
     _, alone = made
     killed = alone.with_name("killed")

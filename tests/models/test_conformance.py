@@ -55,7 +55,8 @@ def decoder(position, mixer):
 TRANSFORMERS = {
     **{f"{norm}, {position}": {"norm": norm, "position": position}
        for norm in ("post", "pre") for position in ("sinusoidal", "learned", "none")},
-    **{f"{one} and {other}": sides(STACKS[one], STACKS[other]) for one, other in zip(STACKS, reversed(STACKS), strict=True)},
+    **{f"{one} and {other}": sides(STACKS[one], STACKS[other])
+       for one, other in zip(STACKS, reversed(STACKS), strict=True)},
     **{f"{name} and {name}": sides(mixer, mixer) for name, mixer in STACKS.items()},
     **{f"{name}, {position}": sides(STACKS[name], STACKS[name], position=position)
        for name in ("each", "attention") for position in POSITIONS},

@@ -73,6 +73,7 @@ def test_two_processes_equal_one(tmp_path, strategy):
     assert {float(value) for name, value in steps.items() if name.endswith("/step")} == {7.0}
 
 
+@pytest.mark.slow
 def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
     """By plain gradient descent, of whose fused step torch has none for shards."""
     write_reversal(tmp_path)
