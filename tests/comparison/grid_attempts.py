@@ -1,6 +1,6 @@
 """Run by test_grid_run.py in a process of its own: makes a grid in forked children, and kills them.
 
-    python -m tests.comparison.grid_attempts GRID.yaml OUTPUT KILLS SEED
+    python tests/comparison/grid_attempts.py GRID.yaml OUTPUT KILLS SEED
 
 A kill hits, in turn, the call with all of its cells, the call alone, so that its cells have to end by themselves, and
 each cell, always just before a drawn one of a cell's changes to files: so it does not matter how quick the machine is.

@@ -39,6 +39,7 @@ from headway.runs.run_folder import RunFolder
 from headway.runs.training import arithmetic
 from headway.storage import locked
 from headway.tensors.precision import Speed
+from tests.command_server import commands
 from tests.comparison.grids import write_grid
 from tests.conftest import Command
 from tests.runs.training.kills import ROOT, environment
@@ -360,11 +361,12 @@ def test_cells_share_an_accelerator_only_where_that_is_asked_for(monkeypatch: py
     assert room_here(threads=2) == 1
 
 
+@pytest.mark.slow
 def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
     _, alone = made
     killed = alone.with_name("killed")
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.comparison.grid_attempts", alone.parent / "grid.yaml", killed, "6", "3"],
+        [commands() / "python", "tests/comparison/grid_attempts.py", alone.parent / "grid.yaml", killed, "6", "3"],
         cwd=ROOT, env=environment(alone.parent / "cache"), capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]

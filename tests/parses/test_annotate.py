@@ -1,10 +1,7 @@
 """Annotating: each sentence once, whatever stopped it before, with one process or several; corpora carry the heads."""
 
-import os
 import re
-import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -20,6 +17,7 @@ from headway.parses.annotation import draw
 from headway.parses.parse_store import ParsesConfig, ParseStore, annotate
 from headway.parses.parsers import ParserConfig, load_parser
 from headway.parses.projection import head_labellers
+from tests.command_server import commands
 from tests.parses import toys
 
 
@@ -108,13 +106,14 @@ parse_store.annotate(map(str, range(200)), parser, folder / "x.parses")
 def test_a_killed_process_loses_a_chunk_at_most(tmp_path):
     parser = conllu(tmp_path, **{str(number): [0] for number in range(200)})
     store = tmp_path / "x.parses"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ)
+    (tmp_path / "killed.py").write_text(KILLED, encoding="utf-8")
+    process = subprocess.Popen([commands() / "python", tmp_path / "killed.py", tmp_path], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while not (store.exists() and store.stat().st_size > 500):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.communicate()
     before = len(ParseStore(store))
     assert 0 < before < 200
     rest = annotate(map(str, range(200)), parser, store)

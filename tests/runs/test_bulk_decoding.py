@@ -1,11 +1,8 @@
 """A corpus decoded into a new one: pairs, filters, provenance; killed, it goes on and ends with the same bytes."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from headway.runs import bulk_decoding
 from headway.runs.bulk_decoding import decode_corpus
 from headway.runs.bulk_options import BulkOptions
 from headway.storage import locked
+from tests.command_server import commands
 from tests.conftest import Command, Reversal
 
 
@@ -103,19 +101,15 @@ def test_a_killed_process_goes_on(reversal: Reversal, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(lines, encoding="utf-8")
     given = ["--input", tmp_path / "in.txt", "--sample", "--seed", "3", "--chunk", "40"]
 
-    def command(output: str) -> list[str]:
-        arguments = ["distill", reversal.run, *given, "--output", tmp_path / output]
-        return [sys.executable, "-m", "headway", *map(str, arguments)]
-
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command("new"), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = [commands() / "headway", "distill", reversal.run, *given, "--output", tmp_path / "new"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     work, deadline = tmp_path / ".new.work", time.monotonic() + 100
     while len(list(work.glob("0*.json"))) < 3:
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.communicate()
     kept = {file: file.stat().st_mtime_ns for file in sorted(work.glob("0*.json"))[:3]}
     assert not (tmp_path / "new").exists()
     predictor = headway.load(reversal.run, device="cpu")

@@ -2,10 +2,10 @@
 
 import copy
 import json
+import os
 import py_compile
 import shutil
 import stat
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +18,7 @@ from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.files import sha256
+from headway.runs import packing
 from headway.runs.packing import pack_run, unpack_run
 from headway.runs.run_folder import portable
 from tests.conftest import Command, Reversal
@@ -223,9 +224,14 @@ def test_a_large_pack_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
 
 
 def test_what_a_killed_pack_left_is_removed_by_the_next(reversal: Reversal, tmp_path: Path) -> None:
-    kill = "import os, headway.runs.packing as packing\npacking.sync = lambda path: os.kill(os.getpid(), 9)\n"
-    call = f"packing.pack_run(packing.Path({str(reversal.run)!r}), packing.Path({str(tmp_path / 'run.zip')!r}))"
-    assert subprocess.run([sys.executable, "-c", kill + call], check=False, timeout=120).returncode == -9
+    child = os.fork()
+    if child == 0:
+        packing.sync = lambda path: os.kill(os.getpid(), 9)
+        try:
+            pack_run(reversal.run, tmp_path / "run.zip")
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 9
     assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
     pack_run(reversal.run, tmp_path / "run.zip")
     assert [path.name for path in tmp_path.iterdir()] == ["run.zip"]

@@ -1,6 +1,6 @@
 """Run by kills.py in a process of its own: trains in forked children and kills them.
 
-    python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files|evaluations
+    python tests/runs/training/attempts.py RECIPE OUTPUT KILLS SEED moments|files|evaluations
 
 `moments`: after a random time. `files`: just before a random one of the child's changes to files of the run, which
 finds what is wrong between any two of them. `evaluations`: in the middle of a random one of its evaluations. Everything
