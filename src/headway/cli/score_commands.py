@@ -1,16 +1,10 @@
-"""`headway score ...`: files of outputs against references, given targets under a model."""
+"""`headway score`: files of outputs against references, given targets under a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.arguments import AllowCode, Device, RunArgument
-from headway.cli.options import Given, command
-from headway.cli.prediction_options import SCORE_OPTIONS
 from headway.cli.standard_streams import write
-from headway.cli.verb_groups import VerbGroup
 from headway.metrics.score_options import FileScoreOptions
 
 if TYPE_CHECKING:
@@ -24,15 +18,7 @@ NEEDS = {
     "source": ("lead", "by_length"),
 }
 
-score_app = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    help="Score hypotheses against references, or given targets with a model. "
-    "The verb may be left out: --hypotheses F --references F is `files`, RUN --source F is `targets`.",
-)
 
-
-@command(score_app, "files")
 def score_files(options: FileScoreOptions) -> None:
     """Score files of hypotheses against references: scores, intervals, and p where systems are compared."""
     from headway.errors import check_companions
@@ -52,13 +38,7 @@ def score_files(options: FileScoreOptions) -> None:
             write(f"\n{lengths.text()}")
 
 
-@command(score_app, "targets")
-def score_targets(
-    run: RunArgument,
-    options: Annotated[dict[str, Any], Given(SCORE_OPTIONS)],
-    device: Device = "auto",
-    allow_code: AllowCode = False,
-) -> None:
+def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: bool) -> None:
     """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
     from headway.cli.streams import run_score
     from headway.files import check_apart

@@ -47,7 +47,7 @@ class MetricOptions(Section):
     punctuation: bool = Field(
         default=True,
         description="wer, cer: count punctuation.",
-        json_schema_extra={**METRIC, "flag": "no-punctuation", "flag_help": "wer, cer: leave punctuation out."},
+        json_schema_extra=METRIC,
     )
     tokenize: str | None = Field(
         default=None,
