@@ -29,7 +29,7 @@ LINES = {
     "data make trees": "data make trees trees.txt",
     "compare": "compare --hypotheses a:1=words.txt b:1=words.txt --references words.txt --metric chrf",
     "list": "list mixers",
-    "recipes": "recipes",
+    "recipes": "recipes --task parsing",
     "recipes, one": "recipes tanaka/teacher",
     "recipes, copied": "recipes tanaka/teacher --output copy.yaml",
     "inspect page": "inspect page RUN --text ab --output page.html",

@@ -139,9 +139,8 @@ app.command(data_app)
 @command(app, group=TRAIN)
 def train(
     recipe: Annotated[Path, argument("RECIPE", "The recipe.")],
-    overrides: Overrides = (),
     /,
-    *,
+    *overrides: Overrides,
     output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
     resume: Annotated[bool, flag("Go on with the run that is there.", negative=())] = False,
     dry_run: Annotated[
@@ -164,12 +163,14 @@ def train(
 
 @command(app, group=TRAIN)
 def predict(
-    runs: Annotated[
-        list[Path],
-        argument("RUN", "One run, or several to decode as an ensemble; for speech, then the recordings to write down."),
+    *named: Annotated[
+        Path,
+        argument(
+            "RUN",
+            "One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+            required=True,
+        ),
     ],
-    /,
-    *,
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
     input: Annotated[
         Path | None,
@@ -190,12 +191,12 @@ def predict(
     from headway.cli.streams import run_predict
     from headway.files import check_apart
 
-    if runs[0].is_file() and runs[0].suffix != ".zip":
+    if named[0].is_file() and named[0].suffix != ".zip":
         what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where="RUN", received=str(runs[0]), allowed=allowed)
-    files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
-    runs = [runs[0], *(path for path in runs[1:] if path not in files)]
+        raise UserError(what, where="RUN", received=str(named[0]), allowed=allowed)
+    files = [path for path in named[1:] if not path.is_dir() and path.suffix != ".zip"]
+    runs = [named[0], *(path for path in named[1:] if path not in files)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
     read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
     check_apart({"output": output, **written}, [*files, *(path for path in read if path)])
@@ -230,15 +231,15 @@ def augment(
         Literal["backtranslate", "distill"],
         argument("METHOD", "backtranslate: the outputs are the sources of the lines; distill: they are their targets."),
     ],
-    runs_and_keys: Annotated[
-        tuple[str, ...],
+    /,
+    *runs_and_keys: Annotated[
+        str,
         argument(
             "RUN [KEY=VALUE]",
             f"One run, or several as an ensemble; then how to decode: {', '.join(DECODING)}.",
+            required=True,
         ),
     ],
-    /,
-    *,
     options: DecodedOptions,
     input: Annotated[
         Path | None,
@@ -281,11 +282,8 @@ command(app, group=COMPARE)(reproduce)
 def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
     run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
-    keys: Annotated[
-        tuple[str, ...], argument("KEY=VALUE", "Options of the format; `headway list exporters` has all.")
-    ] = (),
     /,
-    *,
+    *keys: Annotated[str, argument("KEY=VALUE", "Options of the format; `headway list exporters` has all.")],
     options: ExportOptions,
     list: Annotated[Path | None, flag("Say which formats can express this run, and why not.")] = None,
     allow_code: AllowCode = False,

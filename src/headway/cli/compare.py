@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
 
 def compare(
-    given: Annotated[
-        tuple[str, ...],
+    *given: Annotated[
+        str,
         argument(
             "GRID [KEY.PATH=VALUE] | [NAME[:SEED]=]RUN",
             "A grid of variants by seeds, and changes to it or to all of its recipes; or run folders, of which those "
             "of one recipe are the seeds of one variant.",
         ),
-    ] = (),
-    /,
-    *,
+    ],
     options: CompareOptions,
     grid: GridOptions,
 ) -> int:
@@ -82,11 +80,8 @@ def reproduce(
     claim: Annotated[
         str | None, argument("PAPER/TABLE/CELL", "A document, a table, a variant; without, all are listed.")
     ] = None,
-    overrides: Annotated[
-        tuple[str, ...], argument("KEY.PATH=VALUE", "Changes to the grids, or to all recipes of them.")
-    ] = (),
     /,
-    *,
+    *overrides: Annotated[str, argument("KEY.PATH=VALUE", "Changes to the grids, or to all recipes of them.")],
     options: ReproduceOptions,
 ) -> int:
     """Decide the claims of a document: prepare data, train and compare variants, print the paper's numbers and ours."""

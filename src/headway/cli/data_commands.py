@@ -19,9 +19,8 @@ data_app = new_app("data", "Look at data before training on it, and make it read
 @command(data_app, "check")
 def data_check(
     recipe: Annotated[Path, argument("RECIPE", "The recipe.")],
-    overrides: Overrides = (),
     /,
-    *,
+    *overrides: Overrides,
     json_output: Annotated[bool, flag("Write JSON.", name="--json", negative=())] = False,
 ) -> None:
     """Read a recipe's corpora as training would and say what is in them; nothing is trained but the vocabulary."""
@@ -96,9 +95,8 @@ def data_split(
 @command(data_app, "annotate")
 def data_annotate(
     corpus: Annotated[Path, argument("RECIPE|FILE", "A recipe with data.parses, or a text file.")],
-    overrides: Overrides = (),
     /,
-    *,
+    *overrides: Overrides,
     parser: Annotated[
         str | None, flag("For a text file: KIND:MODEL, such as spacy:ja_ginza, stanza:en, conllu:FILE.")
     ] = None,
@@ -270,9 +268,8 @@ KEYS = "; ".join(f"{name}: {', '.join([*kind.model_fields][1:])}" for name, kind
 @command(data_app, "make")
 def data_make(
     kind: Annotated[Literal["dates", "lengths", "treebanks", "trees", "labels"], argument("KIND", KINDS)],
-    keys: Annotated[tuple[str, ...], argument("KEY=VALUE", f"Options; a word alone is the first. {KEYS}.")] = (),
     /,
-    *,
+    *keys: Annotated[str, argument("KEY=VALUE", f"Options; a word alone is the first. {KEYS}.")],
     output: Annotated[
         Path | None,
         flag(

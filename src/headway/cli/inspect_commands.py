@@ -58,9 +58,8 @@ def inspect_tables(
         ),
     ],
     run: Annotated[Path, argument("RUN", "The run folder, or a pack; for parameters, also a recipe.")],
-    overrides: Overrides = (),
     /,
-    *,
+    *overrides: Overrides,
     options: Annotated[dict[str, Any], Given((ParameterOptions, LayerOptions, DependencyOptions))],
 ) -> None:
     """Count what a model has, or how it attends, in a table."""

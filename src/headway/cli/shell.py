@@ -51,9 +51,9 @@ def panel(name: str) -> Group:
     return Group(name, sort_key=ORDER.index(name) if name in ORDER else later)
 
 
-def argument(metavar: str, help: str) -> Parameter:
+def argument(metavar: str, help: str, *, required: bool | None = None) -> Parameter:
     """An argument without a flag."""
-    return Parameter(name=metavar, help=help)
+    return Parameter(name=metavar, help=help, required=required)
 
 
 def flag(help: str, default_text: str = "", **others: Any) -> Parameter:
@@ -66,9 +66,7 @@ AllowCode = Annotated[
     flag("Import what the run names by import path; it is not a part of headway.", group=panel(MODEL), negative=()),
 ]
 RunArgument = Annotated[Path, argument("RUN", "The run folder, or a pack.")]
-Overrides = Annotated[
-    tuple[str, ...], argument("KEY.PATH=VALUE", "Changes to the recipe, such as training.updates=2000.")
-]
+Overrides = Annotated[str, argument("KEY.PATH=VALUE", "Changes to the recipe, such as training.updates=2000.")]
 Device = Annotated[str, flag("auto, cpu, cuda, ...", "auto", group=panel(MODEL))]
 Average = Annotated[
     int | None, flag("Use the mean of the run's last N checkpoints.", "the run's weights", group=panel(MODEL))
@@ -100,7 +98,9 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
         help=help,
         help_flags=("--help", "-h"),
         help_format="plaintext",
-        default_parameter=Parameter(negative_iterable=(), negative_none=(), show_default=False),
+        default_parameter=Parameter(
+            negative_iterable=(), negative_none=(), show_default=False, json_list=False, json_dict=False
+        ),
         group_arguments=panel(ARGUMENTS),
         group_parameters=panel(OPTIONS),
         print_error=False,

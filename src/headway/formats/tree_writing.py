@@ -1,4 +1,4 @@
-"""`headway data trees`: a treebank as drawings, brackets, linear forms or sentences."""
+"""`headway data make trees`: a treebank as drawings, brackets, linear forms or sentences."""
 
 import random
 from collections.abc import Callable, Iterator

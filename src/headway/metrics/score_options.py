@@ -107,7 +107,7 @@ class LengthBins(Section):
 
 
 class FileScoreOptions(LengthBins, MetricOptions, ScoreOptions, SystemFiles):
-    """`headway score files`."""
+    """`headway score`."""
 
     lead: tuple[str, ...] = Field(
         (),

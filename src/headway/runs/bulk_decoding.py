@@ -113,7 +113,7 @@ def decode_corpus(
     given = _input(predictor, input)
     search = options.decoding()
     resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()
-    begun: dict[str, Any] = {"command": f"headway {kind}", "runs": _runs(predictor), "loaded": loaded}
+    begun: dict[str, Any] = {"command": f"headway augment {kind}", "runs": _runs(predictor), "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")
     if (manifest := _made_before(output, begun | {"filters": filters})) is None:

@@ -49,7 +49,7 @@ def test_the_scale_is_the_same_for_all_pictures_unless_stretched(stretch: bool, 
 @pytest.mark.parametrize("suffix", ["pdf", "png", "svg"])
 def test_the_command_writes_every_format(run_headway: Command, reversal: Reversal, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"heat.{suffix}"
-    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", path)
+    ended = run_headway("inspect", "figures", reversal.run, "--text", "abcd", "--output", path)
     assert (ended.code, ended.err) == (0, "")
     assert path.stat().st_size > 1000
 
@@ -74,7 +74,7 @@ def test_mistakes(reversal: Reversal, tmp_path: Path, changes: dict, message: st
 def test_places_that_no_figure_can_have(
     run_headway: Command, reversal: Reversal, tmp_path: Path, name: str, message: str
 ) -> None:
-    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", tmp_path / name)
+    ended = run_headway("inspect", "figures", reversal.run, "--text", "abcd", "--output", tmp_path / name)
     assert ended.code == 2
     assert message in ended.err
 
