@@ -59,8 +59,8 @@ MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE 
 
 # What the wings have no use for: tensors know no text, files or YAML, examples know no model.
 FOREIGN = {
-    **{room: {"yaml", "json", "csv", "pathlib", "transformers", "rich", "typer"} for room in TENSOR_WING},
-    **{room: {"rich", "typer"} for room in GROUND.keys() | EXAMPLE_WING.keys() | HALL.keys()},
+    **{room: {"yaml", "json", "csv", "pathlib", "transformers", "rich", "cyclopts"} for room in TENSOR_WING},
+    **{room: {"rich", "cyclopts"} for room in GROUND.keys() | EXAMPLE_WING.keys() | HALL.keys()},
 }
 
 

@@ -170,9 +170,9 @@ def test_the_commands(tmp_path: Path, run_headway: Command) -> None:
     (tmp_path / "s").write_text("He go home\n", encoding="utf-8")
     (tmp_path / "r0").write_text("He goes home\n", encoding="utf-8")
     (tmp_path / "r1").write_text("He go home now\n", encoding="utf-8")
-    given = ("--source", tmp_path / "s", "--references", tmp_path / "r0", tmp_path / "r1")
-    assert run_headway("data", "labels", *given).out == "He\tc\ngo\ti\nhome\ti\n\n"
-    assert run_headway("data", "labels").code == 2
+    given = (f"source={tmp_path / 's'}", f"references=[{tmp_path / 'r0'},{tmp_path / 'r1'}]")
+    assert run_headway("data", "make", "labels", *given).out == "He\tc\ngo\ti\nhome\ti\n\n"
+    assert run_headway("data", "make", "labels").code == 2
 
 
 @pytest.mark.parametrize("options", [("--columns", "1", "2"), ()])

@@ -161,7 +161,7 @@ def test_the_card_says_task_data_scores_recipe_and_licence(reversal: Reversal, t
 def test_ctranslate2_gives_the_runs_outputs_and_scores(
     run_headway: Command, reversal: Reversal, lines: Path, tmp_path: Path, quantization: str
 ) -> None:
-    arguments = ["--output", tmp_path / "model", "--input", lines, "--quantization", quantization, "--beam", "1"]
+    arguments = ["--output", tmp_path / "model", "--input", lines, f"quantization={quantization}", "--beam", "1"]
     code, _, _ = run_headway("export", "ctranslate2", reversal.run, *arguments)
     report = json.loads((tmp_path / "model" / "parity.json").read_text(encoding="utf-8"))
     assert code == 0

@@ -202,7 +202,7 @@ def test_treebanks_as_text(run_headway: Command, tmp_path):
     nodes = '<node treebank_id="de" node_id="s1_2"/><node treebank_id="en" node_id="s1_2"/>'
     banks = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
     (tmp_path / "a.xml").write_text(f'<treealign>{banks}<align type="good">{nodes}</align></treealign>')
-    assert run_headway("data", "treebanks", tmp_path / "a.xml", "--output", tmp_path / "out").code == 0
+    assert run_headway("data", "make", "treebanks", tmp_path / "a.xml", "--output", tmp_path / "out").code == 0
     written = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
     assert written == {"source": "Ja !\n", "target": "Yes !\n", "gold": "1-1\n"}
 

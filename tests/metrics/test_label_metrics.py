@@ -99,7 +99,7 @@ def test_conllu_files_are_read_by_one_of_their_columns(tmp_path: Path) -> None:
 
 def test_a_label_that_no_reference_has_is_told_and_another_can_be_named(tmp_path: Path, run_headway: Command) -> None:
     gold, given = columns(tmp_path / "gold.tsv", ["NOUN VERB"]), columns(tmp_path / "given.tsv", ["NOUN NOUN"])
-    command = ("score", "files", "--metric", "f0.5", "--references", gold, "--hypotheses", given)
+    command = ("score", "--metric", "f0.5", "--references", gold, "--hypotheses", given)
     told = "no word of the references has the label 'i'; the metric's option label names another"
     ended = run_headway(*command)
     assert (ended.code, told in ended.out) == (0, True)

@@ -155,9 +155,9 @@ def test_no_key_of_a_run_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 VERBS = (
     "predict {run}", "predict {run} {sound}", "score {run} --source {file} --target {file}",
-    "inspect {run} --output {out}.html", "inspect {run} --figures {out}", "inspect {run} --parameters",
-    "inspect {run} --layers {file}", "inspect {run} --dependencies", "inspect page {run}",
-    "inspect heat-map {run} --text a --output {out}.svg", "compare {run} {sound}",
+    "inspect {run} --output {out}.html", "inspect figures {run} --output {out}", "inspect tables parameters {run}",
+    "inspect tables layers {run} --data {file}", "inspect tables dependencies {run}", "inspect page {run}",
+    "inspect figures {run} --text a --output {out}.svg", "compare {run} {sound}",
     "export ctranslate2 {run} --output {out}", "export --list {run}", "train {going_on} --output {out}",
     "train {own} --output {run} --resume",
 )  # fmt: skip

@@ -32,7 +32,7 @@ def test_a_pack_predicts_as_the_run(reversal: Reversal, tmp_path: Path, run_head
     expected = run_headway("predict", reversal.run, stdin="abcd\ncab\n").out
     assert run_headway("predict", pack, stdin="abcd\ncab\n").out == expected
     assert headway.load(pack).predict(["abcd"])[0].text == "dcba"
-    assert run_headway("unpack", pack, tmp_path / "run").code == 0
+    unpack_run(pack, tmp_path / "run")
     assert run_headway("predict", tmp_path / "run", stdin="abcd\ncab\n").out == expected
     pack_run(reversal.run, tmp_path / "new" / "again.zip")
     assert (tmp_path / "new" / "again.zip").read_bytes() == pack.read_bytes()
@@ -44,8 +44,8 @@ def test_a_pack_is_looked_into_and_shipped_as_the_run(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pack, page = tmp_path / "model.zip", tmp_path / "page.html"
     pack_run(reversal.run, pack)
-    counted = run_headway("inspect", "--parameters", pack, "--json")
-    assert counted == run_headway("inspect", "--parameters", reversal.run, "--json")
+    counted = run_headway("inspect", "tables", "parameters", pack, "--json")
+    assert counted == run_headway("inspect", "tables", "parameters", reversal.run, "--json")
     ended = run_headway("inspect", pack, "--text", "abcd")
     assert (ended.code, "error: --output: the page of a pack needs a place" in ended.err) == (2, True)
     ended = run_headway("inspect", pack, "--text", "abcd", "--output", page)
@@ -281,7 +281,7 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
 
 
 def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
-    ended = run_headway("unpack", tmp_path / "none.zip", tmp_path / "run")
+    ended = run_headway("predict", tmp_path / "none.zip")
     assert ended.code == 2
     assert f"error: FILE.zip: there is no such file; received '{tmp_path / 'none.zip'}'" in ended.err
 

@@ -94,7 +94,7 @@ def test_dev_is_scored_as_trees_in_training(run: Run) -> None:
 
 
 def test_sentences_in_trees_out(run: Run, run_headway: Command, tmp_path: Path) -> None:
-    words = run_headway("data", "trees", run.dev, "--format", "words").out
+    words = run_headway("data", "make", "trees", run.dev, "format=words").out
     code, out, err = run_headway("predict", run.path, stdin=words)
     assert code == 0
     assert len(out.splitlines()) == 9

@@ -239,7 +239,9 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
 def test_a_look_inside(heard, run_headway, tmp_path):
     ended = run_headway("inspect", heard.run, "--output", tmp_path / "page.html", "--sentences", "3")
     assert (ended.code, "3 sentences" in ended.out) == (0, True)
-    ended = run_headway("inspect", heard.run, "--figures", tmp_path / "figures", "--input", heard.folder / "dev.tsv")
+    ended = run_headway(
+        "inspect", "figures", heard.run, "--output", tmp_path / "figures", "--input", heard.folder / "dev.tsv"
+    )
     assert ended.code == 0, ended.err
     assert list((tmp_path / "figures").iterdir())
 
@@ -258,8 +260,8 @@ def test_the_data_can_be_checked_first(heard, run_headway):
     assert f"data.train: {SENTENCES} recordings, {SENTENCES} kept" in ended.out
     content = json.loads(run_headway("data", "check", heard.recipe, "--json").out)
     assert content["dev"]["sample_rates"] == {str(RATE): 10}
-    assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.run).out
-    assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.recipe).out
+    assert "16 bins a frame" in run_headway("inspect", "tables", "parameters", heard.run).out
+    assert "16 bins a frame" in run_headway("inspect", "tables", "parameters", heard.recipe).out
 
 
 def test_a_batch_hears_what_each_recording_says_alone(heard):

@@ -246,7 +246,7 @@ def check_commands_on_conllu(loaded: LabelPredictor, run_headway: Command, folde
     sentences = list(read_columns(gold))
     raw = build_task("tagging").raw_corpus(loaded.recipe, [dev])
     assert [example.words for example in raw.examples] == [each.words for each in sentences]
-    for command in (["score", run, "--source"], ["inspect", run, "--layers"]):
+    for command in (["score", run, "--source"], ["inspect", "tables", "layers", run, "--data"]):
         by_columns, by_conllu = (run_headway(*command, path) for path in (gold, dev))
         assert (by_conllu.code, by_conllu.out) == (0, by_columns.out), by_conllu.err
     said = run_headway("predict", run, stdin="".join(f"{' '.join(each.words)}\n" for each in sentences)).out
@@ -486,12 +486,21 @@ def test_the_evenness_of_a_run_is_an_output(learned: Learned, predictor: LabelPr
 
 def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
     ended = run_headway(
-        "inspect", learned.run, "--layers", learned.dev, "--figure", tmp_path / "a.png", "--beside", learned.run
+        "inspect",
+        "tables",
+        "layers",
+        learned.run,
+        "--data",
+        learned.dev,
+        "--figure",
+        tmp_path / "a.png",
+        "--beside",
+        learned.run,
     )
     assert ended.code == 0, ended.err
     assert "layers as weighted" in ended.out
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
-    content = json.loads(run_headway("inspect", learned.run, "--layers", learned.dev, "--json").out)
+    content = json.loads(run_headway("inspect", "tables", "layers", learned.run, "--data", learned.dev, "--json").out)
     assert len(content["layer_weights"]["mean"]) == LAYERS
     with pytest.raises(UserError, match="sentence: there are fewer sentences; received 99"):
         inspect_layers(learned.run, LayerOptions(data=learned.dev, figure=tmp_path / "b.png", sentence=99))
@@ -500,7 +509,7 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
 def test_figures_of_a_corpus_of_words(
     learned: Learned, predictor: LabelPredictor, run_headway: Command, tmp_path: Path
 ) -> None:
-    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "own")
+    ended = run_headway("inspect", "figures", learned.run, "--output", tmp_path / "own")
     assert ended.code == 0, ended.err
     names = {"entropy", "layer-weights", "quality-by-length", "relative-position-encoder", "self-attention-deviation"}
     assert {path.stem for path in (tmp_path / "own").iterdir()} == names | {"within-encoder"}

@@ -126,7 +126,7 @@ class RunsCampaign(Campaign[RunCase]):
         arguments = {
             "predict": ["predict", str(run), "--device", "cpu"],
             "average": ["predict", str(run), "--device", "cpu", "--average", "1"],
-            "parameters": ["inspect", "parameters", str(run)],
+            "parameters": ["inspect", "tables", "parameters", str(run)],
             "score": ["score", str(run), *self._scored(name)],
             "resume": ["train", str(RunFolder(run).recipe_file), *self._end(name), "--output", str(run), "--resume"],
         }[verb]

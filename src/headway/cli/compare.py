@@ -1,37 +1,42 @@
-"""`headway compare`: a grid of runs to be made, or runs and outputs that exist already."""
+"""`headway compare`: a grid of runs to be made, or runs and outputs that exist already; `headway reproduce`: claims."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from rich.prompt import Confirm
 
+from headway.cli.console import console
+from headway.cli.shell import argument, flag_of
 from headway.cli.standard_streams import write
-from headway.comparison.options import CompareOptions, GridOptions, is_grid
+from headway.comparison.options import CompareOptions, GridOptions, ReproduceOptions, is_grid
 from headway.errors import UserError, check_companions, option
+from headway.log import say
+from headway.tables import Table
 
 
 def compare(
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="GRID.yaml [KEY.PATH=VALUE ...] | [NAME[:SEED]=]RUN...",
-            help="A grid of variants by seeds, and changes to it or to all of its recipes; or run folders, of which "
-            "those of one recipe are the seeds of one variant.",
+    *given: Annotated[
+        str,
+        argument(
+            "GRID [KEY.PATH=VALUE] | [NAME[:SEED]=]RUN",
+            "A grid of variants by seeds, and changes to it or to all of its recipes; or run folders, of which those "
+            "of one recipe are the seeds of one variant.",
         ),
-    ] = None,
-    *,
+    ],
     options: CompareOptions,
-) -> None:
+) -> int:
     """Compare systems over seeds and test sets: scores, costs, verdicts, and what differs."""
     from headway.comparison.compare import Existing, compare_existing, compare_file, plan_of_file
     from headway.comparison.report import draw_figures, printed, write_report
 
     check_companions(options.model_fields_set, {"training": ("output",), "length_bins": ("by_length",)})
-    given, code = arguments or [], 0
+    code = 0
     if given and is_grid(given[0]):
         if options.dry_run:
             write(plan_of_file(Path(given[0]), options, given[1:]).text())
-            return
+            return 0
         made = compare_file(Path(given[0]), options, given[1:])
         comparison, code = made.comparison, made.code
         options = options.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
@@ -45,4 +50,36 @@ def compare(
             write_report(comparison, options.output, options)
         write(printed(comparison, options))
         draw_figures(comparison, options)
-    raise typer.Exit(code)
+    return code
+
+
+def reproduce(
+    claim: Annotated[
+        str | None, argument("PAPER/TABLE/CELL", "A document, a table, a variant; without, all are listed.")
+    ] = None,
+    /,
+    *overrides: Annotated[str, argument("KEY.PATH=VALUE", "Changes to the grids, or to all recipes of them.")],
+    options: ReproduceOptions,
+) -> int:
+    """Decide the claims of a document: prepare data, train and compare variants, print the paper's numbers and ours."""
+    from headway.comparison.claims import ClaimPath, claims_folder
+    from headway.comparison.reproduce import listed_claims
+    from headway.comparison.reproduce import reproduce as decide_claims
+
+    if claim is None:
+        write(listed_claims(claims_folder(options.claims)).text())
+        return 0
+    # The record's command is the one that makes all runs, also where this one compares what is finished.
+    left_out = (flag_of("only_finished"), flag_of("yes"))
+    line = shlex.join(["headway", *(word for word in sys.argv[1:] if word not in left_out)])
+    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides, line, _confirmed)
+    if tables:
+        write("\n\n".join(table.text() for table in tables))
+    return code
+
+
+def _confirmed(commands: Table) -> bool:
+    """Whether someone at a terminal says yes to commands, which are shown."""
+    say(commands.text())
+    asked = sys.stdin is not None and sys.stdin.isatty()
+    return asked and Confirm.ask("Run these commands?", console=console, default=False)

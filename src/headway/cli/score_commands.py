@@ -1,30 +1,16 @@
-"""`headway score ...`: files of outputs against references, given targets under a model."""
+"""`headway score`: files of outputs against references, given targets under a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.arguments import AllowCode, Device, RunArgument
-from headway.cli.options import Given, command
-from headway.cli.prediction_options import SCORE_OPTIONS
 from headway.cli.standard_streams import write
-from headway.cli.verb_groups import VerbGroup
 from headway.comparison.options import CompareOptions, ScoreOptions
 
 if TYPE_CHECKING:
     from headway.predictors.word_alignment import WordAlignment
 
-score_app = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    help="Score hypotheses against references, or given targets with a model. "
-    "The verb may be left out: --hypotheses F --references F is `files`, RUN --source F is `targets`.",
-)
 
-
-@command(score_app, "files")
 def score_files(options: ScoreOptions) -> None:
     """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
     from headway.comparison.compare import compare_existing
@@ -38,13 +24,7 @@ def score_files(options: ScoreOptions) -> None:
     draw_figures(comparison, asked)
 
 
-@command(score_app, "targets")
-def score_targets(
-    run: RunArgument,
-    options: Annotated[dict[str, Any], Given(SCORE_OPTIONS)],
-    device: Device = "auto",
-    allow_code: AllowCode = False,
-) -> None:
+def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: bool) -> None:
     """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
     from headway.cli.streams import run_score
     from headway.files import check_apart

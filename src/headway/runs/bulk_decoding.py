@@ -105,7 +105,7 @@ def decode_corpus(
     resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()
     paths = [run.path for run in predictor.runs if run.path is not None]
     runs = [{"run": str(path), "model_sha256": open_run(path).manifest.get("model_sha256")} for path in paths]
-    begun: dict[str, Any] = {"command": f"headway {kind}", "runs": runs, "loaded": loaded}
+    begun: dict[str, Any] = {"command": f"headway augment {kind}", "runs": runs, "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")
     if (manifest := _made_before(output, begun | {"filters": filters})) is None:

@@ -143,25 +143,25 @@ def test_lengths_can_be_chosen() -> None:
     ("arguments", "message"),
     [
         (["copi"], "unknown task; did you mean 'copy'"),
-        (["copy", "--variant", "thrice"], "--variant: copy has no such variant; received 'thrice'; allowed: random, "),
+        (["copy", "variant=thrice"], "variant: copy has no such variant; received 'thrice'; allowed: random, "),
         (
-            ["copy", "--test-length", "10"],
+            ["copy", "test_length=10"],
             "no such test length; received 10; allowed: at least the training length, 20",
         ),
-        (["lego", "--test-length", "27"], "and at most 26"),
-        (["scan"], "--scan: the length split of SCAN is read from files"),
+        (["lego", "test_length=27"], "and at most 26"),
+        (["scan"], "scan: the length split of SCAN is read from files"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], message: str, run_headway: Command, tmp_path: Path) -> None:
-    ended = run_headway("data", "lengths", *arguments, "--output", tmp_path / "data")
+    ended = run_headway("data", "make", "lengths", *arguments, "--output", tmp_path / "data")
     assert ended.code == 2
     assert message in ended.err
     assert not (tmp_path / "data").exists()
 
 
 def test_files_say_what_was_drawn(run_headway: Command, tmp_path: Path) -> None:
-    sizes = ["--train-size", "40", "--dev-size", "5", "--test-size", "2"]
-    ended = run_headway("data", "lengths", "reverse", "--variant", "twice", "--seed", "4", *sizes, "--output", tmp_path)
+    sizes = ["train_size=40", "dev_size=5", "test_size=2"]
+    ended = run_headway("data", "make", "lengths", "reverse", "variant=twice", "seed=4", *sizes, "--output", tmp_path)
     assert ended.code == 0
     data = lengths_data("reverse", "twice", seed=4, sizes=Sizes(40, 5, 2))
     for name, part in (("train", data.train), ("dev", data.dev), ("test", data.test)):

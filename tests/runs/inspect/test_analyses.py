@@ -80,7 +80,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_the_command_draws_dev_and_its_numbers_are_those_of_the_weights(
     reversal: Reversal, predictor: SequencePredictor, run_headway: Command, tmp_path: Path
 ) -> None:
-    ended = run_headway("inspect", reversal.run, "--figures", tmp_path / "figures", "--within", "2")
+    ended = run_headway("inspect", "figures", reversal.run, "--output", tmp_path / "figures", "--within", "2")
     assert ended.code == 0, ended.err
     names = {"entropy", "quality-by-length"}
     names |= {f"{name}-{stack}" for name in ("relative-position", "within") for stack in ("encoder", "decoder")}

@@ -140,7 +140,7 @@ def test_a_run_learns_its_heads(taught):
 
 def test_the_command_measures_and_draws(taught, run_headway, tmp_path):
     done = run_headway(
-        "inspect", "--dependencies", taught, "--json", "--figures", tmp_path / "figures", "--sentences", "1"
+        "inspect", "tables", "dependencies", taught, "--json", "--figures", tmp_path / "figures", "--sentences", "1"
     )
     assert done.code == 0, done.err
     content = json.loads(done.out)
@@ -152,7 +152,7 @@ def test_the_command_measures_and_draws(taught, run_headway, tmp_path):
         "dependencies-source-1.png", "dependencies-target-1.png", "synchronous-1.png",
     ]  # fmt: skip
     heads = tmp_path / "heads"
-    assert run_headway("inspect", "--dependencies", taught, "--heads", heads).code == 0
+    assert run_headway("inspect", "tables", "dependencies", taught, "--heads", heads).code == 0
     for side in ("source", "target"):
         files = [heads / f"{side}.{name}.heads" for name in ("model", "parser")]
         scored = run_headway("score", "--metric", "uas", "--hypotheses", files[0], "--references", files[1], "--json")
@@ -160,14 +160,16 @@ def test_the_command_measures_and_draws(taught, run_headway, tmp_path):
         assert found["score"]["value"] == pytest.approx(content[side]["uas_tree"])
     gold = tmp_path / "gold.conllu"
     gold.write_text(parses.tree_lines({"a b c": [0, 1, 2], "d a": [2, 0]}), encoding="utf-8")
-    scored = run_headway("inspect", "--dependencies", taught, f"data.parses.source=conllu:{gold}", "--source", gold)
+    scored = run_headway(
+        "inspect", "tables", "dependencies", taught, f"data.parses.source=conllu:{gold}", "--source", gold
+    )
     assert scored.code == 0, scored.err
     assert "source: 2 of 2 sentences parsed, 5 words with a head" in scored.out
     assert "D and D'" not in scored.out
     compressed = gold.with_suffix(".conllu.gz")
     compressed.write_bytes(gzip.compress(gold.read_bytes()))
     again = run_headway(
-        "inspect", "--dependencies", taught, f"data.parses.source=conllu:{gold}", "--source", compressed
+        "inspect", "tables", "dependencies", taught, f"data.parses.source=conllu:{gold}", "--source", compressed
     )
     assert again.out == scored.out
 
@@ -183,13 +185,13 @@ def test_predicting_needs_no_parser(taught, run_headway):
 
 
 def test_what_cannot_be_measured_is_named(reversal, run_headway, tmp_path):
-    nothing = run_headway("inspect", "--dependencies", reversal.run)
+    nothing = run_headway("inspect", "tables", "dependencies", reversal.run)
     assert nothing.code == 2
     assert "data.parses" in nothing.err
     for name in ("a", "b"):
         (tmp_path / name).write_text("a\n" * (1 + (name == "b")), encoding="utf-8")
     uneven = run_headway(
-        "inspect", "--dependencies", reversal.run, "--source", tmp_path / "a", "--target", tmp_path / "b"
+        "inspect", "tables", "dependencies", reversal.run, "--source", tmp_path / "a", "--target", tmp_path / "b"
     )
     assert uneven.code == 2
     assert "1 sources and 2 targets" in uneven.err

@@ -59,23 +59,25 @@ def test_a_canon_layer_is_a_part_of_its_own():
 
 
 def test_the_command_line(run_headway: Command, reversal: Reversal):
-    table = run_headway("inspect", "--parameters", reversal.run)
+    table = run_headway("inspect", "tables", "parameters", reversal.run)
     manifest = json.loads((reversal.run / "manifest.json").read_text())
     assert table.code == 0
     assert f"{manifest['parameters']:,}" in table.out
-    values = json.loads(run_headway("inspect", "--parameters", "--json", reversal.run).out)
+    values = json.loads(run_headway("inspect", "tables", "parameters", "--json", reversal.run).out)
     assert values["parameters"] == manifest["parameters"]
-    recipe = run_headway("inspect", "--parameters", "--json", "--vocabulary", "8", reversal.recipe, "model.dim=64")
+    recipe = run_headway(
+        "inspect", "tables", "parameters", "--json", "--vocabulary", "8", reversal.recipe, "model.dim=64"
+    )
     assert json.loads(recipe.out)["source_vocabulary"] == 8
     changed = ["vocabulary.shared=false", "vocabulary.target.size=99"]
-    sizes = json.loads(run_headway("inspect", "--parameters", "--json", reversal.recipe, *changed).out)
+    sizes = json.loads(run_headway("inspect", "tables", "parameters", "--json", reversal.recipe, *changed).out)
     assert (sizes["source_vocabulary"], sizes["target_vocabulary"]) == (8000, 99)
 
 
 def test_refusals(run_headway: Command, reversal: Reversal):
-    changed = run_headway("inspect", "--parameters", reversal.run, "model.dim=64")
+    changed = run_headway("inspect", "tables", "parameters", reversal.run, "model.dim=64")
     assert (changed.code, "cannot be changed" in changed.err) == (2, True)
-    learned = ["inspect", "--parameters", reversal.recipe, "model.position=learned", "model.max_position=24"]
+    learned = ["inspect", "tables", "parameters", reversal.recipe, "model.position=learned", "model.max_position=24"]
     longer = run_headway(*learned, "data.max_length=20")
     assert (longer.code, longer.err.split("; ", 1)[1]) == (2, "received 32; allowed: up to 24\n")
     assert run_headway(*learned, "data.max_length=20", "--length", "24").code == 0

@@ -1,5 +1,5 @@
-"""`headway inspect dependencies`: attachment of words by dependency heads, and agreement of the attention of both
-sides, as scores and as figures (those of Deguchi et al., figures 2 and 3).
+"""`headway inspect tables dependencies`: attachment of words by dependency heads, and agreement of the attention of
+both sides, as scores and as figures (those of Deguchi et al., figures 2 and 3).
 
 Shapes: K heads, L positions, S source, T target (with the end mark in figures), W words of a line.
 """
