@@ -4,7 +4,7 @@
 set -eu
 output=$1
 shift
-case " $* " in *" --test-size "*) ;; *) set -- "$@" --test-size 50 ;; esac
+case " $* " in *" test_size="*) ;; *) set -- "$@" test_size=50 ;; esac
 headway data make lengths "$@" --output "$output"
 longest=$(python -c "import json, sys; print(json.load(open(sys.argv[1]))['trained'])" "$output/lengths.json")
 paste "$output/test.lengths" "$output/test.tsv" > "$output/all.tsv"

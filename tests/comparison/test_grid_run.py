@@ -30,7 +30,7 @@ from headway.comparison.grid_run import (
 )
 from headway.comparison.options import GridOptions
 from headway.comparison.run import run_cell
-from headway.errors import RunError, UserError
+from headway.errors import UserError
 from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
@@ -321,7 +321,7 @@ def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
 
 def test_two_calls_do_not_work_in_one_folder(made: tuple[Grid, Path]) -> None:
     grid, out = made
-    with locked(out / ".lock"), pytest.raises(RunError, match="another process is at work here"):
+    with locked(out / ".lock"), pytest.raises(UserError, match="another process is at work here"):
         GridRun(grid, out, threads=1).run(ProcessesOfTheirOwn(1, 1))
 
 

@@ -283,8 +283,8 @@ def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp
     ("arguments", "message"),
     [
         (["onyx", "{run}"], "FORMAT: unknown exporter"),
-        (["huggingface", "{run}", "--quantization", "int8"], "--quantization: the format huggingface has no such"),
-        (["ctranslate2", "{run}", "--quantization", "int4"], "quantization"),
+        (["huggingface", "{run}", "quantization=int8"], "quantization: the format huggingface has no such"),
+        (["ctranslate2", "{run}", "quantization=int4"], "quantization"),
         (["ctranslate2", "{run}", "--input", "nowhere.txt"], "nowhere.txt"),
         (["ctranslate2", "{tmp}/none"], "this is not a run folder"),
         (["ctranslate2", "{tmp}/weightless"], "the weights of this run are missing"),

@@ -202,18 +202,20 @@ def test_sentences(source: str, corrected: str, labels: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((), "one origin of the words is needed; received 'nothing'; allowed: --m2, or --source and --references"),
-        (("--m2", "empty"), "--m2: this file is empty"),
-        (("--source", "full"), "--source: alone, this option does nothing; allowed: beside --references"),
-        (("--source", "full", "--references", "full", "missing"), "--references: there is no such file"),
-        (("--m2", "full", "--source", "full", "--references", "full"), "one origin of the words is needed"),
+        ((), "one origin of the words is needed; received 'nothing'; allowed: m2, or source and references"),
+        (("m2=empty",), "m2: this file is empty"),
+        (("source=full",), "source: alone, this option does nothing; allowed: beside references"),
+        (("source=full", "references=[full,missing]"), "references: there is no such file"),
+        (("m2=full", "source=full", "references=full"), "one origin of the words is needed"),
     ],
 )
-def test_mistakes(run_headway: Command, tmp_path: Path, given: tuple[str, ...], message: str) -> None:
+def test_mistakes(
+    run_headway: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], message: str
+) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "full").write_text("a b\n")
-    files = [word if word.startswith("-") else tmp_path / word for word in given]
-    code, out, err = run_headway("data", "labels", *files)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run_headway("data", "make", "labels", *given)
     assert (code, out) == (2, "")
     assert message in err
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from headway.errors import NotFiniteError, UserError
 from headway.models import build_model
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import batches
+from headway.predictors.run import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.run_folder import model_weights
 from headway.tensors.batch import collate
@@ -263,7 +263,7 @@ def test_an_ensemble_keeps_to_the_limits_of_all(reversal: Reversal, order: tuple
     for changes in ({}, {"position": "learned", "max_position": 6}):
         recipe = headway.recipe.parse_recipe(REVERSAL | {"model": REVERSAL["model"] | changes})
         untrained = build_model(recipe.model, run.source.size, run.target.size, True).eval()
-        runs.append(replace(run, recipe=recipe, model=untrained))
+        runs.append(Run(recipe, run.source, run.target, untrained))
     both = SequencePredictor([runs[index] for index in order], torch.device("cpu"))
     assert (both.longest_source(), both.longest_target(3)) == (5, 5)
     assert max(len(each.tokens) for each in both.predict(["abc", "dcab"], beam=1)) <= 5

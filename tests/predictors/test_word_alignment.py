@@ -49,7 +49,7 @@ def test_alignments_are_right(run_headway: Command, backwards: Path, tmp_path: P
     forced(run_headway, backwards, backwards / "dev.target", tmp_path / "found")
     files = ("--hypotheses", tmp_path / "found", "--references", backwards / "gold")
     scored = run_headway("score", "--metric", "aer", *files, "--json")
-    assert json.loads(scored.out)["scores"][0][0]["score"]["value"] < 10
+    assert json.loads(scored.out)["variants"]["found"]["aer"]["mean"] < 10
 
 
 def test_weights_and_a_picture(run_headway: Command, backwards: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_claims_get_a_test_of_seen_lengths_and_one_of_longer(name: str, budget: 
         rows = (f"IN: jump {way} {count} OUT:{' I_JUMP' * count}\n" for count in counts for way in "abcdefghij")
         write(scan / f"tasks_{part}_length.txt", "".join(rows))
     commands = read_claims(CLAIMS / f"kazemnejad2023-{name}.yaml").data_of(budget).prepare
-    fewer = re.sub(r"--train-size \d+", "", commands).strip() + ("" if name == "scan" else " --train-size 60")
+    fewer = re.sub(r"train_size=\d+", "", commands).strip() + ("" if name == "scan" else " train_size=60")
     data = ClaimData(about="made", prepare=fewer)
     folder = prepare(data, tmp_path / "out", scan, CLAIMS)
     longest = json.loads((folder / "lengths.json").read_text())["trained"]

@@ -96,7 +96,7 @@ def test_outputs_whose_ends_may_be_missing_are_counted(
     reversal: Reversal, tmp_path: Path, run_headway: Command
 ) -> None:
     (tmp_path / "in.txt").write_text("abcd\n\ncb\n", encoding="utf-8")
-    given = ["--input", tmp_path / "in.txt", "--max-length", "4"]
+    given = ["--input", tmp_path / "in.txt", "max_length=4"]
     ended = run_headway("augment", "distill", reversal.run, *given, "--output", tmp_path / "new")
     assert ended.code == 0
     _, target, manifest = made(tmp_path / "new")
@@ -212,6 +212,6 @@ def test_two_commands_do_not_work_in_one_folder(reversal: Reversal, tmp_path: Pa
         ended = run_headway(
             "augment", "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new"
         )
-    assert ended.code == 1
+    assert ended.code == 2
     assert "another process is at work here" in " ".join(ended.err.split())
     assert not (tmp_path / "new").exists()

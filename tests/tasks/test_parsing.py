@@ -118,9 +118,10 @@ def test_sentences_in_trees_out(run: Run, run_headway: Command, tmp_path: Path) 
         "--references",
         run.dev,
     )
-    (one, other), formed = json.loads(scored.out)["scores"]
-    assert one["score"]["value"] == other["score"]["value"] > 80
-    assert [each["score"]["value"] for each in formed] == [100, 100 * (1 - int(repaired[1]) / 8)]
+    one, other = json.loads(scored.out)["variants"].values()
+    assert one["bracket-f1"]["mean"] == other["bracket-f1"]["mean"] > 80
+    formed = [each["well-formed"]["mean"] for each in (one, other)]
+    assert formed == [100, 100 * (1 - int(repaired[1]) / 8)]
 
 
 def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> None:

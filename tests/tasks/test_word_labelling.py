@@ -251,9 +251,10 @@ def check_commands_on_conllu(loaded: LabelPredictor, run_headway: Command, folde
         assert (by_conllu.code, by_conllu.out) == (0, by_columns.out), by_conllu.err
     said = run_headway("predict", run, stdin="".join(f"{' '.join(each.words)}\n" for each in sentences)).out
     (folder / "said.tsv").write_text(said, encoding="utf-8")
-    files = ["--metric", "accuracy", "--hypotheses", folder / "said.tsv", "--json", "--references"]
-    scores = [run_headway("score", *files, *given).out for given in ([gold], [dev, "--conllu-label", "xpos"], [dev])]
-    values = [json.loads(out)["scores"][0][0]["score"]["value"] for out in scores]
+    files = ["--hypotheses", folder / "said.tsv", "--json", "--references"]
+    metrics = {"accuracy": gold, "accuracy:conllu_label=xpos": dev, "accuracy:conllu_label=upos": dev}
+    scores = [run_headway("score", *files, path, "--metric", metric).out for metric, path in metrics.items()]
+    values = [json.loads(out)["variants"]["said"]["accuracy"]["mean"] for out in scores]
     assert values[0] == values[1] > 50
     assert values[2] == 0
 
@@ -526,13 +527,13 @@ def test_figures_of_a_corpus_of_words(
         assert sum(int(row["segments"]) for row in csv.DictReader(file)) == 60
     (tmp_path / "words").write_text("he goes home\n\nnot bad\n")
     (tmp_path / "labels").write_text("c c c\n\nc i\n")
-    given = ("--figures", tmp_path / "given", "--input", tmp_path / "words", "--json")
-    assert json.loads(run_headway("inspect", learned.run, *given).out)["read"] == 2
+    given = ("--output", tmp_path / "given", "--input", tmp_path / "words", "--json")
+    assert json.loads(run_headway("inspect", "figures", learned.run, *given).out)["read"] == 2
     assert not (tmp_path / "given" / "quality-by-length.csv").exists()
-    assert run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels").code == 0
+    assert run_headway("inspect", "figures", learned.run, *given, "--reference", tmp_path / "labels").code == 0
     assert (tmp_path / "given" / "quality-by-length.csv").exists()
     (tmp_path / "labels").write_text("c c c\n\nc\n")
-    ended = run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels")
+    ended = run_headway("inspect", "figures", learned.run, *given, "--reference", tmp_path / "labels")
     assert "labels:3: each word needs one label; received '1 labels for 2 words'" in ended.err
 
 

@@ -18,8 +18,8 @@ for annotator in 0 1; do
     headway data make labels m2="$data/official-2014.combined.m2" annotator="$annotator" \
         > "$work/conll14-$((annotator + 1)).tsv"
 done
-headway data make labels source="$data/test/test.src" references=["$data/test/test.ref0","$data/test/test.ref1"] \
-    "$data/test/test.ref2" "$data/test/test.ref3" > "$work/jfleg.tsv"
+references="$data/test/test.ref0, $data/test/test.ref1, $data/test/test.ref2, $data/test/test.ref3"
+headway data make labels source="$data/test/test.src" references="[$references]" > "$work/jfleg.tsv"
 while read -r name wanted; do
     count=$(awk 'NF && !inside {count++} {inside = NF} END {print count + 0}' "$work/$name")
     if [ "$count" != "$wanted" ]; then

@@ -44,7 +44,7 @@ def compare(
         for name in sorted(options.model_fields_set & GridOptions.model_fields.keys()):
             what = "this is about a grid of runs to be made"
             raise UserError(what, where=option(name), allowed="GRID.yaml first")
-        comparison = compare_existing([Existing.parse(run, option("runs")) for run in given], options)
+        comparison = compare_existing([Existing.parse(run, "RUN") for run in given], options)
     if comparison is not None:
         if options.output is not None:
             write_report(comparison, options.output, options)

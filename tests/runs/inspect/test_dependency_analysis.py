@@ -156,8 +156,8 @@ def test_the_command_measures_and_draws(taught, run_headway, tmp_path):
     for side in ("source", "target"):
         files = [heads / f"{side}.{name}.heads" for name in ("model", "parser")]
         scored = run_headway("score", "--metric", "uas", "--hypotheses", files[0], "--references", files[1], "--json")
-        (((found,),),) = [json.loads(scored.out)["scores"]]
-        assert found["score"]["value"] == pytest.approx(content[side]["uas_tree"])
+        (found,) = json.loads(scored.out)["variants"].values()
+        assert found["uas"]["mean"] == pytest.approx(content[side]["uas_tree"])
     gold = tmp_path / "gold.conllu"
     gold.write_text(parses.tree_lines({"a b c": [0, 1, 2], "d a": [2, 0]}), encoding="utf-8")
     scored = run_headway(

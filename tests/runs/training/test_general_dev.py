@@ -61,7 +61,7 @@ def test_a_run_that_goes_on_knows_the_beginning(reversal: Reversal, tmp_path: Pa
 def test_what_cannot_be_compared_is_refused(reversal: Reversal, tmp_path: Path) -> None:
     tree = recipe(reversal, tmp_path, most_forgotten=1.0)
     del tree["data"]["general"]
-    with pytest.raises(UserError, match=r"training.most_forgotten: .*general dev set; received 1.0"):
+    with pytest.raises(UserError, match=r"training.most_forgotten: .*general dev set; allowed: data.general"):
         headway.train(tree, tmp_path / "run")
     tree = recipe(reversal, tmp_path)
     del tree["data"]["dev"]

@@ -302,7 +302,7 @@ def test_a_checkpoint_from_before_losses_were_kept_is_gone_on_with(tmp_path, mon
 
 def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):
     """A metric may have scores below 0."""
-    monkeypatch.setattr("headway.metrics.exact_match.ExactMatch.aggregate", lambda metric, totals: -11.25)
+    monkeypatch.setattr("headway.metrics.metric.ExactMatch.aggregate", lambda metric, totals: -11.25)
     shown, text = [], session.Session.progress_text
     monkeypatch.setattr(session.Session, "progress_text", lambda *given: (shown.append(text(*given)), shown[-1])[1])
     toys.run(tmp_path, best_by="exact_match", dev_metrics=["exact_match"])
