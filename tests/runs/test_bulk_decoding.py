@@ -98,7 +98,7 @@ def test_outputs_whose_ends_may_be_missing_are_counted(
     reversal: Reversal, tmp_path: Path, run_headway: Command
 ) -> None:
     (tmp_path / "in.txt").write_text("abcd\n\ncb\n", encoding="utf-8")
-    given = ["--input", tmp_path / "in.txt", "--max-length", "4"]
+    given = ["--input", tmp_path / "in.txt", "max_length=4"]
     ended = run_headway("augment", "distill", reversal.run, *given, "--output", tmp_path / "new")
     assert ended.code == 0
     _, target, manifest = made(tmp_path / "new")

@@ -289,7 +289,7 @@ def test_names_of_columns_are_no_code(reversal: Reversal, tmp_path: Path, caplog
 def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
     ended = run_headway("predict", tmp_path / "none.zip")
     assert ended.code == 2
-    assert f"error: FILE.zip: there is no such file; received '{tmp_path / 'none.zip'}'" in ended.err
+    assert f"error: {tmp_path / 'none.zip'}: this is not a run folder" in ended.err
 
 
 LINKS = ("README.md", "metrics.jsonl", "model.safetensors", "manifest.json", "recipe.yaml", "vocabulary",
