@@ -526,13 +526,13 @@ def test_figures_of_a_corpus_of_words(
         assert sum(int(row["segments"]) for row in csv.DictReader(file)) == 60
     (tmp_path / "words").write_text("he goes home\n\nnot bad\n")
     (tmp_path / "labels").write_text("c c c\n\nc i\n")
-    given = ("--figures", tmp_path / "given", "--input", tmp_path / "words", "--json")
-    assert json.loads(run_headway("inspect", learned.run, *given).out)["read"] == 2
+    given = ("--output", tmp_path / "given", "--input", tmp_path / "words", "--json")
+    assert json.loads(run_headway("inspect", "figures", learned.run, *given).out)["read"] == 2
     assert not (tmp_path / "given" / "quality-by-length.csv").exists()
-    assert run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels").code == 0
+    assert run_headway("inspect", "figures", learned.run, *given, "--reference", tmp_path / "labels").code == 0
     assert (tmp_path / "given" / "quality-by-length.csv").exists()
     (tmp_path / "labels").write_text("c c c\n\nc\n")
-    ended = run_headway("inspect", learned.run, *given, "--reference", tmp_path / "labels")
+    ended = run_headway("inspect", "figures", learned.run, *given, "--reference", tmp_path / "labels")
     assert "labels:3: each word needs one label; received '1 labels for 2 words'" in ended.err
 
 

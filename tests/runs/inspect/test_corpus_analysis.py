@@ -108,8 +108,8 @@ def test_files_are_read_with_references_and_without(
 ) -> None:
     (tmp_path / "source").write_text("abc\n\nabcd abcd\n", encoding="utf-8")
     (tmp_path / "target").write_text("cba\nb\ndcba dcba\n", encoding="utf-8")
-    given = ("--figures", tmp_path / "out", "--json", "--input", tmp_path / "source")
-    own = run_headway("inspect", reversal.run, *given)
+    given = ("--output", tmp_path / "out", "--json", "--input", tmp_path / "source")
+    own = run_headway("inspect", "figures", reversal.run, *given)
     assert own.code == 0, own.err
     content = json.loads(own.out)
     assert (content["sentences"], content["read"], content["window"]) == (3, 2, 5)
@@ -119,7 +119,7 @@ def test_files_are_read_with_references_and_without(
     queries = [row for each in found for row in each.attention["decoder.2.cross"][0]]
     bits = [sum(-p * np.log2(p) for p in row if p > 0) for row in queries]
     assert content["attention"]["decoder.2.cross"]["entropy_by_head"][0] == pytest.approx(np.mean(bits), abs=1e-5)
-    forced = run_headway("inspect", reversal.run, *given, "--reference", tmp_path / "target")
+    forced = run_headway("inspect", "figures", reversal.run, *given, "--reference", tmp_path / "target")
     assert json.loads(forced.out)["attention"]["decoder.1.cross"] != content["attention"]["decoder.1.cross"]
     assert [row["segments"] for row in rows(tmp_path / "out" / "quality-by-length.csv")] == ["1", "1"]
 
@@ -127,17 +127,12 @@ def test_files_are_read_with_references_and_without(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ("--figures", "out", "--parameters"),
-            "say what to look at; received '--figures --parameters'; allowed: one of",
-        ),
-        (("--figures", "out", "--within", "22"), "--within.*less than or equal to 21"),
-        (("--figures", "out", "--reference", "x"), "--reference: references need their sources"),
-        (("--figures", "out", "--input", "x"), "--input: there is no such file; received 'x'"),
-        (("--figures", "out", "--input", "empty"), "--input: there is nothing to read: every line is empty"),
-        (("--figures", "out", "--input", "empty", "--reference", "three"), "this line has no partner"),
-        (("model.dim=8", "--figures", "out"), "unexpected extra argument"),
-        (("--parameters", "--no-quality"), "No such option: --no-quality"),
+        (("--output", "out", "--within", "22"), "--within.*less than or equal to 21"),
+        (("--output", "out", "--reference", "x"), "--reference: references need their sources"),
+        (("--output", "out", "--input", "x"), "--input: there is no such file; received 'x'"),
+        (("--output", "out", "--input", "empty"), "--input: there is nothing to read: every line is empty"),
+        (("--output", "out", "--input", "empty", "--reference", "three"), "this line has no partner"),
+        (("model.dim=8", "--output", "out"), "Unused Tokens: .'model.dim=8'."),
     ],
 )
 def test_users_mistakes(
@@ -147,7 +142,7 @@ def test_users_mistakes(
     monkeypatch.chdir(tmp_path)
     Path("empty").write_text("\n \n")
     Path("three").write_text("a\na\na\n")
-    ended = run_headway("inspect", reversal.run, *arguments)
+    ended = run_headway("inspect", "figures", reversal.run, *arguments)
     assert ended.code == 2
     assert re.search(message, ended.err), ended.err
     assert not Path("out").exists()
