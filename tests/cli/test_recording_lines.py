@@ -30,7 +30,7 @@ def test_recordings_are_named_as_in_training(tmp_path: Path) -> None:
         "b.wav",
     ]
     for line, message in {
-        '{"audio": 3}': "list:1: no fields to find audio.path in", "{": "list:1: this line is not JSON", "\tone":
+        '{"audio": 3}': "list:1: there is no text in a field audio.path", "{": "list:1: this line is not JSON", "\tone":
         "list:1: this line names no recording",
     }.items():  # fmt: skip
         with pytest.raises(UserError, match=message):

@@ -102,7 +102,7 @@ def test_options_of_several_models() -> None:
         ("toy r --bem 1", "Unknown option: --bem. Did you mean --beam?; see headway toy --help"),
         ("either --hidden 1", "Unknown option: --hidden"),
         ("either --format json --threshold 2", "--threshold: input should be less than or equal to 1; received '2'"),
-        ("fails", "--json: wrong; allowed: --no-quality beside runs"),
+        ("fails", "--json: wrong; allowed: --no-quality beside RUN"),
     ],
 )
 def test_mistakes_name_the_flag(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from tests.docs.pages import ROOT, run_page
 def test_the_page_runs(tmp_path):
     page = ROOT / "docs" / "adding-a-metric.md"
     printed = run_page(page, tmp_path).splitlines()
-    assert any(line.startswith("outputs.txt  60.00 ") for line in printed)
+    assert any(line.startswith("outputs  60.00 ") for line in printed)
     assert printed[-1] in page.read_text(encoding="utf-8")
     lines = map(json.loads, (tmp_path / "runs" / "prefixes" / "metrics.jsonl").read_text().splitlines())
     (scores,) = (line["dev"] for line in lines if "dev" in line)

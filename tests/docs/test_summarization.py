@@ -32,7 +32,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     printed = run_page(ROOT / "docs" / "summarization.md", tmp_path, **commands)
     assert re.search(r"data\.train: 100 pairs read, \d+ kept\n.*  truncated \d+ \(", printed, re.DOTALL)
     assert len((tmp_path / "test.out").read_text(encoding="utf-8").splitlines()) == 10
-    rows = {row.split()[0]: row.split() for row in printed.splitlines() if row.startswith(("test.out", "lead-"))}
-    assert set(rows) == {"test.out", "lead-8-words", "lead-1-sentences"}
+    rows = {row.split()[0]: row.split() for row in printed.splitlines() if row.startswith(("test ", "lead-"))}
+    assert set(rows) == {"test", "lead-8-words", "lead-1-sentences"}
     assert float(rows["lead-8-words"][1]) > 70
     assert "nrefs:2|refs:best" in printed

@@ -270,12 +270,12 @@ def _failed(message: str, code: int) -> int:
 
 
 def _spelled(app: App, words: Sequence[str], name: str) -> str:
-    """An option or argument, named by key, as it is written in the verb; a key that has no flag is itself."""
+    """An option or argument, named by key, as it is written in the verb; any other key is itself."""
     for each in app.parse_commands(words)[1][-1].assemble_argument_collection():
         if name == (each.keys[-1] if each.keys else each.field_info.name):
             off = each.field_info.default is True
             return next((flag for flag in reversed(each.names) if off and flag.startswith("--no-")), each.name)
-    return name
+    return "RUN" if name in ("run", "runs") else name
 
 
 def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
