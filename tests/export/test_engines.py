@@ -12,7 +12,7 @@ import torch
 import headway
 from headway.errors import UserError
 from headway.export.ctranslate2_export import _alike
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.runs.engines import build_engine, export_folder, kept_export
 from headway.runs.run_folder import RunFolder, read_tensors
 from headway.search.limits import Limits
@@ -86,7 +86,7 @@ def test_an_engine_takes_no_other_device(reversal: Reversal) -> None:
 
 def test_an_engine_scores_no_targets(reversal: Reversal) -> None:
     pytest.importorskip("ctranslate2")
-    with pytest.raises(UserError, match="targets are scored by the run's own model"):
+    with pytest.raises(UserError, match="attention and scores are one model's: give one run, and no engine"):
         headway.load(reversal.run, engine="ctranslate2").score(["abc"], ["cba"])
 
 

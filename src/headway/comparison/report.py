@@ -31,6 +31,7 @@ from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
 from headway.metrics.word_metrics import AlignmentErrorRate
+from headway.predictors.output import Example
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.charts import Panel, panel_chart
@@ -41,7 +42,6 @@ from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.tables import Table
 from headway.tasks import build_task
-from headway.tasks.task import RawExample
 
 SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
 NAME = "compare"
@@ -115,7 +115,7 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     with foreign_code(allow_code):
         recipe = RunFolder(runs[0]).read_recipe()
         try:
-            corpus = build_task(recipe.task).named_corpus(recipe, recipe.data.train, "data.train")
+            corpus = build_task(recipe.task).test_set(recipe, recipe.data.train, "data.train")
             with progress("counting words", corpus.size, "examples") as bar:
                 texts = (example.references[0] for example in corpus.examples if example.references)
                 return dict(word_counts(bar.over(texts)))
@@ -190,7 +190,7 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
                 rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
                 by_rank = [index for ranked in zip_longest(*rows) for index in ranked if index is not None]
                 segments = sorted(dict.fromkeys(by_rank[:MOST_CAPTURED]))  # those that differ most
-                examples = [RawExample(output.test.sources[index], output.hypotheses[index]) for index in segments]
+                examples = [Example(output.test.sources[index], output.hypotheses[index]) for index in segments]
                 captured = read(predictor, examples, ReadOptions(hypotheses=False))
                 for index, one in zip(segments, captured, strict=True):
                     if maps := maps_of(one):

@@ -24,6 +24,7 @@ from headway.models import Seq2Seq
 from headway.models.cross_attention import View
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import prepare
@@ -36,7 +37,6 @@ from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task, dev_metrics
-from headway.tasks.task import RawExample
 from headway.tensors.batch import collate
 
 TOGETHER = 128  # inputs that are decoded together: the frames of a recording take about 0.5 MB
@@ -47,7 +47,7 @@ LENGTH = 32  # tokens of a source and of a target, for FLOPs and the state
 class ReadCorpus:
     """A test set, read: its examples, and how they are scored."""
 
-    examples: Sequence[RawExample]
+    examples: Sequence[Example]
     scored: EvaluationSet
 
 
@@ -58,7 +58,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         UserError: files that are missing or at fault, examples without references, or not as many groups.
     """
     where = corpus.where
-    examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
+    examples = list(build_task(recipe.task).test_set(recipe, corpus.corpus, where).examples)
     if not examples or not all(example.references for example in examples):
         raise UserError("a test set has examples, each with a reference", where=where)
     if corpus.written is not None:
@@ -91,7 +91,7 @@ def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
     return test
 
 
-def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[RawExample]) -> Iterator[tuple[int, int]]:
+def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[Example]) -> Iterator[tuple[int, int]]:
     """The words of the source, tags aside, and of the target of each example, as a model of the recipe has them."""
     tags = {tag for _, part in parts(corpus.corpus, corpus.where) for tag in (part.tag or "").split()}
     for example in examples:
@@ -109,7 +109,7 @@ class DecodedSet:
     seconds: float
 
 
-def decode(predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]) -> DecodedSet:
+def decode(predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]) -> DecodedSet:
     """The outputs of a run, as metrics read them. Raises UserError where an input cannot be read."""
     began, texts, tokens = time.perf_counter(), list[str](), 0
     with accounted():
@@ -121,7 +121,7 @@ def decode(predictor: AnyPredictor, examples: Sequence[RawExample], options: Map
 
 
 def _outputs(
-    predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]
+    predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
     """The output of each example with the number of its tokens, the end mark included."""
     if isinstance(predictor, LabelPredictor):
@@ -139,7 +139,7 @@ def _outputs(
         yield text, len(prediction.tokens) + 1
 
 
-def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
+def align(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
     """The word alignments that a run's attention makes of given pairs. Raises UserError where it has none."""
     if not isinstance(predictor, SequencePredictor):
         raise UserError("only models that write token by token align words", where="test.alignments")
@@ -151,7 +151,7 @@ def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[s
         yield from (aligner(prediction).pharaoh() for prediction in forced)
 
 
-def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
+def attend(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
     """The deviation of the self-attention of each word from its mean, in the last layer or in all as they are weighted.
 
     Raises:

@@ -33,7 +33,7 @@ from headway.formats.pairs import open_source
 from headway.log import progress
 from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.input_account import InputAccount, accounted
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import TextProcessor

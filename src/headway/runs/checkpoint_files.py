@@ -17,7 +17,7 @@ from typing import Any
 from headway.documents import parse_json
 from headway.errors import UserError
 from headway.files import sha256
-from headway.predictors.run import WEIGHTS
+from headway.predictors.predictor import WEIGHTS
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 NAME = re.compile(r"update-(\d{8})")

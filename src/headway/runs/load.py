@@ -17,8 +17,7 @@ from headway.errors import UserError, option
 from headway.log import say, warn
 from headway.memory import memory_named
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.predictor import Predictor
-from headway.predictors.run import Run
+from headway.predictors.predictor import Predictor, Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import read_tree
 from headway.recipe.migration import FORMAT, todays_weights

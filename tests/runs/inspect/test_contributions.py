@@ -7,7 +7,7 @@ import torch
 from headway.errors import UserError
 from headway.mixers import Mixed
 from headway.models import DecoderOnlyConfig, build_model
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import contributions, log_probability, measure
 from tests.models import toys

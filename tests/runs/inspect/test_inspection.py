@@ -12,6 +12,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.losses import DependencyConfig
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.contributions import contributions
@@ -19,15 +20,14 @@ from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
 from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
 from headway.runs.inspect.pages import quantise
 from headway.runs.run_folder import RunFolder
-from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
 from tests.predictors.test_captured_attention import MODELS, stacks, untrained
 from tests.rounding import rounding
 from tests.runs.inspect.test_pages import Page
 
 
-def raw(lines: list[str], targets: list[str] | None = None) -> list[RawExample]:
-    return [RawExample(line, target) for line, target in zip(lines, targets or [None] * len(lines), strict=True)]
+def raw(lines: list[str], targets: list[str] | None = None) -> list[Example]:
+    return [Example(line, target) for line, target in zip(lines, targets or [None] * len(lines), strict=True)]
 
 
 LINES = ["abcd", "", "ba", "<script>x</script>"]
@@ -66,7 +66,10 @@ def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) 
         assert set(layers) == set(prediction.attention)
         for name, layer in layers.items():
             np.testing.assert_allclose(layer.values, prediction.attention[name], atol=rounding())
-            assert (list(layer.rows), list(layer.columns)) == (prediction.rows(name), prediction.columns(name))
+            assert (list(layer.rows), list(layer.columns)) == (
+                prediction.attention.rows[name],
+                prediction.attention.columns[name],
+            )
     assert [map.title for map in found[0].maps] == ["Encoder", "Decoder", "Cross"]
 
 
@@ -141,7 +144,7 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
 
 
 def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) -> None:
-    (said,) = inspect(predictor, [RawExample("abcd")])
+    (said,) = inspect(predictor, [Example("abcd")])
     (prediction,) = predictor.predict(["abcd"], capture="*.cross")
     assert said.alignment is not None
     layer = said.alignment.map.layers[0]

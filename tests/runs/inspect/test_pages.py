@@ -4,9 +4,9 @@ import base64
 import json
 import re
 import zlib
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +14,10 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from headway.errors import UserError
+from headway.predictors.captured_attention import AttentionWeights
+from headway.predictors.output import Example, Output, TextHypothesis
 from headway.runs.inspect.pages import BITS, MOST_POINTS, curves, link_inside, read_metrics, write_report
 from headway.tables import Table
-from headway.tasks.task import Example
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"
@@ -63,17 +64,29 @@ def metrics(tmp_path: Path) -> Path:
     return path
 
 
-def example(heads: int = 2, source: str = "3 ม.ค. 2021", hypothesis: str = "2021-01-03") -> Example:
-    source_tokens, target_tokens = [*source, "</s>"], [*hypothesis, "</s>"]
-    weights = np.random.default_rng(3).dirichlet(np.ones(len(source_tokens)), (heads, len(target_tokens)))
-    return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.1.cross": weights})
+def example(heads: int = 2, source: str = "3 ม.ค. 2021", text: str = "2021-01-03") -> Output:
+    rows, columns = [*text, "</s>"], [*source, "</s>"]
+    weights = np.random.default_rng(3).dirichlet(np.ones(len(columns)), (heads, len(rows)))
+    return shown(source, text, "2021-01-03", "decoder.1.cross", weights, rows, columns)
+
+
+def shown(
+    source: str,
+    text: str,
+    reference: str,
+    name: str,
+    weights: np.ndarray[Any, Any],
+    rows: list[str],
+    columns: list[str],
+) -> Output:
+    attention = AttentionWeights({name: weights}, {name: rows}, {name: columns})
+    return Output(Example(source, references=(reference,)), [TextHypothesis(text, -0.5, [], [])], attention)
 
 
 def test_drawings_are_text(tmp_path: Path, metrics: Path) -> None:
-    drawn = replace(example(), drawings={"a tree": f"S ─── {HOSTILE}"})
-    write_report(tmp_path / "report.html", title="Trees", summary={}, metrics=metrics, examples=[drawn, example()])
-    shown = Page(tmp_path / "report.html").payload()["examples"]
-    assert [each["drawings"] for each in shown] == [{"a tree": f"S ─── {HOSTILE}"}, {}]
+    path, drawings = tmp_path / "report.html", {"a tree": f"S ─── {HOSTILE}"}
+    write_report(path, title="", summary={}, metrics=metrics, examples=[example()], drawings=lambda output: drawings)
+    assert Page(path).payload()["examples"][0]["drawings"] == drawings
 
 
 def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
@@ -132,9 +145,9 @@ def test_a_report_gets_its_link_when_the_page_inside_is_there(tmp_path: Path, me
 def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
     plain, hostile = tmp_path / "plain.html", tmp_path / "hostile.html"
     for path, text in ((plain, "text"), (hostile, HOSTILE)):
-        shown = Example(text, text, text, None, [text, "</s>"], [text], {text: np.ones((1, 1, 2)) / 2})
+        output = shown(text, text, text, "layers", np.ones((1, 1, 2)) / 2, [text], [text, "</s>"])
         table = Table([text], [[text]], title=text, notes=[text])
-        write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[shown], tables=[table])
+        write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[output], tables=[table])
     assert Page(hostile).elements == Page(plain).elements
     assert Page(hostile).text_of("title")[0].strip() == HOSTILE.strip()
     payload = Page(hostile).payload()
@@ -245,8 +258,3 @@ def test_missing_metrics_are_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no metrics"):
         write_report(tmp_path / "report.html", title="", summary={}, metrics=tmp_path / "metrics.jsonl")
     assert not (tmp_path / "report.html").exists()
-
-
-def test_attention_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected \(heads, 1, 2\)"):
-        Example("a", "b", None, None, ["a", "</s>"], ["b"], {"decoder.1.cross": np.ones((4, 2, 1))})

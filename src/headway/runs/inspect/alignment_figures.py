@@ -14,20 +14,21 @@ from matplotlib.figure import Figure
 from headway.errors import UserError
 from headway.figures.drawing import DARK, STYLE, draw_weights, save_figure
 from headway.figures.fonts import drawable
+from headway.predictors.captured_attention import END
+from headway.predictors.output import Output
 from headway.predictors.word_alignment import WordAlignment
-from headway.tasks.task import Example
 
 PAGE_WORDS = 60  # source words beside each other on a page
 
 
-def alignment_figure(example: Example, path: Path, *, dark: bool = False) -> None:
-    """Draw how much each target token of an example attended to each source token, the mean of all layers and heads.
+def alignment_figure(output: Output, path: Path, *, dark: bool = False) -> None:
+    """Draw how much each target token of an output attended to each source token, the mean of all layers and heads.
 
     Characters that no installed font can draw are shown as rectangles, and a line below the figure names them. The
     suffix of the path says the format; with `dark` the figure is light on dark.
     """
-    weights = np.mean([of_layer.mean(axis=0) for of_layer in example.attention.values()], axis=0)
-    alignment = WordAlignment(tuple(example.source_tokens), tuple(example.target_tokens), weights)
+    weights = np.mean([of_layer.mean(axis=0) for of_layer in output.attention.values()], axis=0)
+    alignment = WordAlignment(tuple(output.attended), (*output.tokens, END), weights)
     _draw_page([alignment], path, columns=1, style=STYLE | DARK if dark else STYLE)
 
 

@@ -263,7 +263,7 @@ class RelativePositionAnalysis:
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
-            for name, weights in view.attention.items():
+            for name, weights in view.items():
                 if AttentionName.parse(name).kind == "self":
                     self.totals.setdefault(name, OffsetTotals(len(weights))).add(weights)
 
@@ -348,7 +348,7 @@ class EntropyAnalysis:
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
-            for name, weights in view.attention.items():
+            for name, weights in view.items():
                 if name != LAYERS:
                     self.totals.setdefault(name, EntropyTotals(len(weights))).add(weights)
 

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from headway.batched import batched
 from headway.errors import UserError
-from headway.models.tagger import LAYERS
-from headway.predictors.captured_attention import ALL, AttentionName, layer_titles
+from headway.predictors.captured_attention import ALL, AttentionWeights
 from headway.predictors.input_account import InputAccount, accounted
-from headway.predictors.label_predictor import LabelledWords, LabelPredictor, WindowCapture
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture
-from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.contributions import LayerContributions, contributions
-from headway.tasks.task import RawExample
 
 TOGETHER = 32  # examples whose attention is in memory at once
 
@@ -43,33 +41,6 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class AttentionView:
-    """One pass of a model over an example, or over a window of it.
-
-    Attributes:
-        attention: (K, T, S) by name: self-attention, cross-attention, and `layers` (J, N, L).
-        tokens: the T rows and the S columns by name, as they are written.
-        words: the rows of self-attention that begin a word, where the model says something of words.
-        start: how many words there are before the window.
-    """
-
-    attention: Mapping[str, Floats]
-    tokens: Mapping[str, tuple[Sequence[str], Sequence[str]]]
-    words: tuple[int, ...] | None = None
-    start: int = 0
-
-    def self_attention(self) -> Floats:
-        """(L, K, P, P): all self-attention of a model whose layers have equally many heads, lowest layer first."""
-        names = [name for name in self.attention if AttentionName.parse(name).kind == "self"]
-        return np.stack([self.attention[name] for name in names])
-
-    def layer_weights(self) -> Floats | None:
-        """(N, J, L): how much each word gets of each layer; None for a model that does not attend to layers."""
-        weights = self.attention.get(LAYERS)
-        return None if weights is None else weights.transpose(1, 0, 2)
-
-
-@dataclass(frozen=True)
 class Captured:
     """An example as a model read it; one that is empty, or too long for the model, has no views.
 
@@ -81,15 +52,15 @@ class Captured:
         contributions: the measures of layers that sum up contributions, by the name that their attention would have.
     """
 
-    example: RawExample
-    views: tuple[AttentionView, ...] = ()
-    prediction: Prediction | LabelledWords | None = None
+    example: Example
+    views: tuple[AttentionWeights, ...] = ()
+    prediction: Output | None = None
     hypothesis: str | None = None
     contributions: Mapping[str, LayerContributions] = field(default_factory=dict)
 
 
 @singledispatch
-def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def read(predictor: Any, examples: Iterable[Example], options: ReadOptions) -> Iterator[Captured]:
     """Read examples with one model, in their order and every one of them, a few at a time.
 
     Raises:
@@ -100,7 +71,7 @@ def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -
 
 @read.register
 def _read_sequences(
-    predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions
+    predictor: SequencePredictor, examples: Iterable[Example], options: ReadOptions
 ) -> Iterator[Captured]:
     measured, account = options.contributions, InputAccount()
     for chunk in batched(examples, TOGETHER):
@@ -117,24 +88,22 @@ def _read_sequences(
         measured = measured and (any(measures.values()) or not measures)
         read_examples = {}
         for example, (prediction, text) in zip(shown, predictions, strict=True):
-            attention = prediction.attention
-            tokens = {name: (prediction.rows(name), prediction.columns(name)) for name in attention}
-            view = AttentionView(attention, tokens)
-            read_examples[id(example)] = Captured(example, (view,), prediction, text, measures.get(id(prediction), {}))
+            views, measure = (prediction.attention,), measures.get(id(prediction), {})
+            read_examples[id(example)] = Captured(example, views, prediction, text, measure)
         yield from (read_examples.get(id(example), Captured(example)) for example in chunk)
     account.tell()
 
 
 def _predictions(
-    predictor: SequencePredictor, examples: Sequence[RawExample], options: ReadOptions
-) -> list[tuple[Prediction, str | None]]:
+    predictor: SequencePredictor, examples: Sequence[Example], options: ReadOptions
+) -> list[tuple[Output, str | None]]:
     """The prediction whose attention is captured, and the text that the model decoded, of every example."""
     beam = max(predictor.recipe.decoding.beam, options.nbest)
     search: dict[str, Any] = {"beam": beam, "nbest": options.nbest, "truncate": True}
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
     decoded = predictor.predict([example.source for example in free], capture=options.capture, **search)
-    found: dict[int, tuple[Prediction, str | None]] = {
+    found: dict[int, tuple[Output, str | None]] = {
         id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)
     }
     if forced:
@@ -149,7 +118,7 @@ def _predictions(
 
 
 def _contributions(
-    predictor: SequencePredictor, predictions: Sequence[Prediction]
+    predictor: SequencePredictor, predictions: Sequence[Output]
 ) -> dict[int, dict[str, LayerContributions]]:
     """The measures of predictions by their identity; lines that were cut, and empty ones, have none."""
     whole = [
@@ -163,7 +132,7 @@ def _contributions(
 
 
 @read.register
-def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def _read_words(predictor: LabelPredictor, examples: Iterable[Example], options: ReadOptions) -> Iterator[Captured]:
     for example in examples:
         words = example.words or tuple(example.source.split())
         if not words:
@@ -171,18 +140,4 @@ def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], optio
             continue
         labelled = predictor.predict([words])[0] if options.hypotheses or not options.force else None
         text = None if labelled is None else " ".join(labelled.labels)
-        yield Captured(example, tuple(map(view_of_window, predictor.capture(words))), labelled, text)
-
-
-def view_of_window(capture: WindowCapture) -> AttentionView:
-    """A window of a tagger's sentence as all reports read it."""
-    layers = {
-        str(AttentionName("encoder", layer, "self")): weights
-        for layer, weights in enumerate(capture.self_attention, start=1)
-    }
-    attention: dict[str, Floats] = dict(layers)
-    tokens: dict[str, tuple[Sequence[str], Sequence[str]]] = dict.fromkeys(layers, (capture.tokens, capture.tokens))
-    if capture.layer_weights is not None:
-        attention[LAYERS] = capture.layer_weights.transpose(1, 0, 2)
-        tokens[LAYERS] = capture.words, layer_titles(capture.layer_weights.shape[2])
-    return AttentionView(attention, tokens, tuple(capture.window.first), capture.window.start)
+        yield Captured(example, tuple(predictor.capture(words)), labelled, text)

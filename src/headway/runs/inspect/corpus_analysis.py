@@ -11,6 +11,7 @@ from headway.errors import UserError, option
 from headway.log import progress
 from headway.metrics import Metric, metric_in
 from headway.predictors.captured_attention import AttentionName
+from headway.predictors.output import TestSet
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.registry import foreign_code
 from headway.runs.inspect.analyses import (
@@ -27,7 +28,6 @@ from headway.runs.inspect.contributions import mixers_of
 from headway.runs.inspect.inspect_options import FigureOptions
 from headway.runs.load import load, task_of
 from headway.tables import Cell, Column, Table
-from headway.tasks.task import RawCorpus
 
 
 class CorpusAnalysis:
@@ -120,7 +120,7 @@ class CorpusAnalysis:
         return "\n".join(lines)
 
 
-def analyse(predictor: Any, corpus: RawCorpus, analysis: CorpusAnalysis, options: ReadOptions) -> None:
+def analyse(predictor: Any, corpus: TestSet, analysis: CorpusAnalysis, options: ReadOptions) -> None:
     """Read a corpus into `analysis`, with a live line of the speed and the time that is left.
 
     Raises:
@@ -147,9 +147,9 @@ def run_figures(run: Path, options: FigureOptions) -> str:
         task = task_of([run])
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     recipe = predictor.recipe
-    corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
+    corpus = task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
     if (written := task.written(recipe)) is not None:
-        corpus = RawCorpus(corpus.size, (example.as_written(written) for example in corpus.examples))
+        corpus = TestSet(corpus.size, (example.as_written(written) for example in corpus.examples))
     with foreign_code(options.allow_code):
         metric = metric_in(recipe.text.target.language, (recipe.training.dev_metrics or task.metrics)[0])
     analysis = CorpusAnalysis(metric, options.within)

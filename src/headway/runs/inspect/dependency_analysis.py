@@ -37,14 +37,14 @@ from headway.metrics.word_metrics import UNKNOWN
 from headway.models import Output
 from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.projection import NONE, Projection, project
-from headway.predictors.captured_attention import END
+from headway.predictors.captured_attention import END, AttentionWeights
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_overrides, parse_recipe
-from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
+from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.runs.load import load
-from headway.tasks.task import RawExample
 from headway.tensors.batch import TargetBatch
 
 BATCH = 32  # lines that are parsed at once
@@ -284,7 +284,7 @@ class DependencyReader:
         """The heads that are read as dependency heads."""
         return self.objective.dependency or DependencyConfig()
 
-    def read(self, examples: Iterable[RawExample]) -> Iterator[ReadPair]:
+    def read(self, examples: Iterable[Example]) -> Iterator[ReadPair]:
         """Read pairs whose targets are forced, or sources alone; what is empty or too long is left out."""
         synchronous = Objective(self.objective).parts.get("synchronous")
         constraint = synchronous if isinstance(synchronous, SynchronousLoss) else None
@@ -293,7 +293,7 @@ class DependencyReader:
             check_sides(name, self.predictor.models[0].attention_axes(name), "RUN")
         names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
         given = (
-            RawExample(example.source, example.target or "")  # without its target, a source is read beside an empty one
+            Example(example.source, example.target or "")  # without its target, a source is read beside an empty one
             for example in examples
             if example.source.strip() and (example.target is None or example.target.strip())
         )
@@ -330,15 +330,15 @@ class DependencyReader:
             yield ReadPair((source, target), analysed, synchronised)
 
 
-def _mean(view: AttentionView, name: str, heads: tuple[int, ...] | None) -> Weights:
+def _mean(view: AttentionWeights, name: str, heads: tuple[int, ...] | None) -> Weights:
     """(T, S): the mean of some heads of an attention, or of all."""
-    weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name])[None], heads)[0].double().numpy()
+    weights: Weights = mean_of_heads(torch.from_numpy(view[name])[None], heads)[0].double().numpy()
     return weights
 
 
-def _synchronised(constraint: SynchronousLoss, view: AttentionView) -> Synchronised:
+def _synchronised(constraint: SynchronousLoss, view: AttentionWeights) -> Synchronised:
     names = list(constraint.attention)
-    attention = {name: torch.from_numpy(view.attention[name])[None] for name in names}
+    attention = {name: torch.from_numpy(view[name])[None] for name in names}
     real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)
     batch = TargetBatch(
         target_output=torch.zeros_like(real, dtype=torch.int64), target_mask=real, indices=np.zeros(1, np.int64)
@@ -392,21 +392,21 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
     return analysis
 
 
-def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
+def _examples(recipe: Recipe, options: DependencyOptions) -> list[Example]:
     if options.source is not None:
         sources = _lines(options.source)
         if options.target is None:
-            return [RawExample(source) for source in sources]
+            return [Example(source) for source in sources]
         targets = _lines(options.target)
         if len(sources) != len(targets):
             received = f"{len(sources)} sources and {len(targets)} targets"
             raise UserError("each source needs one target", where=option("target"), received=received)
-        return [RawExample(source, target) for source, target in zip(sources, targets, strict=True)]
+        return [Example(source, target) for source, target in zip(sources, targets, strict=True)]
     if recipe.data.dev is None:
         allowed = f"{option('source')} FILE {option('target')} FILE"
         raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
     dev = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
-    return [RawExample(pair.source, pair.target) for pair in dev]
+    return [Example(pair.source, pair.target) for pair in dev]
 
 
 def _lines(path: Path) -> list[str]:

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from headway.errors import UserError, option
 from headway.figures.drawing import STYLE, draw_weights, save_figure
 from headway.figures.fonts import drawable
+from headway.predictors.output import Example
 from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.inspect.inspection import inspect
 from headway.runs.load import load
-from headway.tasks.task import RawExample
 
 
 def run_heat_map(run: Path, options: HeatMapOptions) -> str:
@@ -24,7 +24,7 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
         UserError: no run, an empty sentence, a layer or head that is not there.
     """
     predictor = load(run, device=options.device, allow_code=options.allow_code)
-    (sentence,) = inspect(predictor, [RawExample(options.text)])
+    (sentence,) = inspect(predictor, [Example(options.text)])
     layers = [layer for shown in sentence.maps if shown.measure == "weight" for layer in shown.layers]
     if not layers:
         raise UserError("there are no weights to draw for this sentence", where=option("text"), received=options.text)

@@ -15,14 +15,13 @@ from headway.formats.alignments import Links
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.models.tagger import LAYERS
-from headway.predictors.captured_attention import END, AttentionName, by_kind
-from headway.predictors.label_predictor import LabelledWords, LabelPredictor
-from headway.predictors.prediction import Prediction
+from headway.predictors.captured_attention import END, AttentionName, AttentionWeights, by_kind
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example, LabelledWords, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
-from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
+from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.contributions import LayerContributions
-from headway.tasks.task import RawExample
 
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
 KINDS = list(TITLES)
@@ -111,7 +110,7 @@ class Inspected:
 
 
 def inspect(
-    predictor: Any, examples: Sequence[RawExample], gold: Sequence[str] = (), nbest: int = 1
+    predictor: Any, examples: Sequence[Example], gold: Sequence[str] = (), nbest: int = 1
 ) -> Iterator[Inspected]:
     """Look at sentences, in their order, with what a run's task predicts with.
 
@@ -146,7 +145,7 @@ def inspect(
 
 def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment | None) -> Inspected:
     example, prediction = captured.example, captured.prediction
-    if not isinstance(prediction, Prediction):
+    if not isinstance(prediction, Output):
         return Inspected(example.source, example.target)
     outputs = [
         ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
@@ -166,9 +165,11 @@ def maps_of(captured: Captured) -> list[Map]:
     return _window_maps(captured.example.words or captured.example.source.split(), captured.views)
 
 
-def _attention_maps(view: AttentionView) -> Iterator[Map]:
-    for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
-        yield Map(TITLES[kind], [Layer(name, view.attention[name], *view.tokens[name]) for name in names.values()])
+def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
+    for kind, names in sorted(by_kind(list(view)).items(), key=lambda item: KINDS.index(item[0])):
+        yield Map(
+            TITLES[kind], [Layer(name, view[name], view.rows[name], view.columns[name]) for name in names.values()]
+        )
 
 
 def _contribution_maps(layers: Mapping[str, LayerContributions]) -> Iterator[Map]:
@@ -181,7 +182,7 @@ def _contribution_maps(layers: Mapping[str, LayerContributions]) -> Iterator[Map
         yield Map(f"{TITLES[kind]}: gradient × input", gradients, measure="nats", signed=True)
 
 
-def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs]:
+def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
     """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
     config = predictor.recipe.objective.dependency
     if config is None:
@@ -204,13 +205,13 @@ def _alignment(aligner: Aligner, captured: Captured, gold: Links | None = None) 
 
     A single word aligned with a single word tells nothing, so that without gold its tokens are aligned.
     """
-    if not isinstance(captured.prediction, Prediction):
+    if not isinstance(captured.prediction, Output):
         return None
     words = aligner(captured.prediction, split=gold is None)
     if not (words.source and words.target):
         return None
     layer = Layer(aligner.layer, words.weights[None], words.target, words.source)
-    texts = captured.prediction.source_words.texts, captured.prediction.words.texts
+    texts = captured.prediction.source_words.texts, captured.prediction.target_words.texts
     units = "words" if (words.source, words.target) == texts else "words, or the tokens of a side of one word"
     weights = Map("Alignment", [layer], measure=f"weight between {units}")
     if gold is None:
@@ -235,19 +236,19 @@ def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspe
     return Inspected(example.source, example.target, words, words=known, maps=_window_maps(words, captured.views))
 
 
-def _window_maps(words: Sequence[str], views: Sequence[AttentionView]) -> list[Map]:
+def _window_maps(words: Sequence[str], views: Sequence[AttentionWeights]) -> list[Map]:
     """The layers' weights over all words, where there are any, and self-attention window by window."""
     maps = []
-    weights = [view.attention[LAYERS] for view in views if LAYERS in view.attention]
+    weights = [view[LAYERS] for view in views if LAYERS in view]
     if weights:
-        _, layers = views[0].tokens[LAYERS]
+        layers = views[0].columns[LAYERS]
         maps.append(Map(TITLES[LAYERS], [Layer(LAYERS, np.concatenate(weights, axis=1), words, layers)]))
     for view in views:
         title = TITLES["encoder.self"]
         if len(views) > 1:
             title = f"{title}, words {view.start + 1}–{view.start + len(view.words or ())}"
         layers_of_window = [
-            Layer(name, values, *view.tokens[name]) for name, values in view.attention.items() if name != LAYERS
+            Layer(name, values, view.rows[name], view.columns[name]) for name, values in view.items() if name != LAYERS
         ]
         maps.append(Map(title, layers_of_window))
     return maps

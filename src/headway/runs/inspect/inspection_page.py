@@ -19,6 +19,7 @@ from headway.formats.alignments import read_alignments
 from headway.formats.lines import read_lines
 from headway.log import counted, progress, say
 from headway.metrics import build_metric
+from headway.predictors.output import Example
 from headway.registry import foreign_code
 from headway.runs.inspect.capture import TOGETHER
 from headway.runs.inspect.inspect_options import PageOptions
@@ -27,7 +28,6 @@ from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, writ
 from headway.runs.load import load, task_of
 from headway.runs.packing import unpacked
 from headway.runs.run_folder import RunFolder
-from headway.tasks.task import RawExample
 
 STYLES = ("palette.css", "inspect.css", "heatmap.css")
 SCRIPTS = (
@@ -60,9 +60,9 @@ def _run_page(run: Path, options: PageOptions) -> str:
     )
     if not output.parent.is_dir():
         raise UserError("there is no such folder", where=option("output"), received=str(output.parent))
-    examples = [RawExample(text) for text in options.text]
+    examples = [Example(text) for text in options.text]
     if options.input or not (options.text or recipe.data.dev is None):
-        examples += task.raw_corpus(recipe, options.input).examples
+        examples += task.given_test_set(recipe, options.input or ()).examples
     if not examples:
         allowed = f"{option('input')} FILE or {option('text')} TEXT"
         raise UserError("there are no sentences to look at, and the run has no dev", where=str(run), allowed=allowed)
@@ -82,7 +82,7 @@ def _run_page(run: Path, options: PageOptions) -> str:
     return summary + ("" if rate is None else f", AER {rate:.1f}")
 
 
-def _with_references(examples: Sequence[RawExample], options: PageOptions) -> tuple[list[RawExample], list[str]]:
+def _with_references(examples: Sequence[Example], options: PageOptions) -> tuple[list[Example], list[str]]:
     """The first examples, with the references of a file, and the gold alignments, where such are given.
 
     Raises:

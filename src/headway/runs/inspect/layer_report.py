@@ -19,13 +19,14 @@ from headway.figures.drawing import STYLE, draw_weights, save_figure
 from headway.figures.fonts import pick_fonts, visible_token
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
+from headway.predictors.captured_attention import AttentionWeights
 from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example
 from headway.registry import foreign_code
 from headway.runs.inspect.analyses import Evenness, LayerAnalysis, LayerTotals, LayerWeights, mix, of_words
-from headway.runs.inspect.capture import AttentionView, ReadOptions, read
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.load import load, task_of
-from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
 
@@ -96,11 +97,11 @@ def layer_totals(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) 
     return analysis.totals
 
 
-def _example(words: Sequence[str]) -> RawExample:
-    return RawExample(" ".join(words), words=tuple(words))
+def _example(words: Sequence[str]) -> Example:
+    return Example(" ".join(words), words=tuple(words))
 
 
-def self_attention(view: AttentionView) -> tuple[Floats, Floats | None]:
+def self_attention(view: AttentionWeights) -> tuple[Floats, Floats | None]:
     """The weights of the words of a window, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
 
     The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
@@ -142,7 +143,7 @@ def self_attention_figure(
             raise UserError("this model does not attend to layers", where="model.layers", allowed="attention")
         assert captured.hypothesis is not None
         assert view.words is not None
-        labels, tokens = captured.hypothesis.split(" "), list(next(iter(view.tokens.values()))[0])
+        labels, tokens = captured.hypothesis.split(" "), next(iter(view.rows.values()))
         for word, position in enumerate(view.words, start=view.start):
             wanted = f" {gold[word]}" if gold is not None else ""
             tokens[position] = f"{words[word]}{wanted} {labels[word]}"

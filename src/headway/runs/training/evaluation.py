@@ -16,7 +16,7 @@ from headway.models import Model
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.preparation import Corpora
 from headway.runs.training.updates import SMALLER_BATCHES
-from headway.tasks.task import DevOutputs, DevSet, TrainingCorpus
+from headway.tasks.task import DevSet, TrainingCorpus
 from headway.tensors.precision import exact_dtype
 
 Scores = dict[str, float]
@@ -42,11 +42,12 @@ class Evaluation:
 
 def baseline_scores(corpora: Corpora, metrics: Sequence[Metric]) -> dict[str, Scores]:
     """The dev scores of what needs no model, by its name."""
-    return {name: _scores(metrics, outputs) for name, outputs in corpora.dev_baselines().items() if metrics}
+    references = [] if corpora.dev is None else corpora.dev.references
+    return {name: _scores(metrics, texts, references) for name, texts in corpora.baselines.items() if metrics}
 
 
-def _scores(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
-    return {metric.name: metric.score(*outputs).value for metric in metrics}
+def _scores(metrics: Sequence[Metric], texts: list[str], references: list[list[str]]) -> Scores:
+    return {metric.name: metric.score(texts, references).value for metric in metrics}
 
 
 @torch.inference_mode()
@@ -86,7 +87,7 @@ def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parall
         return {}
     with _evaluating(model, parallel):
         outputs = dev.outputs(model, parallel.device)
-    return _scores(metrics, outputs)
+    return _scores(metrics, outputs, dev.references)
 
 
 def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:

@@ -14,7 +14,7 @@ from headway.log import logger, say, warn
 from headway.metrics import Metric
 from headway.models import Model
 from headway.optimizers.schedules import Schedule
-from headway.predictors.run import WEIGHTS
+from headway.predictors.predictor import WEIGHTS
 from headway.recipe import Recipe
 from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_updates, update_of
 from headway.runs.inspect.pages import weights_shown
