@@ -26,7 +26,6 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.text.line_ends import in_one_cell
 from headway.processing.text.text_processor import TextProcessor
-from headway.tasks.speech_recognition import read_manifest
 
 AnyOutput = TypeVar("AnyOutput", bound=Output)
 
@@ -352,6 +351,8 @@ def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) 
     if options.source is None:
         what, allowed = "a run scores the transcripts of a manifest", f"{option('source')} MANIFEST"
         raise UserError(what, where="headway score RUN", allowed=allowed)
+    from headway.tasks.speech_recognition import read_manifest
+
     check_file(options.source, option("source"))
     utterances = read_manifest(options.source, predictor.recipe, option("source"))
     audio, texts = [heard.audio for heard in utterances], [heard.text for heard in utterances]

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from headway.batched import batched
+from headway.corpora.data_checks import DataCheck
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.lines import check_file
@@ -133,19 +134,6 @@ class Corpora:
         return [dev for dev in (self.dev, self.general) if dev is not None]
 
 
-class DataReport(Protocol):
-    """The findings of `headway data check`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The findings as values that JSON can hold."""
-
-    def text(self) -> str:
-        """The findings in a few lines, to be read."""
-
-    def refuse(self) -> None:
-        """Raise UserError where training would end at what was found."""
-
-
 class Task(ABC):
     """A kind of work: its examples, its model and its metrics.
 
@@ -187,7 +175,7 @@ class Task(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def check_data(self, recipe: Recipe) -> DataReport:
+    def check_data(self, recipe: Recipe) -> DataCheck:
         """Read the recipe's corpora as training would. Raises UserError."""
 
     @abstractmethod
@@ -216,15 +204,10 @@ class Task(ABC):
 
     @abstractmethod
     def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
-        """The examples of a corpus that is named as those of a recipe are.
-
-        Args:
-            recipe: the run's, which says how corpora are read.
-            corpus: the corpus, or several.
-            where: the key that names it, for messages.
+        """The examples of a corpus that the key `where` names, read as the recipe says.
 
         Raises:
-            UserError: files that are missing or at fault, or a task whose examples are not raw text.
+            UserError: files that are missing or at fault.
         """
 
     @abstractmethod
