@@ -7,24 +7,25 @@ BIN := .venv/bin
 demo: .venv/demo
 	$(BIN)/headway demo
 
-# A process for each of two cores, with one thread each: more threads than cores make small models slow. Files keep
-# their order, in which the long ones come early.
+# A process for each of two cores, with one thread each: more threads than cores make small models slow. A process that
+# has nothing left to do takes tests from the other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations=40
 test: .venv/test
 	scripts/install-test-system-packages.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations=40
+	$(PYTEST)
 
 # What depends on numbers, as processors without AVX-512 and bf16, and those without AVX2, compute it.
 NUMBERS := tests/tensors tests/mixers tests/models tests/losses tests/search tests/optimizers tests/runs/test_old_runs.py \
   tests/runs/training/test_run_arithmetic.py tests/runs/training/test_loop.py tests/tasks/test_speech_recognition.py
 test-narrow: .venv/test
 	for set in "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2" "ATEN_CPU_CAPABILITY=default"; do \
-	  env $$set OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 -k "not check_compile" $(NUMBERS) || exit 1; \
+	  env $$set $(PYTEST) --durations=10 -k "not check_compile" $(NUMBERS) || exit 1; \
 	done
 
 # The slow tests, which `make test` leaves out.
 test-all: .venv/test-all .venv/argos
 	scripts/install-test-system-packages.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout=900 --numprocesses 2 --dist loadfile
+	$(PYTEST) -m slow --timeout=900
 
 lint: .venv/test
 	$(BIN)/ruff check .

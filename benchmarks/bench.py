@@ -14,7 +14,7 @@ from bench_race import Racer, run_bench_race
 from bench_train import run_bench_train
 
 from headway.cli.console import show
-from headway.comparison.existing_results import Existing, name_runs
+from headway.comparison.compare import Existing, name_runs
 from headway.device import pick_device
 from headway.errors import HeadwayError
 

@@ -32,16 +32,14 @@ from torch import Tensor
 
 from headway.device import keep_freed_memory, pick_device
 from headway.errors import UserError
-from headway.export.ctranslate2_model import ctranslate2_folder
+from headway.export.ctranslate2_export import ctranslate2_folder
 from headway.models import Memory, Seq2Seq, State, TransformerConfig, build_model
 from headway.processing.pretrained import transformers_quiet
 from headway.search.beam import Searchable, beam_search
-from headway.search.hypotheses import Hypothesis
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits
 from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, Batch, collate
-from headway.tensors.linear import prepare
-from headway.tensors.products import trial
+from headway.tensors.linear import prepare, trial
 
 BATCHES = 4  # different batches; the outputs of all of them are compared
 SENTENCES = 4  # at least so many are decoded in a round

@@ -106,9 +106,10 @@ def run_bench_mixers(
         f"mixers{measured_on(device)}, tokens a second", "setting", [*passes, *steps], {}, notes
     ).write(output)
     if figure is not None:
-        from headway.runs.inspect.charts import line_chart
+        from headway.runs.inspect.charts import Panel, panel_chart
 
-        line_chart(_lines(passes), figure, x="length", y="milliseconds per 1,000 tokens", logarithmic=True)
+        panel = Panel("", "length", "milliseconds per 1,000 tokens", _lines(passes), logarithmic=True)
+        panel_chart([panel], figure)
     return report
 
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from headway.errors import UserError, option
 from headway.files import write_json
-from headway.runs.inspect.pages import read_metrics
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Spread, Table
 from headway.tasks import dev_metrics
 
@@ -59,7 +58,7 @@ def run_bench_race(
     curves = {racer: _curve(str(racer.run), lines, name) for racer, lines in evaluations.items()}
     tables = [curve_table(curves, name)]
     if goal is not None:
-        scored = dev_metrics(RunFolder(racers[0].run).read_recipe())
+        scored = dev_metrics(open_run(racers[0].run).recipe)
         found = next(found for found in scored if found.name == name)
         race = Race(found.label, found.higher_is_better, goal, curves)
         tables += [race.run_table(), race.system_table()]
@@ -69,7 +68,7 @@ def run_bench_race(
 
 
 def _evaluations(run: Path) -> list[dict[str, Any]]:
-    lines = [line for line in read_metrics(RunFolder(run).metrics) if line.get("dev")]
+    lines = [line for line in open_run(run).metrics if line.get("dev")]
     if not lines:
         raise UserError("this run has no scores on dev", where=str(run))
     return lines

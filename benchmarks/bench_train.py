@@ -43,10 +43,9 @@ from headway.runs.training.updates import (
     make_update,
     prepare_update,
 )
-from headway.tensors.backends import suited_backend
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations
-from headway.tensors.linear import use_backend
+from headway.tensors.linear import suited_backend, use_backend
 from headway.tensors.precision import DTYPES, bf16_speed, compared, fitting_precision, wait_for
 
 NOTES = (

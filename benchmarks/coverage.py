@@ -26,10 +26,10 @@ from scipy import stats
 
 from headway.cli.console import show
 from headway.comparison.comparison import Measure, compared_pairs
-from headway.comparison.records import Figure, ResultRecord, measured_now, write_record
-from headway.comparison.statistics import Linearised, linearise
+from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
 from headway.log import Progress, progress
 from headway.metrics import Metric, Signature, build_metric
+from headway.metrics.intervals import Linearised, linearise
 from headway.metrics.metric import Statistics
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.tables import Cell, Column, Table

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from headway.comparison.records import ResultRecord, measured_now, write_record
+from headway.comparison.reproduce import ResultRecord, measured_now, write_record
 from headway.errors import UserError
 from headway.export.ctranslate2_export import CTranslate2Engine, CTranslate2Exporter
 from headway.export.export_options import CTranslate2Options
@@ -29,8 +29,8 @@ from headway.log import counted, progress, warn
 from headway.metrics import build_metric
 from headway.predictors.predictor import Run
 from headway.runs.engines import Engine, build_engine
-from headway.runs.load import load, load_run, without_weights
-from headway.runs.run_folder import RunFolder
+from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
 
 HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx"), (1, 2)
@@ -94,7 +94,7 @@ def by_itself(folder: Path, run: Run, beam: int) -> Callable[[Sequence[str]], li
 
 def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]:
     """A run by headway in each precision, and by each engine; exports are made in `folder`, once."""
-    loaded = load_run(run, torch.device("cpu"))
+    loaded = open_run(run)
     parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
     made = []
     for precision in HEADWAY:
@@ -109,7 +109,7 @@ def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]
             warn(f"{by} is left out: {error}")
             continue
         predictor = load(run)
-        predictor.backend = engine.backend(place, without_weights(run))  # type: ignore[union-attr]
+        predictor.backend = engine.backend(place, open_run(run).without_weights())  # type: ignore[union-attr]
         made.append(Contender(name, f"engine {by}", translator(predictor, beam), megabytes(place), parameters))
         if isinstance(engine, CTranslate2Engine):
             own = by.replace("ctranslate2", "CTranslate2")
@@ -164,7 +164,7 @@ def main() -> None:
     command = f"python benchmarks/engines.py {given.output} --runs {named} --input FILE --references FILE"
     command += f" --beam {given.beam} --rounds {given.rounds}"
     text = ("All models and engines decode the same lines in turns.", *given.text)
-    seeds = sorted({RunFolder(run).read_recipe().training.seed for _, run in runs})
+    seeds = sorted({open_run(run).recipe.training.seed for _, run in runs})
     record = ResultRecord(
         title=given.title, text=text, measured=measured_now([command], seeds), tables=(table.to_json(),)
     )

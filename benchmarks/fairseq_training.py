@@ -23,7 +23,7 @@ from rounds import (
     matrix_peak,
 )
 
-from headway.comparison.records import ResultRecord, measured_now, write_record
+from headway.comparison.reproduce import ResultRecord, measured_now, write_record
 from headway.device import keep_freed_memory, peak_memory
 
 

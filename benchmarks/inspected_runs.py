@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from headway.comparison.existing_results import Existing, name_runs
-from headway.comparison.records import ResultRecord, measured_now, write_record
+from headway.comparison.compare import Existing, name_runs
+from headway.comparison.reproduce import ResultRecord, measured_now, write_record
 from headway.tables import Cell, Column, Spread, Table
 
 Values = Mapping[str, float]  # by column

@@ -12,7 +12,7 @@ from inspected_runs import Values, keep, parser_of
 
 from headway.errors import UserError
 from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.layer_report import inspect_layers
+from headway.runs.inspect.layers import inspect_layers
 
 
 def weights_of(run: Path, data: Path) -> Values:

@@ -14,23 +14,23 @@ from pathlib import Path
 
 from bench_race import Racer, run_bench_race
 
-from headway.comparison.existing_results import Existing, name_runs
-from headway.comparison.grid import NamedCorpus
-from headway.comparison.records import ResultRecord, measured_now, write_record
-from headway.comparison.run_results import result_of_run
+from headway.comparison.cells import CellName, NamedCorpus
+from headway.comparison.compare import Existing, name_runs
+from headway.comparison.reproduce import ResultRecord, measured_now, write_record
+from headway.comparison.run import result_of_run
 from headway.formats.corpus_config import parse_corpus
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
 from headway.tasks import dev_metrics
 
 
 def on_test(racers: Sequence[Racer], tests: Sequence[Sequence[str]]) -> Table:
     """The scores of finished runs on test sets, by the first metric of their dev sets."""
-    metric = dev_metrics(RunFolder(racers[0].run).read_recipe())[0]
+    metric = dev_metrics(open_run(racers[0].run).recipe)[0]
     rows: list[list[Cell]] = []
     for racer in racers:
         corpora = [_corpus(test, racer.run) for test in tests]
-        outputs = result_of_run(racer.run, racer.system, racer.seed, corpora).outputs
+        outputs = result_of_run(CellName(racer.system, racer.seed, racer.run), corpora).outputs
         scores = [metric.score(output.hypotheses, output.test.references).value for output in outputs]
         rows.append([str(racer), *scores])
     scored = [Column(f"{metric.label} on {Path(test[0]).stem}", format=".2f") for test in tests]

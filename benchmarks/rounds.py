@@ -28,7 +28,7 @@ from headway.files import write_text
 from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tables import Cell, Column, Table
-from headway.tensors.backends import BACKENDS, has_onednn, linear
+from headway.tensors.linear import BACKENDS, has_onednn, linear
 from headway.tensors.precision import DTYPES, wait_for
 
 CPU = torch.device("cpu")

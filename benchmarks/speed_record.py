@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rounds import BenchReport
 
-from headway.comparison.records import Figure, ResultRecord, measured_now, write_record
+from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
 from headway.device import instruction_set
 from headway.tables import Cell, Column, Table
 

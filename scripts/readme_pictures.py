@@ -13,9 +13,9 @@ from playwright.sync_api import Page, sync_playwright
 
 import headway
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.alignment_figures import alignment_figure
+from headway.runs.inspect.charts import alignment_figure
 from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection_page import run_page
+from headway.runs.inspect.inspection import run_page
 from headway.tasks.translation import example_of
 
 DOCS = Path(__file__).parents[1] / "docs"

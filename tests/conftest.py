@@ -22,6 +22,7 @@ import headway
 from headway.cli import main
 from headway.log import logger
 from headway.tensors.precision import Speed
+from tests.shared_runs import shared_run
 
 # The same examples in every run, and no limit on the time of the first, which builds tables.
 hypothesis.settings.register_profile("headway", deadline=None, derandomize=True)
@@ -51,7 +52,7 @@ def _on_the_processor() -> Iterator[None]:
 def _float32_suits() -> Iterator[None]:
     """Runs whose recipe leaves the precision open compute in float32, whatever this machine is quick in."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.runs.training.run_arithmetic.bf16_speed", lambda *given: Speed(1.0, 1.0))
+        patch.setattr("headway.runs.training.arithmetic.bf16_speed", lambda *given: Speed(1.0, 1.0))
         yield
 
 
@@ -154,33 +155,30 @@ REVERSAL = {
 }  # fmt: skip
 
 
-def write_reversal(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """A recipe and its data, all words of two to four letters; gives the recipe's path and the words."""
+def reversal_words() -> tuple[str, ...]:
+    """All words of two to four letters, shuffled."""
     words = ["".join(letters) for length in (2, 3, 4) for letters in itertools.product("abcd", repeat=length)]
     random.Random(1).shuffle(words)
+    return tuple(words)
+
+
+def write_reversal(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """A recipe and its data, all words of two to four letters; gives the recipe's path and the words."""
+    words = reversal_words()
     for name, part in (("dev", words[:16]), ("train", words[16:])):
         rows = "".join(f"{word}\t{word[::-1]}\n" for word in part)
         (folder / f"{name}.tsv").write_text(rows, encoding="utf-8")
     recipe = folder / "reversal.yaml"
     recipe.write_text(yaml.safe_dump(REVERSAL), encoding="utf-8")
-    return recipe, tuple(words)
+    return recipe, words
 
 
 @pytest.fixture(scope="session")
-def reversal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reversal]:
-    """Trained once, in about five seconds, by the command line, report included; all share it, and none adds to it."""
-    folder = tmp_path_factory.mktemp("reversal")
-    recipe, words = write_reversal(folder)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main(["train", str(recipe), "--output", str(folder / "run")])
-    finally:
-        torch.set_num_threads(threads)
-    assert ended.value.code == 0
+def reversal(pytestconfig: pytest.Config) -> Iterator[Reversal]:
+    """Trained once, report included; all share it, and none adds to it."""
+    folder = shared_run(pytestconfig.cache.mkdir("runs"), "reversal", lambda folder: write_reversal(folder)[0])
     files = set((folder / "run").rglob("*"))
-    yield Reversal(folder / "run", recipe, words)
+    yield Reversal(folder / "run", folder / "reversal.yaml", reversal_words())
     assert set((folder / "run").rglob("*")) == files, "a test changed the run that all share"
 
 

@@ -5,16 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.command_server import commands_path
+
 RECIPES = Path(__file__).parents[1] / "recipes"
 
 
-def prepare(script: Path, *arguments: str | Path, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+def prepare(script: Path, *arguments: str | Path, seconds: float = 120) -> subprocess.CompletedProcess[str]:
     """Run a script of recipes/ with the `headway` and the `python` of these tests."""
     interpreter = sys.executable if script.suffix == ".py" else "sh"
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return subprocess.run(
         [interpreter, str(script), *map(str, arguments)],
-        capture_output=True, text=True, timeout=seconds, check=False, env={**os.environ, "PATH": path},
+        capture_output=True, text=True, timeout=seconds, check=False, env={**os.environ, "PATH": commands_path()},
     )  # fmt: skip
 
 

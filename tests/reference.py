@@ -18,14 +18,12 @@ from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
 from headway.models.block import Block, Residual
 from headway.models.canon import Canon
+from headway.models.components import ReluFeedForward
 from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
-from headway.models.feed_forwards import ReluFeedForward
 from headway.models.layer_attention import LayerAttention, LayerAverage
-from headway.models.scored_attention import ScoredAttention
-from headway.models.scores import Dot, General, Location
+from headway.models.scored_attention import Dot, General, LocalMonotonic, Location, ScoredAttention
 from headway.models.transformer import Transformer
-from headway.models.windows import LocalMonotonic
 
 
 def linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:

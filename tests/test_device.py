@@ -39,9 +39,9 @@ def cores(monkeypatch: pytest.MonkeyPatch):
         ]
         counts = itertools.cycle([start, end])
         own = list(range(len(idle))) if allowed is None else allowed
-        monkeypatch.setattr(device.psutil, "cpu_times", lambda percpu: next(counts))
+        monkeypatch.setattr("psutil.cpu_times", lambda percpu: next(counts))
         monkeypatch.setattr(device.time, "sleep", lambda seconds: None)
-        monkeypatch.setattr(device.psutil, "Process", lambda: SimpleNamespace(cpu_affinity=lambda: own))
+        monkeypatch.setattr("psutil.Process", lambda: SimpleNamespace(cpu_affinity=lambda: own))
         monkeypatch.setattr(device, "cores", lambda: len(own))
         monkeypatch.setattr(torch, "get_num_threads", lambda: torch_threads)
 

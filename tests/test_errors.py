@@ -1,8 +1,19 @@
 """A message says what, where, what was received and what is allowed."""
 
 import pytest
+import torch
 
-from headway.errors import HeadwayError, RunError, UserError, check_companions, in_lines, nearest, option
+from headway.errors import (
+    HeadwayError,
+    RunError,
+    UserError,
+    check_companions,
+    in_lines,
+    is_out_of_memory,
+    memory_named,
+    nearest,
+    option,
+)
 
 
 def test_all_parts_in_their_order() -> None:
@@ -88,3 +99,30 @@ def test_long_lists_of_what_is_allowed_are_cut() -> None:
     assert long == f"no such column; allowed: {'9' * 500}..., target"
     many = str(UserError("no such column", allowed=[f"column-{number:03}" for number in range(200)]))
     assert many.endswith("column-081, column-082 and 117 more")
+
+
+@pytest.mark.parametrize(
+    ("error", "ran_out"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+        (RunError("out of memory"), False),
+    ],
+)
+def test_what_says_that_memory_ran_out(error: Exception, ran_out: bool) -> None:
+    assert is_out_of_memory(error) == ran_out
+
+
+def test_it_is_named_with_a_remedy() -> None:
+    with (
+        pytest.raises(RunError, match=r"^memory ran out in a batch; take fewer$"),
+        memory_named("in a batch", "take fewer"),
+    ):
+        torch.empty(2**60)
+    with pytest.raises(ValueError, match="other"), memory_named("in a batch", "take fewer"):
+        raise ValueError("other")

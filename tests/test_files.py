@@ -1,7 +1,6 @@
 """Files are written whole or not at all."""
 
 import errno
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -15,7 +14,6 @@ from headway.files import (
     check_output_folder,
     exists,
     json_line,
-    sha256,
     write_bytes,
     write_json,
     write_text,
@@ -74,17 +72,6 @@ def test_what_exists(tmp_path: Path) -> None:
     assert [exists(tmp_path / "file", kind) for kind in KINDS] == [True, True, False]
     assert [exists(tmp_path, kind) for kind in KINDS] == [True, False, True]
     assert not any(exists(tmp_path / name, kind) for name in ("nothing", "a" * 300, "a\0b") for kind in KINDS)
-
-
-def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_text(tmp_path / "none" / "file", "x")
-
-
-def test_sha256(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 1000
-    (tmp_path / "file").write_bytes(content)
-    assert sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
 
 
 def test_places_that_cannot_be_written_are_found(tmp_path: Path) -> None:
@@ -150,11 +137,6 @@ def test_the_file_of_a_link_is_written_and_the_link_stays(tmp_path: Path) -> Non
         assert (tmp_path / link).read_bytes() == b"new"
     with pytest.raises(ValueError, match="there is no such folder"):
         check_output_file(tmp_path / "nowhere")
-
-
-def test_a_folder_whose_name_libraries_cannot_read_is_found(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the name of this folder is not UTF-8"):
-        check_output_folder(tmp_path / os.fsdecode(b"new\xff"))
 
 
 def test_no_link_is_followed_where_a_file_is_written_first(tmp_path):

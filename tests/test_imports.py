@@ -14,21 +14,18 @@ ROOT = Path(headway.__file__).parent
 # What each room may import besides itself.
 GROUND: dict[str, set[str]] = {
     "errors": set(),
-    "batched": set(),
     "files": {"errors"},
     "documents": {"errors"},
     "log": set(),
     "tables": {"errors"},
     "tensors": set(),
     "processes": {"errors"},
-    "memory": {"errors"},
     "device": {"errors", "processes"},
     "config": {"errors", "files"},
     "storage": {"files", "errors", "log"},
     "figures": {"errors", "files", "tables"},
     "registry": {"errors", "config"},
     "languages": {"errors"},
-    "catalogue": {"registry", "errors"},
 }
 TENSOR_WING: dict[str, set[str]] = {
     "mixers": set(),
@@ -62,8 +59,8 @@ MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE 
 
 # What the wings have no use for: tensors know no text, files or YAML, examples know no model.
 FOREIGN = {
-    **{room: {"yaml", "json", "csv", "pathlib", "transformers", "rich", "typer"} for room in TENSOR_WING},
-    **{room: {"rich", "typer"} for room in GROUND.keys() | EXAMPLE_WING.keys() | HALL.keys()},
+    **{room: {"yaml", "json", "csv", "pathlib", "transformers", "rich", "cyclopts"} for room in TENSOR_WING},
+    **{room: {"rich", "cyclopts"} for room in GROUND.keys() | EXAMPLE_WING.keys() | HALL.keys()},
 }
 
 

@@ -52,18 +52,18 @@ headway list mixers
 headway list metrics
 !headway list mixer
 headway recipes
-headway recipes show dates/transformer
-headway recipes copy dates/transformer --output copied
-!headway recipes show nosuch
+headway recipes dates/transformer
+headway recipes dates/transformer --output copied
+!headway recipes nosuch
 headway data check r.yaml
 headway data check r.yaml --json
 !headway data check r.yaml model.dimm=3
 headway data split pairs.tsv --columns 1 2 --shuffle --output split
-headway data dates --output dates --train-size 20 --dev-size 5 --test-size 5
-headway data lengths copy --output lengths --train-size 20 --dev-size 5 --test-size 2
-headway data trees toy.trees
-headway data trees toy.trees --format linear
-headway data labels --source src.txt --references gold.txt
+headway data make dates --output dates train_size=20 dev_size=5 test_size=5
+headway data make lengths copy --output lengths train_size=20 dev_size=5 test_size=2
+headway data make trees toy.trees
+headway data make trees toy.trees format=linear
+headway data make labels source=src.txt references=gold.txt
 headway train r.yaml --output run
 headway train r.yaml --output other training.seed=2
 headway train r.yaml --output ngram model.encoder.mixer=ngram
@@ -88,8 +88,8 @@ headway score run --source src.txt --target gold.txt
 !headway score --metric bleu --hypotheses one.txt --references short.txt
 headway inspect page run --input src.txt --output page.html
 headway inspect figures run --output figures
-headway inspect parameters run
-headway inspect heat-map run --text "one two" --output map.svg
+headway inspect tables parameters run
+headway inspect figures run --text "one two" --output map.svg
 !headway inspect page run --text "one" --layer 9 --output never.html
 headway compare grid.yaml --output grid --workers 1
 headway compare a:1=run b:1=ngram --output existing

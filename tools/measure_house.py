@@ -110,25 +110,15 @@ def floors(graph: Mapping[str, set[str]]) -> tuple[int, int]:
     return max(map(height, all_circles)), sum(len(rooms) > 1 for rooms in all_circles)
 
 
-def verbs(command: Any) -> Iterator[Any]:
-    """The commands below a command that have none below them."""
-    below = getattr(command, "commands", None)
-    if below is None:
-        yield command
-    for each in (below or {}).values():
-        yield from verbs(each)
-
-
 def slots() -> tuple[int, int, int]:
     """The verbs of the command line, and the options and the arguments of all of them, those of `headway` left out."""
     sys.path.insert(0, str(SOURCE.parent))
-    import typer
-
     from headway.cli.commands import app
+    from headway.cli.shell import verbs
 
-    found = list(verbs(typer.main.get_command(app)))
-    kinds = [parameter.param_type_name for verb in found for parameter in verb.params]
-    return len(found), kinds.count("option"), kinds.count("argument")
+    found = [verb for _, verb in verbs(app)]
+    taken = [each.name[:2] for verb in found for each in verb.assemble_argument_collection() if not each.children]
+    return len(found), taken.count("--"), len(taken) - taken.count("--")
 
 
 def profile(report: Path, arguments: list[str]) -> None:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from headway.comparison.claims import ClaimFile, claims_table, read_claims
 from headway.comparison.options import USUAL_BUDGET
-from headway.comparison.records import ResultRecord, read_record
+from headway.comparison.reproduce import ResultRecord, read_record
 from headway.config import Section, explain
 from headway.errors import HeadwayError, UserError
 from headway.recipe import read_tree

@@ -15,7 +15,7 @@ cat "$data"/0[2-9]/*.mrg "$data"/1[0-9]/*.mrg "$data"/2[01]/*.mrg > "$work/train
 cat "$data"/22/*.mrg > "$work/dev.trees"
 cat "$data"/23/*.mrg > "$work/test.trees"
 while read -r name wanted; do
-    headway data trees "$work/$name" --format words > "$work/words"
+    headway data make trees "$work/$name" format=words > "$work/words"
     count=$(wc -l < "$work/words")
     if [ "$((count))" != "$wanted" ]; then
         echo "prepare-wsj.sh: $name has $((count)) sentences, and should have $wanted" >&2

@@ -5,8 +5,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.comparison.run_results import evaluate
-    from headway.comparison.systems import compare
+    from headway.comparison.compare import compare
+    from headway.comparison.run import evaluate
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
@@ -21,8 +21,8 @@ __all__ = [
 _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
-    "compare": "headway.comparison.systems",
-    "evaluate": "headway.comparison.run_results",
+    "compare": "headway.comparison.compare",
+    "evaluate": "headway.comparison.run",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",

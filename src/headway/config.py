@@ -175,7 +175,8 @@ def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type
     for part in (in_one_line(str(name)) for name in loc):
         if MEMBER.fullmatch(part):
             continue
-        kinds = {kind: option for option in sections if (kind := _kind(option))}
+        fields = {option: option.model_fields["kind"] for option in sections if "kind" in option.model_fields}
+        kinds = {field.default: option for option, field in fields.items()}
         if len(sections) > 1 and part in kinds:
             sections = [kinds[part]]
             continue
@@ -186,11 +187,6 @@ def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type
         else:
             innermost = sections[0]
     return keys, innermost if keys else section
-
-
-def _kind(section: type[BaseModel]) -> str | None:
-    field = section.model_fields.get("kind")
-    return field.default if field is not None and isinstance(field.default, str) else None
 
 
 def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-import psutil
 import torch
 
 from headway.errors import UserError, option
@@ -120,22 +119,20 @@ def choose_threads() -> Threads:
 
 def _free_cores(usable: int) -> int:
     """How many of its cores nothing else uses, in whole ones; niced processes step aside, and do not count."""
+    import psutil
+
     before = psutil.cpu_times(percpu=True)
     time.sleep(LISTEN)
     after = psutil.cpu_times(percpu=True)
     process = psutil.Process()
     allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(after))
-    return min(usable, round(sum(_left(before[core], after[core]) for core in allowed)))
-
-
-def _left(before: Any, after: Any) -> float:
-    """The share of the time between two counts of a core that it was idle, or lent to a niced process.
-
-    psutil's own percentages are of a whole second where less has passed, so that they are not used here.
-    """
-    spent = {field: getattr(after, field) - getattr(before, field) for field in after._fields}
-    all_time = sum(seconds for field, seconds in spent.items() if not field.startswith("guest"))  # within user and nice
-    return float((spent["idle"] + spent.get("nice", 0.0)) / all_time) if all_time > 0 else 1.0
+    free = 0.0
+    for core in allowed:
+        # psutil's own percentages are of a whole second where less has passed, so that they are not used here.
+        spent = {field: getattr(after[core], field) - getattr(before[core], field) for field in after[core]._fields}
+        seconds = sum(each for field, each in spent.items() if not field.startswith("guest"))  # within user and nice
+        free += (spent["idle"] + spent.get("nice", 0.0)) / seconds if seconds > 0 else 1.0
+    return min(usable, round(free))
 
 
 @contextmanager
@@ -156,23 +153,15 @@ def pick_device(name: str = "auto") -> torch.device:
     A CUDA device leaves attention to other kernels than cuDNN's from then on, in this process. That one makes a plan
     for each new pair of lengths, which batches of sentences always have: on an H200, 32 ms for a pass of 29 us.
     """
-    device = _found(name)
+    if name == "auto":
+        device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    else:
+        try:
+            device = torch.device(name)
+            torch.zeros(1, device=device).item()  # a device that holds no numbers is none
+        except (RuntimeError, AssertionError) as error:
+            what, allowed = "this device cannot be used here", "auto, cpu, or one that torch finds"
+            raise UserError(what, where=option("device"), received=name, allowed=allowed) from error
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
-    return device
-
-
-def _found(name: str) -> torch.device:
-    if name == "auto":
-        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()  # a device that holds no numbers is none
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            "this device cannot be used here",
-            where=option("device"),
-            received=name,
-            allowed="auto, cpu, or one that torch finds",
-        ) from error
     return device

@@ -9,10 +9,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
-from json.decoder import scanstring  # type: ignore[attr-defined]
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -116,47 +116,33 @@ def dump_yaml(value: Any) -> str:
     return text
 
 
-class _Weight(NamedTuple):
-    """The size of a node with its aliases written out, and the number of levels in it."""
-
-    size: int
-    depth: int
-
-
 def _check_nodes(root: Any) -> None:
     """Raise _Refused for a key that stands twice in a mapping, and for aliases that stand for too much."""
-    known: dict[int, _Weight | None] = {}
+    known: dict[int, tuple[int, int] | None] = {}
 
-    def weigh(node: Any) -> _Weight:
+    def weigh(node: Any) -> tuple[int, int]:
+        """The size of a node with its aliases written out, and the number of levels in it."""
         if id(node) in known:
-            weight = known[id(node)]
-            if weight is None:
+            if (weight := known[id(node)]) is None:
                 raise _Refused(problem="an alias stands for itself", problem_mark=node.start_mark)
             return weight
         known[id(node)] = None
-        size, depth = 1, 0
+        size, depth, inside = 1, 0, node.value
         if isinstance(node, yaml.ScalarNode):
-            size += len(node.value)
-        if isinstance(node, yaml.MappingNode):
+            size, inside = 1 + len(node.value), ()
+        elif isinstance(node, yaml.MappingNode):
             _check_keys(node)
-        for inner in _inside(node):
-            part = weigh(inner)
-            size, depth = size + part.size, max(depth, part.depth)
+            inside = [part for pair in node.value for part in pair]
+        for inner in inside:
+            more, deeper = weigh(inner)
+            size, depth = size + more, max(depth, deeper)
             if size > LONGEST_EXPANDED or depth >= DEEPEST:
                 raise _Refused(problem="aliases stand for too much", problem_mark=node.start_mark)
-        weight = known[id(node)] = _Weight(size, depth + 1)
-        return weight
+        known[id(node)] = size, depth + 1
+        return size, depth + 1
 
     if root is not None:
         weigh(root)
-
-
-def _inside(node: Any) -> Iterator[Any]:
-    if isinstance(node, yaml.MappingNode):
-        for pair in node.value:
-            yield from pair
-    elif isinstance(node, yaml.SequenceNode):
-        yield from node.value
 
 
 def _check_keys(node: Any) -> None:
@@ -233,20 +219,13 @@ def parse_yaml(text: str, where: str, what: str = "this", *, numbered: bool = Tr
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
-        line = _line_of(error, text)
+        mark, position = getattr(error, "problem_mark", None), getattr(error, "position", None)
+        line = mark.line + 1 if mark else None if position is None else text.count("\n", 0, position) + 1
         problem = str(getattr(error, "problem", None) or getattr(error, "reason", "syntax error"))
         message = problem if isinstance(error, _Refused) else f"{what} is not YAML ({problem})"
         raise UserError(message, where=f"{where}:{line}" if numbered and line else where) from error
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError) as error:
         raise UserError(f"{what} cannot be read as YAML ({type(error).__name__}: {error})", where=where) from error
-
-
-def _line_of(error: Exception, text: str) -> int | None:
-    if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        return mark.line + 1 if mark else None
-    position = getattr(error, "position", None)  # of a character that YAML does not allow
-    return None if position is None else text.count("\n", 0, position) + 1
 
 
 def read_json(path: Path, kind: type | tuple[type, ...] = dict, what: str = "file", *, most: int = LARGEST_JSON) -> Any:
@@ -266,13 +245,18 @@ def parse_json(text: str, where: str, kind: type | tuple[type, ...] = (dict, lis
     Raises:
         UserError: the text is not JSON, holds a key twice, or is of another type.
     """
+
+    def read_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+            raise UserError(f"{what} is damaged: the key {twice!r} stands twice", where=where)
+        return values
+
     try:
-        value = json.loads(text, object_pairs_hook=_object)
+        value = json.loads(text, object_pairs_hook=read_object)
     except json.JSONDecodeError as error:
         raise UserError(f"{what} is damaged: not JSON ({error.msg})", where=f"{where}:{error.lineno}") from error
-    except _TwiceError as error:
-        problem = f"{what} is damaged: the key {error.args[0]!r} stands twice"
-        raise UserError(problem, where=f"{where}:{_line_of_repeated_key(text)}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"{what} is damaged: it cannot be read as JSON ({error})", where=where) from error
     if not isinstance(value, kind):
@@ -303,37 +287,3 @@ def shaped(value: Any, shape: TypeAdapter[Value], where: str, what: str = "this"
 
 
 _NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "text", int: "a number", float: "a number"}
-
-
-class _TwiceError(Exception):
-    """An object with a key that stands twice."""
-
-
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for index, name in enumerate(names) if name in names[:index]))
-    return values
-
-
-def _line_of_repeated_key(text: str) -> int:
-    """The line in which a key stands that its object has already, in a text that is JSON up to there."""
-    names: list[set[str]] = []
-    index = 0
-    while index < len(text):
-        character = text[index]
-        if character == '"':
-            name, end = scanstring(text, index + 1, True)
-            if names and re.compile(r"\s*:").match(text, end):
-                if name in names[-1]:
-                    break
-                names[-1].add(name)
-            index = end
-            continue
-        if character == "{":
-            names.append(set())
-        elif character == "}":
-            names.pop()
-        index += 1
-    return text.count("\n", 0, index) + 1

@@ -6,7 +6,8 @@ Every mistake a user can make raises a `UserError`; the command line prints it w
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import PurePath
 
@@ -15,6 +16,8 @@ LONGEST_PLACE = 1000  # of a file, a key or an override
 LONGEST_LINE = 2000  # of a message
 AROUND = 40  # characters on each side of what is wrong in a text
 LONGEST_LIST = 2000  # of the mistakes in a message
+# How torch, oneDNN, cuBLAS, cuDNN and the C++ library say that memory ran out, each by a RuntimeError.
+OUT_OF_MEMORY = ("allocate", "alloc_failed", "bad_alloc", "out of memory", "could not create a memory")
 # What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
 # of lines and paragraphs; and halves of characters, which cannot be written at all.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -76,7 +79,11 @@ class UserError(HeadwayError):
         allowed: str | Iterable[str] | None = None,
     ) -> None:
         self.what, self.where, self.received = what, where, received
-        self.allowed = allowed if allowed is None or isinstance(allowed, str) else _listed(list(allowed))
+        if allowed is not None and not isinstance(allowed, str):  # names of columns and files are of any length
+            cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in allowed]
+            count = _fitting(cut, LONGEST_PLACE)
+            allowed = ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
+        self.allowed = allowed
         message = "\n".join(_cut_in_its_middle(line, LONGEST_LINE) for line in what.split("\n"))
         if where:
             message = "{}: {}".format(_cut_in_its_middle(where, LONGEST_PLACE).replace("\n", "\\n"), message)
@@ -117,13 +124,6 @@ def shortened(value: object) -> str:
     """A value as Python writes it, cut where it is long."""
     text = repr(str(value) if isinstance(value, PurePath) else value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The names, or as many as a message has room for: those of columns and files are others' and of any length."""
-    cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in names]
-    count = _fitting(cut, LONGEST_PLACE)
-    return ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
 
 
 def in_lines(mistakes: Sequence[str]) -> str:
@@ -169,3 +169,26 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """A hint that names the closest of `names`, or an empty string when none is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, of Python, numpy or torch, on a CPU or an accelerator."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, not imported here
+        return True
+    return isinstance(error, RuntimeError) and any(saying in str(error).lower() for saying in OUT_OF_MEMORY)
+
+
+@contextmanager
+def memory_named(work: str, remedy: str) -> Iterator[None]:
+    """Raise RunError where memory runs out within this context.
+
+    Args:
+        work: what was done, as in `memory ran out in a batch of 30 examples`.
+        remedy: what to do about it.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(f"memory ran out {work}; {remedy}") from error

@@ -102,10 +102,6 @@ def check_output_folder(path: Path | None) -> Path | None:
     """Raise ValueError where no folder can be made, or none be written to."""
     if path is None:
         return None
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise ValueError("the name of this folder is not UTF-8, which libraries cannot read") from None
     above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
     if not exists(above, "folder"):
         raise ValueError("a folder is needed there, and there is a file" if above == path else f"{above} is no folder")

@@ -47,13 +47,6 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _speed(done: float, seconds: float) -> str:
-    """How much is done in a second or, of what takes longer, the seconds of one; nothing before the first."""
-    if done <= 0:
-        return ""
-    return f" {done / max(seconds, 1e-9):,.0f}/s" if done >= seconds else f" {seconds / done:,.1f} s each"
-
-
 def counted(number: int, noun: str) -> str:
     """A number with its noun, such as `1 thread` or `1,000 sentences`."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
@@ -87,7 +80,11 @@ class Progress:
         self.done, self.total = done, total or self.total
         self._first = done if self._first is None else self._first
         elapsed, fresh = time.monotonic() - self.began, done - self._first
-        self.text = text if text is not None else f"{done:,.0f} {self.unit}{_speed(fresh, elapsed)}"
+        speed = ""  # how much is done in a second or, of what takes longer, the seconds of one
+        if fresh > 0:
+            fast = fresh >= elapsed
+            speed = f" {fresh / max(elapsed, 1e-9):,.0f}/s" if fast else f" {elapsed / fresh:,.1f} s each"
+        self.text = text if text is not None else f"{done:,.0f} {self.unit}{speed}"
         self.below = tuple(below)
         if self.total and fresh > 0 and text is None:
             self.text += f" · {duration(max(0.0, (self.total - done) * elapsed / fresh))} left"

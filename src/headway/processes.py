@@ -1,4 +1,4 @@
-"""Work on a stream in several processes, in order."""
+"""Work on a stream, a list of items at a time, or in several processes, in order."""
 
 import math
 import multiprocessing
@@ -6,9 +6,10 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,13 @@ from headway.errors import RunError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in lists of `size`, of which the last may be shorter. Python has this from 3.12 on, with tuples."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def cores() -> int:

@@ -66,23 +66,39 @@ def workspace(folder: Path) -> Iterator[Path]:
 def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
     """Hold a lock that ends with the process that holds it, however that ends.
 
+    It holds between machines where the file system carries `flock` between them (NFS, CephFS, and Lustre and GPFS with
+    their option for it). Where it does not, the note in the file says who worked here last.
+
     Args:
-        path: a file that is made where there is none, and stays.
+        path: a file that is made where there is none, and stays; no link, whose file would be emptied.
         wait: seconds to wait for another process to let go of it.
 
     Raises:
-        RunError: another process holds it.
+        UserError: another process holds it.
+        OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
         until = time.monotonic() + wait
-        while (free := take_lock(file.fileno())) is False:
-            if time.monotonic() >= until:
-                raise RunError(f"{path.parent}: another process is at work here")
+        while (free := take_lock(descriptor)) is False and time.monotonic() < until:
             time.sleep(0.1)
+        note: Any = None
+        with suppress(ValueError, RecursionError):  # the file names no process
+            note = json.loads(file.read(1000))
+        holder = f"process {note.get('process')} of {note.get('machine')}" if note and isinstance(note, dict) else None
+        if free is False:
+            raise UserError("another process is at work here", where=str(path.parent), received=holder)
         if free is None:
             warn(f"{path.parent}: this file system has no locks; see that no other process works here")
-        yield
+        elif not wait and holder and note["machine"] != socket.gethostname():
+            warn(f"{path.parent}: {holder} worked here and did not end by itself; see that it does not work any more")
+        file.truncate(0)
+        os.pwrite(descriptor, json.dumps({"machine": socket.gethostname(), "process": os.getpid()}).encode(), 0)
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def check_new(path: Path, name: str) -> None:

@@ -149,7 +149,7 @@ class Table:
         """The table that `to_json` gave these values of. Raises ValueError for others."""
         try:
             columns = [Column(**column) for column in values["columns"]]
-            rows = [[_cell(value) for value in row] for row in values["rows"]]
+            rows = [[Spread(**cell) if isinstance(cell, dict) else cell for cell in row] for row in values["rows"]]
             return cls(columns, rows, title=values.get("title", ""), notes=values.get("notes", ()))
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"this is no table ({type(error).__name__}: {error})") from error
@@ -166,15 +166,19 @@ class Table:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([_significant(cell, digits) for cell in row] for row in rows)
+        for row in rows:
+            writer.writerow(f"{cell:.{digits}g}" if isinstance(cell, float) and digits else cell for cell in row)
         return file.getvalue()
 
     def _flat(self) -> tuple[list[str], list[list[Cell]]]:
         """The names of the columns and the rows; a spread has a column of its own."""
         spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
         names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
-        rows = [[_pair(cell)[: 1 + two] for cell, two in zip(row, spread, strict=True)] for row in self.rows]
-        return [name for pair in names for name in pair], [[cell for pair in row for cell in pair] for row in rows]
+        rows: list[list[Cell]] = []
+        for row in self.rows:
+            pairs = [cell if isinstance(cell, Spread) else (cell, None) for cell in row]
+            rows.append([part for pair, two in zip(pairs, spread, strict=True) for part in pair[: 1 + two]])
+        return [name for pair in names for name in pair], rows
 
     def to_pandas(self) -> "DataFrame":
         """The rows as a data frame; a spread has a column of its own.
@@ -234,25 +238,10 @@ def _padded(cell: str, width: int, side: Align) -> str:
     return blanks + cell if side == "right" else cell + blanks
 
 
-def _pair(cell: Cell) -> tuple[Cell, Cell]:
-    return (cell.value, cell.spread) if isinstance(cell, Spread) else (cell, None)
-
-
-def _significant(cell: Cell, digits: int | None) -> Cell:
-    return f"{cell:.{digits}g}" if isinstance(cell, float) and digits is not None else cell
-
-
 def _json(cell: Cell) -> Any:
     if isinstance(cell, Spread):
         return {"value": _json(cell.value), "spread": _json(cell.spread)}
     return None if isinstance(cell, float) and not math.isfinite(cell) else cell
-
-
-def _cell(value: Any) -> Cell:
-    if isinstance(value, dict):
-        return Spread(value["value"], value["spread"])
-    cell: Cell = value
-    return cell
 
 
 def _line(cells: Sequence[str], escape: Callable[[str], str]) -> str:

@@ -16,7 +16,7 @@ from tests.campaigns.test_campaigns import LONGER, ROOT
 from tools.campaigns import CAMPAIGNS, build_campaign
 from tools.campaigns.faults import FAULTS
 
-FAST = ("lines swapped on their way out", "the hash of weights is not compared", "a pack climbs out of its folder")
+FAST = "the hash of weights is not compared"
 
 
 def test_every_campaign_has_faults_to_notice() -> None:
@@ -33,7 +33,7 @@ def test_a_fault_can_be_made(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in FAULTS]
+    "name", [name if name == FAST else pytest.param(name, marks=pytest.mark.slow) for name in FAULTS]
 )
 def test_a_fault_is_noticed(name: str) -> None:
     cases = LONGER * build_campaign(FAULTS[name].campaign).quick

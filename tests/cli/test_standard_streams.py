@@ -173,7 +173,7 @@ ESCAPE = "\x1b]0;title\x07"
     [
         [f"no{ESCAPE}such"], ["train", f"{ESCAPE}.yaml"], ["train", "r.yaml"], ["train", "r.yaml", f"{ESCAPE}=1"],
         ["predict", ESCAPE], ["predict", ".", f"--{ESCAPE}"], ["list", ESCAPE],
-        ["score", "--hypotheses", ESCAPE, "--references", ESCAPE], ["inspect", ESCAPE, "--parameters"],
+        ["score", "--hypotheses", ESCAPE, "--references", ESCAPE], ["inspect", "tables", "parameters", ESCAPE],
         ["data", "split", ESCAPE, "--output", ESCAPE],
     ],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Run by test_grid_run.py in a process of its own: makes a grid in forked children, and kills them.
 
-    python -m tests.comparison.grid_attempts GRID.yaml OUTPUT KILLS SEED
+    python tests/comparison/grid_attempts.py GRID.yaml OUTPUT KILLS SEED
 
 A kill hits, in turn, the call with all of its cells, the call alone, so that its cells have to end by themselves, and
 each cell, always just before a drawn one of a cell's changes to files: so it does not matter how quick the machine is.
@@ -18,10 +18,9 @@ from pathlib import Path
 
 import torch
 
-from headway.comparison import workers as cell_process
-from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_run import GridRun
-from headway.comparison.workers import LocalWorkers
+from headway.comparison import run as cell_process
+from headway.comparison.grid import CellJob, load_grid
+from headway.comparison.grid_run import GridRun, ProcessesOfTheirOwn
 from headway.storage import locked
 from tests.runs.training.attempts import before_change
 
@@ -62,7 +61,7 @@ def kill_at_changes(what: str, number: int, output: str) -> None:
     global the_call
     the_call, make = os.getpid(), cell_process._make
 
-    def made(job: cell_process.CellJob) -> int:
+    def made(job: CellJob) -> int:
         before_change(number, output, partial(kill, what))
         return make(job)
 
@@ -76,7 +75,7 @@ def attempt(grid: str, output: str, what: str = "", number: int = 0) -> int:
         try:
             if what:
                 kill_at_changes(what, number, output)
-            failed = GridRun(load_grid(Path(grid)), Path(output), 1).run(LocalWorkers(2, 1, "fork")).failed
+            failed = GridRun(load_grid(Path(grid)), Path(output), 1).run(ProcessesOfTheirOwn(2, 1, "fork")).failed
             os._exit(1 if failed else 0)
         except BaseException:
             traceback.print_exc()

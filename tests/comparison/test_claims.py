@@ -30,9 +30,9 @@ from headway.comparison.claims import (
 )
 from headway.comparison.comparison import compare_cells
 from headway.comparison.reproduce import claimed_grid
-from headway.comparison.statistics import Estimate
 from headway.errors import UserError
 from headway.metrics import build_metric
+from headway.metrics.intervals import Estimate
 from tests.comparison.toy_claims import TREE, write_claims
 from tests.comparison.toys import cell
 from tests.models.encoders import write_encoder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
+from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, read_result, write_result
 from headway.comparison.comparison import compare_cells
 from headway.errors import UserError
 from headway.metrics import Metric, build_metric
@@ -70,12 +70,14 @@ def test_runs_that_differ_in_precision_are_named() -> None:
     assert notes("bf16", "bf16", "float32", "") == [f"{different}a bf16 (2); b float32 (1), unknown (1)."]
 
 
-def test_cells_survive_json() -> None:
+def test_cells_survive_json(tmp_path: Path) -> None:
     original = replace(
         cell("a", 1, 0.9, TEST), path=Path("runs/a"), costs=Costs(parameters=3, learning_rate=1e-3),
         curve=(CurvePoint(10, 1.5, {"bleu": 3.0}),),
     )  # fmt: skip
-    assert CellResult.from_json(json.loads(json.dumps(original.to_json()))) == original
+    write_result(tmp_path / "cell.json", original, {"weights": "x"})
+    assert read_result(tmp_path / "cell.json", {"weights": "x"}) == original
+    assert read_result(tmp_path / "cell.json", {"weights": "y"}) is None
 
 
 def test_the_direction_of_a_metric_counts() -> None:

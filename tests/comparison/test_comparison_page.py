@@ -12,8 +12,8 @@ import headway
 from headway.comparison.cells import Costs, CurvePoint
 from headway.comparison.report import Report, payload, report_of, write_comparison_page
 from headway.metrics import build_metric
-from headway.runs.inspect.inspection import Layer, Map
-from headway.runs.inspect.inspection_page import packed_maps
+from headway.runs.inspect.capture import AttentionWeights as Layer
+from headway.runs.inspect.inspection import Map, packed_maps
 from tests.comparison.toys import cell, evaluation_set
 from tests.runs.inspect.browser import open_browser
 

@@ -10,16 +10,18 @@ from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import (
     Bucketing,
-    _score,
+    Ratio,
     bucketings,
     most_different,
     ngram_differences,
     ngram_table,
     sentence_scores,
+    word_counts,
+    word_f1_statistics,
+    words_of,
 )
-from headway.comparison.statistics import linearise
-from headway.comparison.words import WordF1, word_counts, words_of
 from headway.metrics import build_metric
+from headway.metrics.intervals import linearise
 from headway.tables import Spread
 from tests.comparison.toys import REFERENCES, cell, evaluation_set
 
@@ -49,11 +51,10 @@ def test_words() -> None:
 
 
 def test_word_f1_counts_multisets() -> None:
-    metric = WordF1()
-    rows = metric.statistics(["the the cat", "x"], [["the cat sat", "y"]])
-    assert rows.tolist() == [[2, 3, 3], [0, 1, 1]]
-    assert metric.aggregate(rows.sum(axis=0)) == 50
-    assert metric.aggregate_all(rows)[1] == 0
+    rows = word_f1_statistics(["the the cat", "x"], ["the cat sat", "y"], lambda segment, word: 0, 1)[0]
+    assert rows.tolist() == [[4, 6], [0, 2]]
+    assert Ratio().aggregate(rows.sum(axis=0)) == 50
+    assert Ratio().aggregate_all(rows)[1] == 0
 
 
 def test_by_length_and_group(comparison: Comparison) -> None:
@@ -136,7 +137,7 @@ def test_half_of_an_interval_is_not_that_of_its_visible_part() -> None:
     linear = linearise(metric, rows)
     low, high = linear.estimate().interval()
     assert high > 100
-    found = _score(linear, metric.bounds)
+    found = linear.interval(metric.bounds)
     assert (found.low, found.high, found.half) == (low, 100, (high - low) / 2)
     assert found.cell == Spread(linear.estimate().value, found.half)
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import headway
-from headway.comparison import existing_results
+from headway.comparison.compare import Existing, name_runs
 from headway.comparison.differences import banded_curves
-from headway.comparison.existing_results import Existing, margins, name_runs
+from headway.comparison.options import ScoreOptions
 from headway.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
@@ -136,8 +136,6 @@ def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
     write(runs / "test.ref", ["cba", "bcd", "ba"])
     write(runs / "lengths", ["3", "3", "2"])
     files = ("--test-source", runs / "test.src", "--test-references", runs / "test.ref", "--by", runs / "lengths")
-    ended = run_headway("compare", runs / "early", runs / "late-1", *files)
-    assert ended.err == "error: --by: alone, this option does nothing; allowed: beside --output or --by-length\n"
     ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json", "--output", runs / "by")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["tests"] == [{"name": "test", "segments": 3}]
@@ -177,7 +175,7 @@ def test_metrics_are_checked_before_anything_is_decoded(
     runs: Path, given: str, message: str, run_headway: Command, reversal: Reversal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(runs)
-    monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
+    monkeypatch.setattr("headway.comparison.run.result_of_run", None)
     write(runs / "gold", ["0-0"] * 3)
     write(runs / "mixed", ["0-0", "0:0"])
     write(runs / "from-1", ["1-1"] * len((reversal.recipe.parent / "dev.tsv").read_text().splitlines()))
@@ -189,7 +187,7 @@ def test_metrics_are_checked_before_anything_is_decoded(
 def test_metrics_files_are_read_before_anything_is_decoded(
     runs: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
 ) -> None:
-    monkeypatch.setattr(existing_results, "result_of_run", None)  # would fail if called
+    monkeypatch.setattr("headway.comparison.run.result_of_run", None)  # would fail if called
     metrics = runs / "early" / "metrics.jsonl"
     for line, said in (
         ('{"update": 1, "dev": {"bleu": 3.0}}', ": an evaluation has no seconds; received 'update 1'"),
@@ -204,7 +202,7 @@ def test_metrics_files_are_read_before_anything_is_decoded(
 def test_a_metric_that_its_user_names_needs_no_leave(
     files: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "from headway.metrics.exact_match import ExactMatch\n\n\nclass Mine(ExactMatch):\n    name = 'mine'\n"
+    code = "from headway.metrics.metric import ExactMatch\n\n\nclass Mine(ExactMatch):\n    name = 'mine'\n"
     (files / "mine_compared.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(files)
     names = [files / "good1.txt", files / "bad1.txt"]
@@ -218,7 +216,7 @@ def test_results_of_names_that_no_file_has_are_kept_apart(runs: Path, monkeypatc
     for _ in range(2):
         found = headway.compare({"late 1": runs / "late-1", "late_1": runs / "early"}, output=runs / "out")
         assert [variant.name for variant in found.variants] == ["late 1", "late_1"]
-        monkeypatch.setattr(existing_results, "result_of_run", None)  # the second time, both were kept
+        monkeypatch.setattr("headway.comparison.run.result_of_run", None)  # the second time, both were kept
     assert len(list((runs / "out" / "cells").glob("late_1*.json"))) == 2
 
 
@@ -226,7 +224,7 @@ def test_the_seeds_of_a_variant_were_trained_on_the_same_data(
     runs: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A manifest knows what was read, though both recipes name the same file."""
-    monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
+    monkeypatch.setattr("headway.comparison.run.result_of_run", None)
     other = shutil.copytree(runs / "late-1", runs / "late-2")
     recipe = yaml.safe_load((other / "recipe.yaml").read_text())
     recipe["training"]["seed"] = 2
@@ -246,7 +244,7 @@ def test_the_seeds_of_a_variant_were_trained_on_the_same_data(
 def test_runs_of_one_task_and_dev_set_are_compared(
     runs: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.comparison.existing_results.result_of_run", None)
+    monkeypatch.setattr("headway.comparison.run.result_of_run", None)
     other = shutil.copytree(runs / "late-1", runs / "other-1")
     recipe = yaml.safe_load((other / "recipe.yaml").read_text())
     dev = Path(recipe["data"]["dev"]["path"])
@@ -321,12 +319,10 @@ def test_names_and_paths(tmp_path: Path) -> None:
 
 
 def test_margins() -> None:
-    assert margins(["bleu=0.5", "ter=1"]) == {"bleu": 0.5, "ter": 1.0}
-    for wrong in ("bleu", "=1", "bleu=x"):
-        with pytest.raises(UserError, match="a margin is METRIC=NUMBER"):
-            margins([wrong])
-    with pytest.raises(UserError, match="two margins of bleu"):
-        margins(["bleu=0.5", "bleu=1"])
+    assert ScoreOptions(margin=("bleu=0.5", "ter=1")).margins == {"bleu": 0.5, "ter": 1.0}
+    for wrong in (["bleu"], ["=1"], ["bleu=x"], ["bleu=0.5", "bleu=1"]):
+        with pytest.raises(ValueError, match="a margin is METRIC=NUMBER"):
+            ScoreOptions(margin=wrong)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +330,7 @@ def test_margins() -> None:
     [
         (
             "--hypotheses good1.txt bad1.txt",
-            "--hypotheses: outputs are scored by references; allowed: --references FILE",
+            "--hypotheses: files of outputs are scored by references; allowed: --references FILE",
         ),
         ("--hypotheses good1.txt good2.txt nowhere --references references.txt", "--hypotheses: there is no such file"),
         ("--hypotheses good1.txt --references references.txt", "variants: a comparison needs two variants or more"),
@@ -353,12 +349,12 @@ def test_margins() -> None:
             "--hypotheses good1.txt bad1.txt --references references.txt --source short.txt",
             "short.txt: 3 lines for 80 references; there must be one a segment",
         ),
-        ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "in different ways"),
+        ("--hypotheses good1.txt bad1.txt --references references.txt --metric bleu aer", "this is no link"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --margin bleu", "--margin: a margin is"),
         ("--hypotheses good1.txt bad1.txt --references references.txt --baseline x", "no such variant"),
         (
             "--hypotheses good1.txt bad1.txt --references references.txt --alignments short.txt",
-            "--alignments: only runs are aligned",
+            "--alignments: files of outputs are scored by references",
         ),
         (
             "--hypotheses good1.txt bad1.txt --references references.txt --training nowhere --output out",

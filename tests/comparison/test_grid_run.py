@@ -5,7 +5,8 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,32 @@ from typing import Any
 import pytest
 import yaml
 
-from headway.comparison import grid_run, workers
-from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet
-from headway.comparison.grid import Grid, PlannedRun
-from headway.comparison.grid_file import load_grid
-from headway.comparison.grid_run import GridRun, are_told_apart, best_score, progress_of, tuning_score
+from headway.comparison import grid_run
+from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet, read_result
+from headway.comparison.compare import check_sets, compare_grid, comparison_of, plan_of
+from headway.comparison.grid import CellJob, Grid, PlannedRun, load_grid
+from headway.comparison.grid_run import (
+    GridRun,
+    ProcessesOfTheirOwn,
+    are_told_apart,
+    best_score,
+    make_cell,
+    progress_of,
+    room_here,
+    tuning_score,
+)
 from headway.comparison.options import GridOptions
-from headway.comparison.systems import check_sets, compare_grid, comparison_of, plan_of
-from headway.comparison.workers import CellJob, LocalWorkers, Worker, Workers, run_cell
+from headway.comparison.run import run_cell
 from headway.errors import RunError, UserError
 from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import run_arithmetic
+from headway.runs.training import arithmetic
 from headway.storage import locked
 from headway.tensors.precision import Speed
+from tests.command_server import commands
 from tests.comparison.grids import write_grid
 from tests.conftest import Command
 from tests.runs.training.kills import ROOT, environment
@@ -62,14 +73,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Grid, Path]:
     """A grid of two variants and two seeds, tuned, made by two processes."""
     folder = tmp_path_factory.mktemp("grid")
     grid = load_grid(write_grid(folder, tune=TUNE, **SMALL))
-    assert GridRun(grid, folder / "out", threads=1).run(LocalWorkers(2, 1)).failed == ()
+    assert GridRun(grid, folder / "out", threads=1).run(ProcessesOfTheirOwn(2, 1)).failed == ()
     return grid, folder / "out"
 
 
 def cells(out: Path) -> dict[str, CellResult]:
     return {
-        path.parent.name: CellResult.from_json(json.loads(path.read_text())["result"])
+        path.parent.name: found
         for path in sorted(out.glob("cells/*/cell.json"))
+        if (found := read_result(path, json.loads(path.read_text())["of"])) is not None
     }
 
 
@@ -113,7 +125,7 @@ def test_short_runs_are_the_same_for_all_and_on_their_own_split(made: tuple[Grid
     for variant in ("attention", "ngram"):
         best = max((0.01, 0.02), key=lambda rate: scores[f"{variant}-{rate}-1"])
         for seed in (1, 2):
-            recipe = RunFolder(out / "cells" / f"{variant}-{seed}").read_recipe()
+            recipe = open_run(out / "cells" / f"{variant}-{seed}").recipe
             assert (recipe.optimizer.learning_rate, recipe.training.updates) == (best, 6)
 
 
@@ -234,8 +246,8 @@ def test_another_metric_chooses_anew(tmp_path: Path) -> None:
 def test_a_second_call_changes_nothing(made: tuple[Grid, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     grid, out = made
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock"}
-    workers = LocalWorkers(2, 1)
-    monkeypatch.setattr(workers, "start", lambda job: pytest.fail(f"{job.name} is made again"))
+    workers = ProcessesOfTheirOwn(2, 1)
+    monkeypatch.setattr(workers, "submit", lambda call, job: pytest.fail(f"{job.name} is made again"))
     result = GridRun(grid, out, threads=1).run(workers)
     assert [cell.name for cell in result.cells] == [cell.name for cell in cells(out).values()]
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.name != ".lock"}
@@ -264,32 +276,20 @@ def test_cells_of_another_recipe_are_refused(made: tuple[Grid, Path]) -> None:
         GridRun(grid, out, threads=1)
 
 
-class Watched(Workers):
-    """Workers that never end, and note what they were given."""
+class Watched(ProcessesOfTheirOwn):
+    """An executor whose calls never end, and which notes what it was given."""
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self.jobs: list[CellJob] = []
-
-    def start(self, job: CellJob) -> Worker:
-        self.jobs.append(job)
-        return Endless()
-
-
-class Endless(Worker):
-    def code(self) -> int | None:
-        return None
-
-    def stop(self) -> None: ...
-
-    def kill(self) -> None: ...
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+        assert function is make_cell
+        self.jobs = [*getattr(self, "jobs", ()), *arguments]
+        return Future()
 
 
 def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
+    monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(1.9, 1.9))
     variants = {"attention": {}, "named": {"training.precision": "float32"}, "ngram": "ngram.yaml"}
     path = write_grid(tmp_path, variants=variants, overrides={"training.precision": "auto"}, seeds=[1, 2])
-    run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
+    run, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4, 1)
     run._begin(workers)
     assert [(job.name, job.planned.recipe.training.precision) for job in workers.jobs] == [
         ("attention, seed 1", "bf16"), ("named, seed 1", "float32"), ("ngram, seed 1", "bf16"),
@@ -299,8 +299,8 @@ def test_all_runs_have_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyP
     job.run.mkdir(parents=True)
     RunFolder(job.run).write_recipe(job.planned.recipe)
     RunFolder(job.run).write_manifest({"precision": "bf16"})
-    monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
-    again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4)
+    monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(0.5, 0.5))
+    again, workers = GridRun(load_grid(path), tmp_path / "out", threads=1), Watched(4, 1)
     again._begin(workers)
     assert [job.planned.recipe.training.precision for job in workers.jobs] == ["bf16", "float32", "bf16", "bf16"]
 
@@ -322,14 +322,14 @@ def test_runs_in_two_precisions_are_refused(tmp_path: Path) -> None:
 def test_two_calls_do_not_work_in_one_folder(made: tuple[Grid, Path]) -> None:
     grid, out = made
     with locked(out / ".lock"), pytest.raises(RunError, match="another process is at work here"):
-        GridRun(grid, out, threads=1).run(LocalWorkers(1, 1))
+        GridRun(grid, out, threads=1).run(ProcessesOfTheirOwn(1, 1))
 
 
 def test_a_failure_ends_no_other_cell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     variants = {"diverging": {"optimizer.learning_rate": 1e30, "training.max_bad_updates": 1}, "sound": {}}
     path = write_grid(tmp_path, variants=variants, seeds=[1])
     with caplog.at_level(logging.WARNING, "headway"):
-        result = GridRun(load_grid(path), tmp_path / "out", threads=1).run(LocalWorkers(1, 1))
+        result = GridRun(load_grid(path), tmp_path / "out", threads=1).run(ProcessesOfTheirOwn(1, 1))
     assert [cell.variant for cell in result.cells] == ["sound"]
     (failure,) = result.failed
     assert failure.startswith("diverging, seed 1: failed (exit code 1): ")
@@ -355,17 +355,18 @@ def test_a_short_run_that_a_signal_ended_has_not_lost(made: tuple[Grid, Path], c
 
 
 def test_cells_share_an_accelerator_only_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "cores", lambda: 16)
-    assert workers.room_here(threads=2) == 8
+    monkeypatch.setattr(grid_run, "cores", lambda: 16)
+    assert room_here(threads=2) == 8
     monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: "cuda")
-    assert workers.room_here(threads=2) == 1
+    assert room_here(threads=2) == 1
 
 
+@pytest.mark.slow
 def test_kills_lose_no_cell_and_run_none_twice(made: tuple[Grid, Path]) -> None:
     _, alone = made
     killed = alone.with_name("killed")
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.comparison.grid_attempts", alone.parent / "grid.yaml", killed, "6", "3"],
+        [commands() / "python", "tests/comparison/grid_attempts.py", alone.parent / "grid.yaml", killed, "6", "3"],
         cwd=ROOT, env=environment(alone.parent / "cache"), capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -385,7 +386,7 @@ def test_a_cell_that_was_killed_before_its_report_still_gets_one(made: tuple[Gri
     job = GridRun(made[0], out, threads=1).variants[0].cells[0].job
     for name in ("report.html", "cell.json"):
         (job.run / name).unlink()
-    assert GridRun(made[0], out, threads=1).run(LocalWorkers(1, 1)).failed == ()
+    assert GridRun(made[0], out, threads=1).run(ProcessesOfTheirOwn(1, 1)).failed == ()
     assert (job.run / "report.html").is_file()
     assert job.result() is not None
 
@@ -426,7 +427,7 @@ def test_sets_have_metrics_of_their_own(made: tuple[Grid, Path], tmp_path: Path)
     assert aer.verdict == "even"
     with pytest.raises(UserError, match=r"test\.2: the outputs for a set are alignments, or evenness"):
         load_grid(folder / "three.yaml", ["test.links.evenness=true"])
-    with pytest.raises(UserError, match=r"test\.exact\.metrics: two metrics of one name; received 'chrF2'"):
+    with pytest.raises(UserError, match=r"metrics: two metrics of one name; received 'chrF2, chrF2'"):
         load_grid(folder / "three.yaml", ["test.exact.metrics=[chrf, chrf]"])
 
 
@@ -701,10 +702,10 @@ def test_the_best_is_chosen_and_of_equals_that_with_the_lowest_loss() -> None:
         ([output(20), output(22, first=40), output(18, first=80)], False),  # 10, 11 and 9 %, of other segments
         ([output(20), output(22, first=40), output(120)], True),
         ([output(20), output(120), output(22, first=40)], True),  # in any order
-        ([output(0), output(6)], True),  # 6 of 6 the same way: p is 1/32
-        ([output(0), output(6), output(3)], False),  # the furthest apart of three pairs: 3/32
-        ([output(0), output(8), output(3)], True),  # 3/128
-        ([output(0), output(5)], False),  # 5 of 5: 1/16
+        ([output(0), output(8)], True),
+        ([output(0), output(8), output(4)], False),  # the furthest apart of three pairs
+        ([output(0), output(12), output(4)], True),
+        ([output(0), output(5)], False),
         ([output(200), output(200)], False),
         ([output(20)], True),  # nothing to choose from
     ],
@@ -717,12 +718,12 @@ def test_values_are_told_apart(outputs: list[CellOutput], apart: bool) -> None:
 
 def test_the_segments_of_all_seeds_tell_values_apart() -> None:
     metric = build_metric("exact_match")
-    once, again = [output(0), output(4)], [output(0), output(4, first=50)]
-    assert not are_told_apart([once[:1], once[1:]], metric)  # 4 of 4: 1/8
-    assert are_told_apart([[once[0], again[0]], [once[1], again[1]]], metric)  # 8 of 8: 1/128
+    once, again = [output(0), output(5)], [output(0), output(5, first=50)]
+    assert not are_told_apart([once[:1], once[1:]], metric)
+    assert are_told_apart([[once[0], again[0]], [once[1], again[1]]], metric)
     assert not are_told_apart([[once[0], again[1]], [once[1], again[0]]], metric)  # each is ahead with one seed
 
 
 def test_seeds_that_get_the_same_segments_right_are_no_more_segments() -> None:
     same = [[output(0)] * 3, [output(4)] * 3]
-    assert not are_told_apart(same, build_metric("exact_match"))  # 4 of 4 segments: 1/8, not 12 of 12
+    assert not are_told_apart(same, build_metric("exact_match"))  # 4 of 4 segments, not 12 of 12

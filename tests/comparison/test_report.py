@@ -14,6 +14,7 @@ from headway.comparison import report
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
+from headway.comparison.options import CompareOptions
 from headway.comparison.report import SENTENCES, payload, report_of, training_words, write_tables
 from headway.errors import UserError
 from headway.metrics import METRICS, build_metric
@@ -200,7 +201,7 @@ def test_by_length(groups: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     comparison = headway.compare(cells, [bleu])
     drawn = []
     monkeypatch.setattr(report, "panel_chart", lambda panels, path: drawn.extend(panels))
-    report.draw_by_length(comparison, tmp_path / "figure.svg")
+    report.draw_figures(comparison, CompareOptions(by_length=tmp_path / "figure.svg"))
     (panel,) = drawn
     assert list(panel.lines) == list(KEPT)
     assert sum(count for _, count in panel.counts) == len(numbers)

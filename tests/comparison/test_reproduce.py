@@ -17,16 +17,15 @@ import pytest
 import yaml
 
 import headway
-from headway.cli import claim_commands
+from headway.cli.compare import _confirmed
 from headway.comparison import reproduce
 from headway.comparison.cells import CurvePoint
 from headway.comparison.claims import ClaimData, ClaimPath, read_claims
+from headway.comparison.compare import GridComparison
 from headway.comparison.grid import Grid
 from headway.comparison.grid_run import GridResult
 from headway.comparison.options import GridOptions, ReproduceOptions
-from headway.comparison.records import read_record
-from headway.comparison.reproduce import prepare, record_of
-from headway.comparison.systems import GridComparison
+from headway.comparison.reproduce import prepare, read_record, record_of
 from headway.errors import RunError, UserError
 from headway.log import Progress, progress_shown
 from headway.metrics import build_metric
@@ -211,12 +210,12 @@ def test_commands_of_claims_are_shown_and_data_on_standard_input_allow_none(
 def test_someone_at_a_terminal_is_asked(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    monkeypatch.setattr("typer.confirm", lambda *given, **named: allowed)
-    monkeypatch.setattr("headway.cli.claim_commands.sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("rich.prompt.Confirm.ask", lambda *given, **named: allowed)
+    monkeypatch.setattr("headway.cli.compare.sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(reproduce, "compare_grid", lambda *given: GridComparison(None, GridResult((), (), {}), 0))
     options = ReproduceOptions(output=tmp_path / "out", data=place / "data", claims=place / "claims")
     with nullcontext() if allowed else pytest.raises(UserError, match=r"the commands .* were not allowed"):
-        reproduce.reproduce(ClaimPath("nobody2024", "words"), options, confirmed=claim_commands._confirmed)
+        reproduce.reproduce(ClaimPath("nobody2024", "words"), options, confirmed=_confirmed)
     assert (tmp_path / "out" / "nobody2024-words" / "data").exists() == allowed
 
 

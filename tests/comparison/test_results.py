@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.comparison.records import ResultRecord, measured_now, read_record, write_record
+from headway.comparison.reproduce import ResultRecord, measured_now, read_record, write_record
 from headway.errors import UserError
 from headway.tables import Column, Spread, Table
 from tools.results_page import results_pages

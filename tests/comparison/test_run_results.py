@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 import headway
-from headway.comparison.cells import read_result, write_result
-from headway.comparison.run_results import LENGTH, learning_curve, result_of_run
+from headway.comparison.cells import CellName, learning_curve, read_result, write_result
+from headway.comparison.run import LENGTH, result_of_run
 from headway.errors import UserError
 from headway.metrics import build_metric
-from headway.metrics.score_report import score_files, score_texts
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tensors import linear
-from headway.tensors.products import OneDnnProduct
+from headway.tensors.linear import OneDnnProduct
 from tests.conftest import Reversal
+from tests.metrics.scored import score_files
 from tests.runs.training import toys
 
 
@@ -28,7 +28,7 @@ def test_flops_are_those_of_the_model_however_its_products_are_computed(
     run = toys.run(tmp_path, updates=1)
     monkeypatch.setattr(linear, "LEAST_PREPARED", 1)
     monkeypatch.setattr(linear, "_product", lambda layer, precision: OneDnnProduct(layer.weight, layer.bias))
-    costs = result_of_run(run, "variant", 1, []).costs
+    costs = result_of_run(CellName("variant", 1, run), []).costs
     assert costs.flops_per_token == parameters_of(run, (), None, LENGTH).flops_per_token
     assert costs.parameters is not None
     assert costs.flops_per_token > costs.parameters  # two operations for most weights
@@ -39,7 +39,7 @@ def test_a_model_that_cannot_read_so_many_tokens_has_no_flops(tmp_path: Path, po
     recipe = toys.recipe(tmp_path, model={"position": "learned", "max_position": positions}, updates=1)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"max_length": 20})})
     assert train(recipe, tmp_path / "run") == 0
-    costs = result_of_run(tmp_path / "run", "variant", 1, []).costs
+    costs = result_of_run(CellName("variant", 1, tmp_path / "run"), []).costs
     assert costs.parameters is not None
     assert (costs.flops_per_token is None, costs.decoding_state is None) == (positions < LENGTH, positions < LENGTH)
 
@@ -53,7 +53,7 @@ def test_evaluations_that_are_not_finite_are_left_out_of_the_curve(tmp_path: Pat
         {"update": 3, "dev_loss": 4.0, "dev": {"chrf": 10.0}},
     ]
     RunFolder(run).metrics.write_text("".join(f"{json.dumps(line | times)}\n" for line in evaluations))
-    result = result_of_run(run, "variant", 1, [])
+    result = result_of_run(CellName("variant", 1, run), [])
     assert [(point.update, point.seconds, point.scores) for point in result.curve] == [
         (2, 3.0, {"loss": 4.5}), (3, 3.0, {"loss": 4.0, "chrf": 10.0}),
     ]  # fmt: skip
@@ -64,10 +64,10 @@ def test_evaluations_that_are_not_finite_are_left_out_of_the_curve(tmp_path: Pat
 def test_the_time_of_an_accelerator_is_that_of_the_run_and_not_of_what_decodes(tmp_path: Path) -> None:
     run = toys.run(tmp_path, updates=1)
     folder = RunFolder(run)
-    assert result_of_run(run, "variant", 1, []).costs.gpu_seconds is None
+    assert result_of_run(CellName("variant", 1, run), []).costs.gpu_seconds is None
     manifest = folder.read_manifest()
     folder.write_manifest({"machine": manifest["machine"] | {"accelerator": "cuda"}, "seconds": 5.0})
-    assert result_of_run(run, "variant", 1, []).costs.gpu_seconds == 5.0
+    assert result_of_run(CellName("variant", 1, run), []).costs.gpu_seconds == 5.0
     evaluations = [line for line in map(json.loads, folder.metrics.read_text().splitlines()) if "dev_loss" in line]
     assert [point.seconds for point in learning_curve(run)] == [line["seconds"] for line in evaluations]
 
@@ -81,17 +81,18 @@ def test_scores_are_those_of_files(reversal: Reversal, tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     metrics = [build_metric("exact_match"), build_metric("chrf")]
     expected = score_files(metrics, [tmp_path / "said"], [tmp_path / "gold"])
-    assert [row.score for (row,) in report.scores] == [row.score for (row,) in expected.scores]
-    assert [row.interval for (row,) in report.scores] == [row.interval for (row,) in expected.scores]
-    assert report.scores[0][0].system == str(reversal.run)
+    (said,), (scored,) = report.variants, expected.variants
+    assert said.scores == scored.scores
+    assert said.name == str(reversal.run)
 
 
 def test_dev_and_its_metrics_are_the_default(reversal: Reversal) -> None:
     model = headway.load(reversal.run)
     report = headway.evaluate(model)
     dev = (reversal.recipe.parent / "dev.tsv").read_text(encoding="utf-8").splitlines()
-    assert report.segments == len(dev)
-    assert report.scores[0][0].score == headway.evaluate(reversal.run, metrics="exact_match").scores[0][0].score
+    assert len(report.tests[0]) == len(dev)
+    again = headway.evaluate(reversal.run, metrics="exact_match")
+    assert report.variants[0].scores == again.variants[0].scores
     assert "exact_match" in report.text()
 
 
@@ -108,13 +109,3 @@ def test_dev_and_its_metrics_are_the_default(reversal: Reversal) -> None:
 def test_mistakes_are_named(reversal: Reversal, given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         headway.evaluate(reversal.run, **given)
-
-
-def test_texts_are_scored_as_files_are(tmp_path: Path) -> None:
-    systems, references = {"a": ["x y", "z"], "b": ["x", "z"]}, [["x y", "z"]]
-    report = score_texts([build_metric("exact_match")], systems, references)
-    assert [(row.system, row.score.value) for row in report.scores[0]] == [("a", 100.0), ("b", 50.0)]
-    with pytest.raises(UserError, match="b: 1 segment, but references 1 has 2"):
-        score_texts([build_metric("exact_match")], {"b": ["x"]}, references)
-    with pytest.raises(UserError, match="metrics: scoring needs at least one"):
-        score_texts([], systems, references)

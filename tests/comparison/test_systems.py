@@ -57,11 +57,6 @@ def test_runs_by_name(reversal: Reversal) -> None:
         ("grid.yaml", {"metrics": ["bleu"]}, "metrics: a grid says this itself"),
         ("grid.yaml", {"output": "out", "dry_run": True}, "dry_run: only the command line lists the cells"),
         ("grid.yaml", {"output": "grid.yaml"}, "output: a folder is needed there, and there is a file"),
-        (
-            (),
-            {"hypotheses": ["base.yaml", "ngram.yaml"], "references": "base.yaml", "margin": {"bleu": "1"}},
-            "margin.bleu: a margin is a finite number",
-        ),
     ],
 )
 def test_mistakes(

@@ -61,7 +61,7 @@ def test_every_bad_row_is_counted_and_listed(tmp_path: Path, run_headway: Comman
     named = lines[lines.index("data.train: 3 rows cannot be read") + 1 :]
     file = tmp_path / "train.jsonl"
     assert named[0].startswith(f"  {file}:2: this line is not JSON (")
-    assert named[1] == f"  {file}:3: no field t on the way to t; allowed: s"
+    assert named[1] == f"  {file}:3: there is no text in a field t; received {{'s': 'a'}}"
     assert named[2] == f"  {file}:5: this line is not JSON (the field 's' is there twice)"
     assert len(named) == 3
     assert ended.code == 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.corpora import frames
+from headway.corpora import speech_corpus
 from headway.corpora.speech_corpus import build_frames
 from headway.processing.audio.audio_files import read_recording
 from headway.processing.audio.features import AudioConfig, filterbanks
@@ -38,7 +38,7 @@ def test_frames_are_those_of_each_recording(tmp_path, paths, cache):
 
 def test_what_is_kept_is_not_computed_again(tmp_path, paths, monkeypatch):
     first = build_frames(paths, CONFIG, cache=tmp_path / "cache")
-    monkeypatch.setattr(frames, "filterbanks", None)
+    monkeypatch.setattr(speech_corpus, "filterbanks", None)
     again = build_frames(paths, CONFIG, cache=tmp_path / "cache")
     assert again.content == first.content
     np.testing.assert_array_equal(again[4], first[4])
@@ -68,7 +68,7 @@ def test_a_damaged_store_is_made_anew(tmp_path, paths, name):
 def test_several_processes_give_the_same(tmp_path, paths, monkeypatch):
     alone = build_frames(paths, CONFIG, cache=tmp_path / "alone")
     for name, value in (("CHUNK", 2), ("PATIENCE", -1.0), ("cores", lambda: 2)):
-        monkeypatch.setattr(frames, name, value)
+        monkeypatch.setattr(speech_corpus, name, value)
     shared = build_frames(paths, CONFIG, cache=tmp_path / "shared")
     assert shared.facts == alone.facts
     for number in (0, 1, 3, 4):

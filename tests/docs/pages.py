@@ -3,11 +3,9 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from tests.docs.command_server import served
+from tests.command_server import commands_path
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:`(?P<file>[\w./-]+)`:\n\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -27,12 +25,10 @@ def run_page(page: Path, folder: Path, **changes: str) -> str:
     script = "\n".join(commands)
     for old, new in changes.items():
         script = script.replace(old, new)
-    with TemporaryDirectory() as short, served(Path(short) / "bin") as commands_folder:  # a socket's name is short
-        path = os.pathsep.join([str(commands_folder), str(Path(sys.executable).parent), os.environ["PATH"]])
-        ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=folder, env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
-            capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=os.environ | {"PATH": commands_path(), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
     return ended.stdout

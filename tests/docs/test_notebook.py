@@ -21,6 +21,7 @@ def outputs(notebook: Any) -> list[str]:
     return ["image/png" if "image/png" in each else each.get("text/plain", "") for each in data]
 
 
+@pytest.mark.slow
 def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -41,7 +41,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         ROOT / "docs" / "tutorial.md", tmp_path,
         **{"--shares 98 1 1": "--shares 8 1 1", " --output runs/": f" {SMALL} --output runs/",
            "check attention.yaml": f"check attention.yaml {SMALL}",
-           "data dates": "data dates --train-size 400 --dev-size 20 --test-size 20",
+           "make dates": "make dates train_size=400 dev_size=20 test_size=20",
            "mixers-grid.yaml data": f"mixers-grid.yaml {SMALL_GRID} data"},
     )  # fmt: skip
     assert "train: 176 pairs, dev: 28 pairs, test: 40 pairs\nleft out 98: of train, also in test\n" in printed

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from headway.comparison.cells import read_result
-from headway.comparison.records import read_record
+from headway.comparison.reproduce import read_record
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.errors import UserError
 from headway.formats.pairs import open_source
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
-from headway.runs.inspect.pages import read_metrics
+from headway.runs.metrics import read_metrics
 
 DAMAGE = [b"[" * 100_000, b"[]", b"1", b"null", b'{"a": 1, "a": 2}', b"\xff", b"", b'{"update": "x"}']
 

@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.experiments.recipe_library import (
-    about,
-    copy_recipe,
-    files_of,
-    library,
-    opening,
-    recipe_list,
-    recipe_names,
-)
+from headway.experiments.recipe_library import about, copy_recipe, files_of, library, opening, recipe_list, recipe_names
 from headway.recipe import load_recipe
 from tests.conftest import Command
 from tests.docs.pages import ROOT
@@ -113,11 +105,11 @@ def test_the_commands(run_headway: Command, tmp_path: Path) -> None:
     seen = "38.1 to 39.6 BLEU on dev (3 seeds), after 22.6 to 25.0 CPU minutes"
     assert f"  tanaka/transformer-small: {seen}\n      Tanaka corpus, Japanese" in listed.out
     assert max(map(len, listed.out.splitlines())) <= 100
-    parsing = run_headway("recipes", "list", "--task", "parsing").out
+    parsing = run_headway("recipes", "--task", "parsing").out
     assert "parsing/wsj-only" in parsing
     assert "tanaka" not in parsing
-    shown = run_headway("recipes", "show", "tanaka/transformer-small").out
+    shown = run_headway("recipes", "tanaka/transformer-small").out
     assert f"Measured: {seen} (results/tanaka-fast.json)." in shown
-    copied = run_headway("recipes", "copy", "tanaka/mixers/local", "--output", tmp_path)
+    copied = run_headway("recipes", "tanaka/mixers/local", "--output", tmp_path)
     assert copied.code == 0
     assert copied.out.splitlines()[0] == str(tmp_path / "tanaka/mixers/local.yaml")

@@ -84,8 +84,8 @@ def test_a_package_holds_what_its_reader_looks_for(package: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--package-version", "one"], "--package-version: string should match"),
-        (["--sentence-model", "nowhere.onnx"], "--sentence-model: there is no such file"),
+        (["package_version=one"], "package_version: string should match"),
+        (["sentence_model=nowhere.onnx"], "sentence_model: there is no such file"),
     ],
 )
 def test_mistakes(run_headway: Command, reversal: Reversal, tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from headway.errors import UserError
 from headway.formats.alignments import Links, parse_pharaoh, read_alignments, read_treebanks
-from headway.metrics import bootstrap_interval, build_metric
+from headway.metrics import build_metric
 from tests.conftest import Command
 
 
@@ -36,8 +36,6 @@ def test_a_corpus_is_scored_from_sums():
     score = metric.score(hypothesis, [gold])
     assert score.value == pytest.approx(100 * (1 - (1 + 2) / (3 + 4)))
     assert not metric.higher_is_better
-    interval = bootstrap_interval(metric, metric.statistics(hypothesis, [gold]), 100, 1)
-    assert 0 <= interval.low <= score.value <= interval.high <= 100
 
 
 def test_sure_links_are_possible():
@@ -65,7 +63,7 @@ def test_pharaoh_keeps_empty_lines(tmp_path):
         ("1 1 1 S\n1 1\n", r"gold:2: this is no NAACL alignment"),
         ("0 1 1\n", r"gold:1: this is no NAACL alignment"),
         ("1 1 1\n999999999999 1 1 S\n", r"gold:2: this is no NAACL alignment"),
-        ("1 1 1\n30000000 1 1 S\n", r"gold:2: this sentence is far beyond the lines of the file; .* up to 1,020"),
+        ("1 1 1\n30000000 1 1 S\n", r"gold:2: this is no NAACL alignment; .* sentences up to 1,020"),
         ("1 1 " + "9" * 5000, r"gold:1: this is no link between words"),
         ("0-" + "9" * 5000, r"gold:1: this is no link between words"),
         ("٣-1", r"gold:1: this is no link between words"),
@@ -123,20 +121,21 @@ def test_treebanks_are_paired_by_their_links(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("banks", "nodes", "message"),
+    ("banks", "nodes", "received"),
     [
-        (("de", "en"), ("s1_2", "s1_9"), r"a.xml:3: there is no such node in en.xml; received 's1_9'"),
-        (("de", "en"), ("s4_500", "s1_2"), r"a.xml:3: there is no such node in de.xml; received 's4_500'"),
-        (("de", "sv"), ("s1_2", "s1_2"), r"a.xml:3: a link is between .*; received \['de', 'sv'\]; allowed: de, en"),
-        (("de",), ("s1_2",), r"a.xml:3: a link is between .*; received \['de'\]"),
+        (("de", "en"), ("s1_2", "s1_9"), "'de': 's1_2', 'en': 's1_9'"),
+        (("de", "en"), ("s4_500", "s1_2"), "'de': 's4_500', 'en': 's1_2'"),
+        (("de", "sv"), ("s1_2", "s1_2"), "'de': 's1_2', 'sv': 's1_2'"),
+        (("de",), ("s1_2",), "'de': 's1_2'"),
     ],
 )
-def test_no_link_is_dropped(tmp_path, banks, nodes, message):
+def test_no_link_is_dropped(tmp_path, banks, nodes, received):
     (tmp_path / "de.xml").write_text(treebank(["Ja", "!"]), encoding="utf-8")
     (tmp_path / "en.xml").write_text(treebank(["Yes", "!"]), encoding="utf-8")
     ends = "".join(f'<node treebank_id="{bank}" node_id="{node}"/>' for bank, node in zip(banks, nodes, strict=True))
     named = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
     (tmp_path / "a.xml").write_text(f'<treealign>{named}\n\n<align type="good">{ends}</align></treealign>')
+    message = f"a.xml:3: this is no link of words or phrases; received {{'type': 'good', {received}}}; allowed: good"
     with pytest.raises(UserError, match=message):
         read_treebanks(tmp_path / "a.xml")
 
@@ -174,13 +173,8 @@ def test_nodes_stand_in_the_sentence_that_holds_them(tmp_path):
     for node, link in (("doc_s1_1", "0-0"), ("t2", "1-1")):
         (pair,) = read_treebanks(written("good", node))
         assert (pair.source, pair.target, pair.links.pharaoh()) == (("Ja", "!"), ("Yes", "!"), link)
-    with pytest.raises(
-        UserError, match=r"a.xml:2: there is no such kind of link; received 'sure'; allowed: good, fuzzy"
-    ):
+    with pytest.raises(UserError, match=r"a.xml:2: this is no link .* {'type': 'sure', .*allowed: good or fuzzy"):
         read_treebanks(written("sure", "t2"))
-    (tmp_path / "a.xml").write_text(f"<treealign>{banks}</treealign>")
-    with pytest.raises(UserError, match="this alignment links nothing"):
-        read_treebanks(tmp_path / "a.xml")
 
 
 def test_comments_link_nothing(tmp_path):
@@ -208,7 +202,7 @@ def test_treebanks_as_text(run_headway: Command, tmp_path):
     nodes = '<node treebank_id="de" node_id="s1_2"/><node treebank_id="en" node_id="s1_2"/>'
     banks = '<treebank id="de" filename="de.xml"/><treebank id="en" filename="en.xml"/>'
     (tmp_path / "a.xml").write_text(f'<treealign>{banks}<align type="good">{nodes}</align></treealign>')
-    assert run_headway("data", "treebanks", tmp_path / "a.xml", "--output", tmp_path / "out").code == 0
+    assert run_headway("data", "make", "treebanks", tmp_path / "a.xml", "--output", tmp_path / "out").code == 0
     written = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").iterdir()}
     assert written == {"source": "Ja !\n", "target": "Yes !\n", "gold": "1-1\n"}
 

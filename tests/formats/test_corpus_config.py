@@ -131,7 +131,7 @@ def test_what_is_written_is_read() -> None:
         ({"kind": "pathlib:Path"}, "data.dev.kind: this is not a subclass of headway.formats.corpus_format.CorpusFor"),
         ([{"tsv": "a"}, {"tsv": "b", "colums": 1}], "data.dev.1.colums: unknown key; did you mean 'columns'?"),
         ([{"tsv": "a"}, {"x": "b"}], "data.dev.1: a corpus is either"),
-        ([], "data.dev: a list of corpora has at least one"),
+        ([], "data.dev: tuple should have at least 1 item"),
         ("a.tsv", "data.dev: a corpus is either"),
         ({"tsv": "a", "jsonl": "b"}, "data.dev: a corpus is either"),
         ({"kind": "m2", "path": "a", "annotator": -1}, "data.dev.annotator: input should be greater than or equal"),

@@ -1,5 +1,7 @@
 """Labelled words from columns, CoNLL-U, M2 and corrections; mistakes with file and line."""
 
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,15 @@ from headway.formats.conllu import read_conllu
 from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.labelled_words import (
     fingerprint,
+    mark_missing,
     open_labelled,
     read_columns,
     read_m2,
+    union,
     write_columns,
+    wrong_words,
 )
+from tests.conftest import Command
 
 M2 = """S This are a sentence .
 A 1 2|||R:VERB|||is|||REQUIRED|||-NONE-|||0
@@ -105,13 +111,13 @@ def test_conllu_takes_syntactic_words(tmp_path: Path) -> None:
         ("a.tsv", "He\n", r"a\.tsv:1: wrong number of columns; received 1; allowed: at least 2"),
         ("a.tsv", "He\tc\n \tc\n", r"a\.tsv:2: this row has no word"),
         ("a.tsv", "He\t\n", r"a\.tsv:1: this is no label"),
-        ("a.m2", M2.replace("A 4 4", "A 4 6"), r"a\.m2:3: this edit lies outside its sentence; received '4 6'"),
-        ("a.m2", M2.replace("A 1 2", "A 2 1"), r"a\.m2:2: this edit lies outside"),
+        ("a.m2", M2.replace("A 4 4", "A 4 6"), r"a\.m2:3: this is no edit of M2; received 'A 4 6.*positions 0 to 5"),
+        ("a.m2", M2.replace("A 1 2", "A 2 1"), r"a\.m2:2: this is no edit of M2"),
         ("a.m2", M2.replace("A 1 2", "A one"), r"a\.m2:2: this is no edit of M2"),
         ("a.m2", M2.replace("|||-NONE-|||0", "", 1), r"a\.m2:2: this is no edit of M2"),
         ("a.m2", "This is plain text\n", r"a\.m2:1: a sentence of M2 begins with S"),
         ("a.m2", "S \n", r"a\.m2:1: a sentence of M2"),
-        ("a.conllu", "1\tI\ti\n", r"a\.conllu:1: wrong number of columns; received 3; allowed: 10"),
+        ("a.conllu", "1\tI\ti\n", r"a\.conllu:1: this row is not CoNLL-U \(.*expected 10, got 3"),
     ],
 )
 def test_mistakes_are_named_with_file_and_line(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -145,3 +151,76 @@ def test_fingerprints_tell_words_labels_and_settings_apart(tmp_path: Path) -> No
     hashes = [fingerprint(sentence, ["1"]) for sentence in (first, *others)] + [fingerprint(first, ["2"])]
     assert len(set(hashes)) == 5
     assert fingerprint(list(read_conllu(write(tmp_path, "c", CONLLU), "upos")), []) != hashes[0]
+
+
+def alignments(source: Sequence[str], corrected: Sequence[str], index: int = 0) -> Iterator[tuple[int, frozenset[int]]]:
+    """Cost and positions of wrong words of every way to turn the one into the other; a missing word marks one."""
+    if not source and not corrected:
+        yield 0, frozenset()
+    if source:
+        for cost, wrong in alignments(source[1:], corrected, index + 1):
+            yield cost + 1, wrong | {index}
+    if corrected:
+        for cost, wrong in alignments(source, corrected[1:], index):
+            yield cost + 1, wrong | {index}
+    if source and corrected:
+        differs = source[0] != corrected[0]
+        for cost, wrong in alignments(source[1:], corrected[1:], index + 1):
+            yield cost + differs, wrong | ({index} if differs else set())
+
+
+@pytest.mark.parametrize("length", range(1, 5))
+def test_the_labels_are_those_of_a_least_alignment(length: int) -> None:
+    for source in itertools.product("ab", repeat=length):
+        for other in range(4):
+            for corrected in itertools.product("abx", repeat=other):
+                ways = list(alignments(source, corrected))
+                least = min(cost for cost, _ in ways)
+                # a word missing at the end marks the last one
+                best = {frozenset(min(index, length - 1) for index in wrong) for cost, wrong in ways if cost == least}
+                labelled = frozenset(
+                    index for index, label in enumerate(wrong_words(source, corrected)) if label == "i"
+                )
+                assert labelled in best, (source, corrected, labelled, best)
+
+
+@pytest.mark.parametrize(
+    ("source", "corrected", "labels"),
+    [
+        ("Alice and Jane came back her home .", "Alice and Jane came back home .", "c c c c c i c c"),
+        ("He go home .", "He goes home .", "c i c c"),
+        ("I want go home", "I want to go home", "c c i c"),
+        ("I am", "I am here", "c i"),
+        ("a b", "a b", "c c"),
+        ("a b", "", "i i"),
+    ],
+)
+def test_sentences(source: str, corrected: str, labels: str) -> None:
+    assert wrong_words(source.split(), corrected.split()) == labels.split()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "one origin of the words is needed; received 'nothing'; allowed: --m2, or --source and --references"),
+        (("--m2", "empty"), "--m2: this file is empty"),
+        (("--source", "full"), "--source: alone, this option does nothing; allowed: beside --references"),
+        (("--source", "full", "--references", "full", "missing"), "--references: there is no such file"),
+        (("--m2", "full", "--source", "full", "--references", "full"), "one origin of the words is needed"),
+    ],
+)
+def test_mistakes(run_headway: Command, tmp_path: Path, given: tuple[str, ...], message: str) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "full").write_text("a b\n")
+    files = [word if word.startswith("-") else tmp_path / word for word in given]
+    code, out, err = run_headway("data", "labels", *files)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_missing_words_and_unions() -> None:
+    labels: list[str] = []
+    mark_missing(labels, 0)
+    assert labels == []
+    assert union([["c", "i", "c"], ["c", "c", "i"]]) == ["c", "i", "i"]
+    assert wrong_words([], ["a"]) == []

@@ -240,10 +240,10 @@ def test_jsonl(tmp_path: Path) -> None:
         ("[" * 100_000, "this line is not JSON"),
         ("1" * 5000, "this line is not JSON"),
         ('{"text": {"de": "a", "de": "b"}, "en": "A"}', "this line is not JSON (the field 'de' is there twice)"),
-        ("[1]", "no fields to find text.de in"),
-        ('{"text": "a", "en": "A"}', "no fields to find text.de in"),
-        ('{"text": {"fr": "a"}, "en": "A"}', "no field de on the way to text.de"),
-        ('{"text": {"de": null}, "en": "A"}', "field text.de holds no text"),
+        ("[1]", "there is no text in a field text.de"),
+        ('{"text": "a", "en": "A"}', "there is no text in a field text.de"),
+        ('{"text": {"fr": "a"}, "en": "A"}', "there is no text in a field text.de"),
+        ('{"text": {"de": null}, "en": "A"}', "there is no text in a field text.de"),
         ('{"text": {"de": "\\ud800"}, "en": "A"}', "field text.de holds half of a surrogate pair"),
     ],
 )
@@ -301,7 +301,6 @@ def test_faulty_hub(hub: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Non
     missing = fault(lambda: open_source(corpus_of(**WMT | {"hub": "wmd"}), "data.train"))
     assert missing.where == "data.train.name"
     assert "doesn't exist" in missing.what
-    assert "empty" in fault(lambda: open_source(corpus_of(**WMT | {"split": "test"}), "data.train")).what
     no_split = fault(lambda: open_source(corpus_of(**WMT | {"split": None}), "data.train"))
     assert (no_split.where, no_split.allowed) == ("data.train.split", "train, test")
     monkeypatch.setitem(sys.modules, "datasets", None)

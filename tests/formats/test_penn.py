@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import UserError
-from headway.formats.penn import parse_penn, parse_tree, read_penn
+from headway.formats.penn import parse_penn, parse_tree
 from headway.formats.treebanks import TreePairs, read_trees
 
 MERGED = """
@@ -67,13 +67,14 @@ def test_other_white_space_is_no_end_of_a_word() -> None:
     ("text", "line", "what"),
     [
         ("(S (NN a)\n\n(VP (VB b)\n", 3, "this bracket is never closed"),
-        ("(S (NN a)))", 1, "this bracket closes nothing"),
-        ("(S (NN a))\nword", 2, "text outside of brackets; received 'word'"),
-        ("(S\n(NN a b))", 2, r"every word needs a bracket, \(TAG word\); received 'b'"),
-        ("(S\n(NN a) b)", 2, "every word needs a bracket"),
-        ("(S\n(NN a (NN b)))", 2, "a bracket holds a word or brackets, not both"),
-        ("(S\n(NP)\n(NN a))", 2, r"this bracket holds no word; received '\(NP\)'"),
-        ("(S\n((NN a)))", 2, "only the outermost bracket has no label"),
+        ("(S (NN a)))", 1, r"this stands outside of its bracket; received '\)'"),
+        ("(S (NN a))\nword", 2, r"this stands outside of its bracket; received 'word'; allowed: \(TAG word\)"),
+        ("(S\n(NN a b))", 2, "this stands outside of its bracket; received 'b'"),
+        ("(S\n(NN a) b)", 2, "this stands outside of its bracket"),
+        ("(S\n(() NN a))", 2, "this stands outside of its bracket"),
+        ("(S\n(NN a (NN b)))", 2, "this bracket is no part of a tree"),
+        ("(S\n(NP)\n(NN a))", 2, "this bracket is no part of a tree"),
+        ("(S\n((NN a)))", 2, "this bracket is no part of a tree"),
     ],
 )
 def test_mistakes_have_their_line(text: str, line: int, what: str) -> None:
@@ -81,8 +82,7 @@ def test_mistakes_have_their_line(text: str, line: int, what: str) -> None:
         list(parse_penn(text.split("\n"), "file"))
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read this file"):
-        list(read_penn(tmp_path / "missing"))
-    with pytest.raises(UserError, match="this is not one tree"):
-        parse_tree("(S (NN a)) (S (NN b))")
+@pytest.mark.parametrize("text", ["(S (NN a)) (S (NN b))", "", "(())"])
+def test_one_tree(text: str) -> None:
+    with pytest.raises(UserError, match=r"^here: this is not one tree"):
+        parse_tree(text, "here")

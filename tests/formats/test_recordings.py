@@ -94,9 +94,9 @@ def test_manifests_at_fault(tmp_path, text, columns, message):
 
 
 def test_folders_at_fault(tmp_path):
-    with pytest.raises(UserError, match=r"data\.train\.folders: there is no such folder"):
+    with pytest.raises(UserError, match=r"data\.train\.folders: there is no such folder, or"):
         read(corpus_of(librispeech=tmp_path / "missing"))
-    with pytest.raises(UserError, match=r"data\.train\.folders: no transcripts"):
+    with pytest.raises(UserError, match="or it has no transcripts"):
         read(corpus_of(librispeech=tmp_path))
     with pytest.raises(UserError, match="the task reads no such corpus; received 'parallel'"):
         read(corpus_of(source=Path("a"), target=Path("b")))

@@ -81,7 +81,7 @@ def test_entities_do_not_grow(tmp_path: Path) -> None:
 
 
 def test_compression_damaged_in_its_middle(tmp_path: Path) -> None:
-    rows = "".join(f"<s id='{number}'>{number**5}</s>\n" for number in range(20_000))
+    rows = "".join(f"<s id='{number}'>{number**5}</s>\n" for number in range(6_000))
     for suffix, pack in (("gz", gzip.compress), ("xz", lzma.compress)):
         path, whole = tmp_path / f"a.xml.{suffix}", bytearray(pack(f"<a>{rows}</a>".encode()))
         for index in range(len(whole) // 2, len(whole) // 2 + 40):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from headway.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.brackets import PUNCTUATION, TreeMetric
-from headway.metrics.score_report import score_files
 from headway.trees.linear_form import NO_TREE, linearise, repair
 from headway.trees.tree import Leaf, Tree, clean
 from tests.conftest import Command
+from tests.metrics.scored import score_files, values
 from tests.trees.strategies import LABELS, trees
 
 GOLD = "(S (NP (DT the) (NN dog)) (, ,) (VP (VBD saw) (NP (NP (DT a) (NN cat)) (PP (IN in) (NP (NNP Rome))))) (. .))"
@@ -127,7 +127,7 @@ def test_other_words_and_several_references_are_refused() -> None:
 @pytest.mark.parametrize(
     ("gold", "mistake"),
     [
-        ("(S XX )S", "this is not one tree: text outside of brackets; received '(S XX )S'"),
+        ("(S XX )S", "this is not one tree: this stands outside of its bracket; received '(S XX )S'"),
         ("(S (NN a)", "this is not one tree: this bracket is never closed; received '(S (NN a)'"),
     ],
 )
@@ -194,8 +194,8 @@ def test_files_of_any_kind(tmp_path: Path, run_headway: Command) -> None:
     linear.write_text("(S (NP DT NN )NP (VP VB )VP\n\n", encoding="utf-8")
     metrics = [build_metric("bracket-f1"), build_metric("well-formed")]
     report = score_files(metrics, [trees_file, linear], [gold])
-    assert [row.score.value for row in report.scores[0]] == [pytest.approx(100 * 4 / 6), 100]
-    assert [row.score.value for row in report.scores[1]] == [100, 0]
+    assert values(report) == [pytest.approx(100 * 4 / 6), 100]
+    assert values(report, 1) == [100, 0]
     assert f"bracket-f1 of {trees_file}: precision 66.67, recall 66.67: 2 of 3 brackets" in report.text()
     assert f"well-formed of {linear}: repaired: brackets never closed: 1" in report.text()
     code, out, _ = run_headway(
@@ -226,11 +226,11 @@ def test_trees_over_several_lines_are_no_linear_forms(tmp_path: Path) -> None:
     metric = build_metric("bracket-f1")
     (tmp_path / "lone").write_text("(S NN ) )S\n(S NN )S\n", encoding="utf-8")
     assert metric.read(tmp_path / "lone") == ["(S NN ) )S", "(S NN )S"], "linear forms, one of which is to be repaired"
-    assert score_files([metric], [tmp_path / "apart"], [tmp_path / "gold.mrg"]).scores[0][0].score.value == 100
-    assert score_files([metric], [tmp_path / "spaced"], [tmp_path / "gold.mrg"]).scores[0][0].score.value == 100
+    assert values(score_files([metric], [tmp_path / "apart"], [tmp_path / "gold.mrg"])) == [100]
+    assert values(score_files([metric], [tmp_path / "spaced"], [tmp_path / "gold.mrg"])) == [100]
     files = [tmp_path / name for name in ("gold.mrg", "linear", "stanford", "pretty", "cut-off")]
     report = score_files([metric], files, [tmp_path / "gold.mrg"])
-    assert [row.score.value for row in report.scores[0][:4]] == [100, 100, 100, 100]
+    assert values(report)[:4] == [100, 100, 100, 100]
     assert metric.read(tmp_path / "cut-off") == ["(S", "(S"]
 
 

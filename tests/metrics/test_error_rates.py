@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headway.metrics import build_metric
-from headway.metrics.score_report import score_files
+from tests.metrics.scored import score_files, values
 
 
 def distance(one, other) -> int:
@@ -74,13 +74,13 @@ def test_of_equally_near_references_the_longest_counts_in_any_order():
         assert metric.score(["a b"], order).value == pytest.approx(100 / 3)
 
 
-def test_the_bootstrap_and_the_report(tmp_path):
+def test_errors_are_counted_in_the_report(tmp_path):
     for name, lines in (("gold", ["a b c", "d e"] * 20), ("good", ["a b c", "d e"] * 20), ("bad", ["a b", "d x"] * 20)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     metrics = [build_metric("wer"), build_metric("cer")]
-    report = score_files(metrics, [tmp_path / "bad", tmp_path / "good"], [tmp_path / "gold"], significance="bootstrap")
-    assert [row.score.value for row in report.scores[0]] == [40, 0]
-    assert report.scores[0][1].comparison.p_value < 0.01
+    report = score_files(metrics, [tmp_path / "bad", tmp_path / "good"], [tmp_path / "gold"])
+    assert values(report) == [40, 0]
+    assert report.pairs[0].estimate.interval()[1] < 0
     assert "20 substitutions, 20 deletions, 0 insertions in 100 words" in report.text()
 
 

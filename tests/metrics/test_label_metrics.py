@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headway.errors import UserError
 from headway.metrics import build_metric
-from headway.metrics.score_report import score_files
+from headway.metrics.label_metrics import best_threshold
 from tests.conftest import Command
+from tests.metrics.scored import score_files, values
 
 HYPOTHESES = ["c i i c", "i c", "c c c"]
 GOLD = ["c i c i", "i i", "c c c"]
@@ -63,20 +65,19 @@ def test_files_of_columns_with_each_reference_alone(tmp_path: Path) -> None:
     hypotheses = columns(tmp_path / "hypotheses.tsv", HYPOTHESES, "\t0.7")
     references = [columns(tmp_path / "gold.tsv", GOLD), columns(tmp_path / "other.tsv", OTHER)]
     report = score_files([build_metric("f0.5"), build_metric("recall")], [hypotheses], references)
-    assert report.segments == 3
-    assert [column[0].by_reference for column in report.scores] == [
-        tuple(build_metric(name).score(HYPOTHESES, [reference]).value for reference in (GOLD, OTHER))
-        for name in ("f0.5", "recall")
-    ]
-    assert f"recall of {hypotheses} by each reference alone: 50.00, 66.67" in report.text()
+    assert len(report.tests[0]) == 3
+    assert [build_metric("recall").score(HYPOTHESES, [reference]).value for reference in (GOLD, OTHER)] == [
+        pytest.approx(50), pytest.approx(200 / 3)
+    ]  # fmt: skip
+    assert "recall of hypotheses by each reference alone: 50.00, 66.67" in report.text()
     short = columns(tmp_path / "short.tsv", HYPOTHESES[:2])
-    with pytest.raises(UserError, match=r"2 segments, but .*gold\.tsv has 3"):
+    with pytest.raises(UserError, match=r"short\.tsv, gold: 2 hypotheses for 3 references"):
         score_files([build_metric("f0.5")], [short], references)
 
 
 def test_files_are_about_the_same_words(tmp_path: Path, pipe: Callable[[str, bytes], Path]) -> None:
     gold, other = columns(tmp_path / "gold.tsv", ["c", "c i"]), columns(tmp_path / "other.tsv", ["c", "c i"])
-    assert score_files([build_metric("accuracy")], [other], [gold]).scores[0][0].score.value == 100
+    assert values(score_files([build_metric("accuracy")], [other], [gold])) == [100]
     other.write_text("w\tc\n\nw\tc\nv\ti\n", encoding="utf-8")
     for path in (other, pipe("pipe-of-other.tsv", other.read_bytes())):
         with pytest.raises(UserError, match=r"other\.tsv, segment 2: .* of .*gold\.tsv; received 'w v'.*'w w'"):
@@ -98,9 +99,43 @@ def test_conllu_files_are_read_by_one_of_their_columns(tmp_path: Path) -> None:
 
 def test_a_label_that_no_reference_has_is_told_and_another_can_be_named(tmp_path: Path, run_headway: Command) -> None:
     gold, given = columns(tmp_path / "gold.tsv", ["NOUN VERB"]), columns(tmp_path / "given.tsv", ["NOUN NOUN"])
-    command = ("score", "files", "--metric", "f0.5", "--references", gold, "--hypotheses", given)
+    command = ("score", "--metric", "f0.5", "--references", gold, "--hypotheses", given)
     told = "no word of the references has the label 'i'; the metric's option label names another"
     ended = run_headway(*command)
     assert (ended.code, told in ended.out) == (0, True)
-    ended = run_headway(*command, "--label", "NOUN")
+    ended = run_headway(*(f"{part}:label=NOUN" if part == "f0.5" else part for part in command))
     assert (ended.code, "55.56" in ended.out, "no word of the references" in ended.out) == (0, True, False)
+
+
+def f_beta(scores: np.ndarray, wanted: np.ndarray, threshold: float, beta: float) -> float:
+    predicted = scores >= threshold
+    hits, given, all_wanted = (predicted & wanted).sum(), predicted.sum(), wanted.sum()
+    precision, recall = hits / max(1, given), hits / max(1, all_wanted)
+    return 100 * (1 + beta**2) * precision * recall / max(1e-12, beta**2 * precision + recall)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_threshold_is_better(beta: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, 9, 30) / 10  # many words have the same score
+    wanted = random.random(30) < 0.3
+    threshold, value = best_threshold(scores, wanted, beta)
+    assert value == pytest.approx(f_beta(scores, wanted, threshold, beta))
+    assert value == pytest.approx(max(f_beta(scores, wanted, threshold, beta) for threshold in np.linspace(0, 1, 101)))
+
+
+def test_nothing_to_find_and_everything() -> None:
+    assert best_threshold(np.array([0.2, 0.9]), np.array([False, False]))[1] == 0
+    threshold, value = best_threshold(np.array([0.2, 0.9]), np.array([True, True]))
+    assert (threshold, value) == (pytest.approx(0.1), 100)
+
+
+@pytest.mark.parametrize("high", [0.99999994, 0.6000001, 0.5])
+def test_neighbours_are_told_apart(high: float) -> None:
+    """Between them there is no number, and their mean may round to the lower one."""
+    scores = np.array([high, 0], dtype=np.float32)
+    scores[1] = np.nextafter(scores[0], np.float32(0))
+    threshold, value = best_threshold(scores, np.array([True, False]))
+    assert value == 100
+    assert (scores >= threshold).tolist() == [True, False]

@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from headway.comparison.options import METRIC_NAMES
 from headway.errors import UserError
 from headway.metrics import METRICS, build_metric
-from headway.metrics.metric import Metric, Statistics
-from headway.metrics.score_options import METRIC_NAMES
-from headway.metrics.signature import Signature
+from headway.metrics.metric import Metric, Signature, Statistics
 
 HYPOTHESES = ["The cat sat on the mat .", "", "a wholly different line", "same here"]
 REFERENCES = [
@@ -157,11 +156,7 @@ class Given(Metric):
 
 @pytest.mark.parametrize(
     ("statistics", "received"),
-    [
-        (np.ones((1, 1)), r"\(1, 1\)"),
-        (np.ones(2), r"\(2,\)"),
-        (np.array([[1.0], [np.nan]]), r"\(2, 1\)"),
-    ],
+    [(np.ones((1, 1)), r"\(1, 1\)"), (np.ones(2), r"\(2,\)"), (np.array([[1.0], [np.nan]]), r"\(2, 1\)")],
 )
 def test_statistics_from_elsewhere_are_looked_at(
     monkeypatch: pytest.MonkeyPatch, statistics: Any, received: str

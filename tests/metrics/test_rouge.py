@@ -8,7 +8,7 @@ import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
 from headway.errors import UserError
-from headway.metrics import build_metric, build_metrics
+from headway.metrics import as_metrics, build_metric
 from headway.processing.text.sentences import sentences
 
 OUTPUTS = [
@@ -227,9 +227,13 @@ def test_only_english_is_stemmed() -> None:
         build_metric("rouge-1", tokenize="words", stem=True)
 
 
-def test_options_go_to_the_metrics_that_have_them() -> None:
-    rouge, bleu = build_metrics(["rouge-1", "bleu"], {"stem": True, "lowercase": True})
+def test_options_stand_behind_a_metric() -> None:
+    rouge, bleu, chrf = as_metrics(["rouge-1:stem=true", "bleu:lowercase=true,tokenize=none", "chrf:word_order=2"])
     assert "stem:porter" in str(rouge.signature())
     assert "case:lc" in str(bleu.signature())
-    with pytest.raises(UserError, match="stem: none of these metrics has such an option; received 'bleu, ter'"):
-        build_metrics(["bleu", "ter"], {"stem": True})
+    assert "tok:none" in str(bleu.signature())
+    assert chrf.label == "chrF2++"
+    (named,) = as_metrics("headway.metrics.rouge:Rouge1:stem=true")
+    assert named.signature() == rouge.signature()
+    with pytest.raises(UserError, match=r"bleu\.stem: unknown key"):
+        as_metrics("bleu:stem=true")

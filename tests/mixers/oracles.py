@@ -1,4 +1,4 @@
-"""A mixer beside its oracle: values and every gradient."""
+"""A mixer beside its oracle: values, every gradient, and what its window is."""
 
 import torch
 
@@ -31,3 +31,21 @@ def assert_equals_oracle(mixer, oracle, length=7, lengths=(7, 4)):
     assert torch.allclose(values, slow, atol=1e-11)
     upstream = torch.randn_like(values)
     assert_same(gradients(mixer, (values * upstream).sum(), x), gradients(mixer, (slow * upstream).sum(), x))
+
+
+def decomposed(mixer, *lengths):
+    """The mixer in float64 with random weights, vectors of so many positions, and its contributions for them."""
+    mixer = mixer.double()
+    for parameter in mixer.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    x = torch.randn(len(lengths), max(lengths), DIM, dtype=torch.float64)
+    return mixer, x, mixer.contributions(x, padding_mask(torch.tensor(lengths)))
+
+
+def assert_window(mixer, window, length, changed):
+    """Another vector at one position changes the values of those that have it in their window, and no others."""
+    mixer, x = mixer.double(), torch.randn(1, length, DIM, dtype=torch.float64)
+    other = x.clone()
+    other[:, changed] += 1
+    difference = (mixer(x, None).values - mixer(other, None).values).abs().amax((0, 2))
+    assert (difference > 0).tolist() == [changed - t in window for t in range(length)]

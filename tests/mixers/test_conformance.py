@@ -71,9 +71,18 @@ def test_every_registered_mixer_is_here():
 NAMES = [(name, causal) for name in CONFIGS for causal in (False, True) if causal or "itself" not in name]
 
 
+# To compile takes a second: fast tests do so with the first variant of each mixer.
+FIRST = [next(iter(variants)) for variants in OPTIONS.values()]
+COMPILE = conformance.check_compile, conformance.check_compiled_steps
+CASES = [
+    pytest.param(check, name, causal, marks=[pytest.mark.slow] * (check in COMPILE and name not in FIRST))
+    for check in CHECKS
+    for name, causal in NAMES
+]
+
+
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("name", "causal"), NAMES)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(("check", "name", "causal"), CASES, ids=lambda value: getattr(value, "__name__", None))
 def test_mixer_conforms(name, check, causal, device):
     if causal and CONFIGS[name].get("global_context") is True:
         with pytest.raises(UserError, match="would see the future"):
@@ -122,7 +131,11 @@ def test_checks_take_a_type(check):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(check, marks=[pytest.mark.slow] * (check in COMPILE)) for check in CHECKS],
+    ids=lambda check: check.__name__,
+)
 @pytest.mark.parametrize("position", POSITIONS)
 def test_local_attention_conforms_in_blocks(monkeypatch, position, check, causal):
     monkeypatch.setattr("headway.mixers.local.SMALLEST_BLOCK", 2)

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from headway.errors import UserError
-from headway.mixers import build_mixer
 from headway.mixers.attention import Attention, attend
 from headway.mixers.local import LocalAttention
 from headway.tensors.masks import band_mask, padding_mask
@@ -64,8 +62,3 @@ def test_a_wide_window_is_self_attention():
     full.load_state_dict(local.state_dict())
     x = torch.randn(2, 9, DIM, dtype=torch.float64)
     assert torch.allclose(local(x, None).values, full(x, None).values, atol=1e-12)
-
-
-def test_a_window_needs_a_position():
-    with pytest.raises(UserError, match=r"mixer\.n: input should be greater than 0; received 0"):
-        build_mixer({"kind": "local", "n": 0}, dim=8, causal=False)

@@ -8,7 +8,7 @@ from headway.mixers import build_mixer
 from headway.mixers.ngram import Ngram
 from headway.tensors.masks import padding_mask, zero_padding
 from tests import reference
-from tests.mixers.oracles import DIM, assert_equals_oracle
+from tests.mixers.oracles import DIM, assert_equals_oracle, assert_window, decomposed
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -21,12 +21,8 @@ def test_equals_oracle(causal, context, n):
 
 @pytest.mark.parametrize(("causal", "context"), [(False, False), (False, True), (True, "prefix"), (False, "prefix")])
 def test_contributions_equal_those_of_the_loops(causal, context):
-    mixer = Ngram(DIM, causal, n=3, heads=3, head_dim=4, global_context=context).double()
-    for parameter in mixer.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    x, mask = torch.randn(2, 6, DIM, dtype=torch.float64), padding_mask(torch.tensor([6, 4]))
-    decomposed = mixer.contributions(x, mask)
-    offsets = [(str(span.name), span.first, span.last) for span in decomposed.spans]
+    mixer, x, found = decomposed(Ngram(DIM, causal, n=3, heads=3, head_dim=4, global_context=context), 6, 4)
+    offsets = [tuple(span) for span in found.spans]
     window = [("-2", -2, -2), ("-1", -1, -1), ("0", 0, 0)] + ([] if causal else [("+1", 1, 1), ("+2", 2, 2)])
     last = {False: [], True: [("global", None, None)], "prefix": [("prefix", None, 0)]}[context]
     assert offsets == window + last
@@ -36,10 +32,13 @@ def test_contributions_equal_those_of_the_loops(causal, context):
             projected = [reference.linear(*head, x[row, t]) for t in range(length)]
             for t in range(length):
                 slow = torch.stack(list(reference.ngram_contributions(mixer, k, projected, t).values()))
-                assert torch.allclose(decomposed.contributions[row, k, t], slow, atol=1e-12)
+                assert torch.allclose(found.contributions[row, k, t], slow, atol=1e-12)
                 total = mixer.bias[4 * k : 4 * k + 4] + slow.sum(0)
                 pre_activation[row, t, 4 * k : 4 * k + 4] = total
-    hidden = decomposed.contributions.sum(3).transpose(1, 2).flatten(2) + mixer.bias
+    mask, hidden = (
+        padding_mask(torch.tensor([6, 4])),
+        found.contributions.sum(3).transpose(1, 2).flatten(2) + mixer.bias,
+    )
     assert torch.allclose(hidden[mask], pre_activation[mask], atol=1e-12)
 
 
@@ -91,7 +90,7 @@ def test_a_causal_mixer_refuses_the_context_of_the_whole_sequence():
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"n": 0}, "n: input should be greater than 0; received 0"), ({"global_context": "all"}, "global_context"),
-     ({"heads": 3}, r"heads \(3\) do not divide dim \(8\)"), ({"widow": 3}, "unknown key")],
+     ({"heads": 3}, r"heads \(3\) do not divide dim \(8\)")],
 )  # fmt: skip
 def test_refusals(options, message):
     with pytest.raises(UserError, match=message):
@@ -99,9 +98,4 @@ def test_refusals(options, message):
 
 
 def test_nothing_beyond_the_window_counts():
-    mixer = Ngram(DIM, False, n=3, heads=2).double()
-    x = torch.randn(1, 9, DIM, dtype=torch.float64)
-    changed = x.clone()
-    changed[:, 4] += 1
-    difference = (mixer(x, None).values - mixer(changed, None).values).abs().amax((0, 2))
-    assert (difference > 0).tolist() == [abs(t - 4) < 3 for t in range(9)]
+    assert_window(Ngram(DIM, False, n=3, heads=2), range(-2, 3), length=9, changed=4)

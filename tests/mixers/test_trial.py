@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.mixers import Mixed, Mixer, MixerState, State
-from headway.mixers.trial import try_own_mixers
+from headway.mixers.conformance import try_own_mixers
 from headway.models import build_model
 from headway.models.transformer import TransformerConfig
 from headway.tensors.linear import Linear

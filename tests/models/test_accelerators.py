@@ -10,8 +10,7 @@ from headway.losses import Objective, ObjectiveConfig
 from headway.models import Seq2Seq
 from headway.runs.training.updates import TrainingStep
 from headway.search.beam import beam_search
-from headway.search.hypotheses import Hypothesis
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits
 from tests.models import toys
 from tests.models.recurrent import toys as recurrent_toys
 

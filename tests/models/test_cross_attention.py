@@ -1,4 +1,4 @@
-"""Every kind of cross-attention equals its oracle, alone and in a Transformer; steps equal the whole."""
+"""Every kind of cross-attention equals its oracle, alone and in a Transformer."""
 
 import pytest
 import torch
@@ -93,7 +93,7 @@ def test_transformers_with_it_equal_their_oracle_with_every_gradient(cross, norm
 
 
 @pytest.mark.parametrize("cross", [*KINDS, {"kind": "general", "window": "local-p"}, HARD], ids=str)
-def test_transformers_with_it_learn_decode_and_capture(cross):
+def test_transformers_with_it_learn_and_capture(cross):
     model, batch = toys.model(decoder={"layers": 2, "cross": cross}), toys.batch()
     optimizer, losses = torch.optim.Adam(model.train().parameters(), 0.01), []
     for _ in range(5):
@@ -106,7 +106,6 @@ def test_transformers_with_it_learn_decode_and_capture(cross):
     assert losses[-1] < losses[0]
     output = model.eval()(batch, capture=("*.cross",))
     assert set(output.attention) == {"decoder.1.cross", "decoder.2.cross"}
-    toys.assert_steps_equal_whole(model)
 
 
 class Mean(CrossMixer):

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from headway.models import TransformerConfig, build_model
+from headway.models import DecoderOnlyConfig, TransformerConfig, build_model
 from headway.tensors.batch import Batch, collate
 
 SOURCE_SIZE, TARGET_SIZE = 11, 9
@@ -19,10 +19,24 @@ def config(**changes) -> TransformerConfig:
 
 def model(seed: int = 1, dtype=torch.float64, **changes):
     torch.manual_seed(seed)
-    built = build_model(config(**changes), SOURCE_SIZE, TARGET_SIZE, False).to(dtype).eval()
+    return drawn(build_model(config(**changes), SOURCE_SIZE, TARGET_SIZE, False).to(dtype).eval())
+
+
+def decoder_only(seed: int = 1, dtype=torch.float64, shared: bool = False, **changes):
+    """Of a shared vocabulary both sides have the target's size."""
+    torch.manual_seed(seed)
+    base = {"dim": 8, "feed_forward": 10, "heads": 2, "dropout": 0.0, "decoder": {"layers": 2}}
+    sizes = (TARGET_SIZE, TARGET_SIZE) if shared else (SOURCE_SIZE, TARGET_SIZE)
+    return drawn(build_model(DecoderOnlyConfig.model_validate(base | changes), *sizes, shared).to(dtype).eval())
+
+
+def drawn(built):
+    """The model with random norms, biases and Canon layers, which all begin at one or zero."""
     for name, parameter in built.named_parameters():
         if "norm" in name or "bias" in name:
             torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
+        if "canon" in name:
+            torch.nn.init.normal_(parameter, std=0.7)
     return built
 
 
@@ -42,25 +56,3 @@ def heads(sources, targets) -> list[dict[str, np.ndarray]]:
         }
         for source, target in zip(sources, targets, strict=True)
     ]
-
-
-def assert_steps_equal_whole(model):
-    """Tokens one at a time give what all at once give; rows have different lengths."""
-    toy = batch()
-    whole = model(toy).logits.log_softmax(-1)
-    state = model.start(model.encode(toy.source, toy.source_mask), 10)
-    for time in range(toy.target_input.shape[1]):
-        scores, state = model.extend(toy.target_input[:, time : time + 1], state)
-        real = toy.target_mask[:, time]
-        assert torch.allclose(scores[real], whole[real, time], atol=1e-11)
-
-
-def assert_batch_equals_rows(model):
-    """A batch gives what each of its rows gives alone, without padding."""
-    toy = batch()
-    logits = model(toy).logits
-    for row in range(3):
-        source = toy.source[row][toy.source_mask[row]][:-1].numpy()
-        target = toy.target_output[row][toy.target_mask[row]][:-1].numpy()
-        alone = model(collate([source], [target])).logits[0]
-        assert torch.allclose(logits[row][toy.target_mask[row]], alone, atol=1e-12)

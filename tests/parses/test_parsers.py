@@ -35,12 +35,9 @@ def test_conllu_sentences_are_found_by_their_characters(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "1\ta\t_\t_\t_\t_\t2\tx\t_\t_\n2\tb\t_\t_\t_\t_\t1\tx\t_\t_\n\n",
-            "made.conllu:1: these heads make no tree",
-        ),
+        ("1\ta\t_\t_\t_\t_\t2\tx\t_\t_\n2\tb\t_\t_\t_\t_\t1\tx\t_\t_\n\n", "made.conllu:1: these heads make no tree"),
         (toys.CONLLU + "1\ta\t_\t_\t_\t_\t7\tx\t_\t_\n\n", "made.conllu:14: these heads make no tree"),
-        (toys.CONLLU + "no columns\n\n", "made.conllu:14: wrong number of columns; received 1; allowed: 10"),
+        (toys.CONLLU + "no columns\n\n", "made.conllu:14: this row is not CoNLL-U .*expected 10, got 1"),
         (toys.CONLLU + "x\ta\t_\t_\t_\t_\t0\tx\t_\t_\n\n", "made.conllu:14: this row is not CoNLL-U"),
     ],
 )
@@ -50,7 +47,7 @@ def test_damaged_conllu_is_named(tmp_path, text, message):
 
 
 def test_a_missing_model_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"data.parses.source: there is no such CoNLL-U file"):
+    with pytest.raises(UserError, match=r"data.parses.source: there is no such file"):
         load("conllu", tmp_path / "missing.conllu")
     pytest.importorskip("spacy")
     with pytest.raises(UserError, match=r"data.parses.source: cannot load this spaCy pipeline"):
@@ -68,11 +65,7 @@ def test_spacy_tokens_know_their_characters(tmp_path):
     pytest.importorskip("spacy")
     folder = toys.random_pipeline(tmp_path)
     line = "we can't  sing"
-    texts = {
-        "text": ["we", "ca", "n't", "sing"],
-        "tokens": ["we", "can't", "sing"],
-        "none": ["we can't  sing"],
-    }
+    texts = {"text": ["we", "ca", "n't", "sing"], "tokens": ["we", "can't", "sing"], "none": ["we can't  sing"]}
     for whitespace, expected in texts.items():
         (parse,) = load("spacy", folder, whitespace).parse([line])
         assert [text for text, _, _ in tokens(parse, line)] == expected

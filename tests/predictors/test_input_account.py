@@ -100,8 +100,8 @@ def test_rows_are_refused_by_every_command(run_headway: Command, reversal: Rever
     (folder / "row").write_text("-0.1\tcba\n" * 2, encoding="utf-8")
     commands: list[tuple[Any, ...]] = [
         ("predict", reversal.run, "--input", table),
-        ("distill", reversal.run, "--input", table, "--output", new),
-        ("backtranslate", reversal.run, "--input", table, "--output", new),
+        ("augment", "distill", reversal.run, "--input", table, "--output", new),
+        ("augment", "backtranslate", reversal.run, "--input", table, "--output", new),
         ("inspect", "page", reversal.run, "--input", table, "--output", new),
         ("inspect", "page", reversal.run, "--text", "ab\tba", "--output", new),
         ("export", "huggingface", reversal.run, "--input", table, "--output", new),

@@ -9,7 +9,7 @@ from headway.models import build_model, model_section
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from headway.tasks.task import outputs_of
 
 

@@ -5,8 +5,7 @@ import pytest
 import headway
 from headway.errors import UserError
 from headway.tensors import linear
-from headway.tensors.linear import Linear
-from headway.tensors.products import trial
+from headway.tensors.linear import Linear, trial
 from tests.conftest import Command, Reversal
 
 
@@ -25,7 +24,7 @@ def test_outputs_in_every_precision(reversal: Reversal, predictor, precision: st
     other = headway.load(reversal.run, device="cpu", precision=precision)
     if precision in ("bf16", "int8"):
         layers = [layer for layer in other.models[0].modules() if isinstance(layer, Linear)]
-        assert {type(layer.product).__module__ for layer in layers} == {"headway.tensors.products"}
+        assert {type(layer.product).__module__ for layer in layers} == {"headway.tensors.linear"}
     found, expected = other.predict(words), predictor.predict(words)
     assert [each.text for each in found] == [each.text for each in expected]
     allowed = 1e-5 if precision == "float32" else 0.1

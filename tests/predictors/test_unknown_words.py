@@ -16,7 +16,7 @@ from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
-from headway.search.hypotheses import Hypothesis
+from headway.search.limits import Hypothesis
 from headway.tensors.batch import UNKNOWN
 from tests.conftest import Command, Reversal
 

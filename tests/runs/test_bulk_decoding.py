@@ -1,11 +1,8 @@
 """A corpus decoded into a new one: pairs, filters, provenance; killed, it goes on and ends with the same bytes."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from headway.runs import bulk_decoding
 from headway.runs.bulk_decoding import decode_corpus
 from headway.runs.bulk_options import BulkOptions
 from headway.storage import locked
+from tests.command_server import commands
 from tests.conftest import Command, Reversal
 
 
@@ -31,7 +29,14 @@ def made(folder: Path) -> tuple[list[str], list[str], dict[str, Any]]:
 def test_backtranslation_has_outputs_as_sources(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
     (tmp_path / "mono.txt").write_text("abcd\n\ndacb\nzzzz\n", encoding="utf-8")
     ended = run_headway(
-        "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new", "--beam", "2"
+        "augment",
+        "backtranslate",
+        reversal.run,
+        "--input",
+        tmp_path / "mono.txt",
+        "--output",
+        tmp_path / "new",
+        "beam=2",
     )
     assert (ended.code, json.loads(ended.out)["kept"]) == (0, 3)
     source, target, manifest = made(tmp_path / "new")
@@ -42,15 +47,17 @@ def test_backtranslation_has_outputs_as_sources(reversal: Reversal, tmp_path: Pa
     assert manifest["first_dropped"] == {"empty": [2]}
     known = json.loads((reversal.run / "manifest.json").read_text(encoding="utf-8"))["model_sha256"]
     assert manifest["runs"] == [{"run": str(reversal.run), "model_sha256": known}]
-    assert (manifest["command"], manifest["decoding"]["beam"]) == ("headway backtranslate", 2)
+    assert (manifest["command"], manifest["decoding"]["beam"]) == ("headway augment backtranslate", 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.txt", "new"]
-    again = run_headway("backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new")
+    again = run_headway(
+        "augment", "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new"
+    )
     assert again.code == 2
     assert "--output: there is something there already" in again.err
 
 
 def test_distillation_reads_the_training_corpus(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
-    assert run_headway("distill", reversal.run, "--output", tmp_path / "new", "--beam", "1").code == 0
+    assert run_headway("augment", "distill", reversal.run, "--output", tmp_path / "new", "beam=1").code == 0
     source, target, manifest = made(tmp_path / "new")
     rows = (reversal.recipe.parent / "train.tsv").read_text(encoding="utf-8").splitlines()
     assert source == [row.split("\t")[0] for row in rows]
@@ -90,7 +97,7 @@ def test_outputs_whose_ends_may_be_missing_are_counted(
 ) -> None:
     (tmp_path / "in.txt").write_text("abcd\n\ncb\n", encoding="utf-8")
     given = ["--input", tmp_path / "in.txt", "--max-length", "4"]
-    ended = run_headway("distill", reversal.run, *given, "--output", tmp_path / "new")
+    ended = run_headway("augment", "distill", reversal.run, *given, "--output", tmp_path / "new")
     assert ended.code == 0
     _, target, manifest = made(tmp_path / "new")
     assert target == ["dcb", "bc"]
@@ -101,21 +108,17 @@ def test_outputs_whose_ends_may_be_missing_are_counted(
 def test_a_killed_process_goes_on(reversal: Reversal, tmp_path: Path) -> None:
     lines = "".join(f"{word}\n" for word in reversal.words * 6)
     (tmp_path / "in.txt").write_text(lines, encoding="utf-8")
-    given = ["--input", tmp_path / "in.txt", "--sample", "--seed", "3", "--chunk", "40"]
+    given = ["--input", tmp_path / "in.txt", "sample=true", "seed=3", "--chunk", "40"]
 
-    def command(output: str) -> list[str]:
-        arguments = ["distill", reversal.run, *given, "--output", tmp_path / output]
-        return [sys.executable, "-m", "headway", *map(str, arguments)]
-
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command("new"), env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = [commands() / "headway", "augment", "distill", reversal.run, *given, "--output", tmp_path / "new"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     work, deadline = tmp_path / ".new.work", time.monotonic() + 100
     while len(list(work.glob("0*.json"))) < 3:
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.communicate()
     kept = {file: file.stat().st_mtime_ns for file in sorted(work.glob("0*.json"))[:3]}
     assert not (tmp_path / "new").exists()
     predictor = headway.load(reversal.run, device="cpu")
@@ -144,19 +147,19 @@ def test_what_was_decoded_is_kept_where_the_folder_was_made_meanwhile(
         place(built, folder)
 
     monkeypatch.setattr(bulk_decoding, "put_in_place", beaten)
-    ended = run_headway("distill", reversal.run, *given)
+    ended = run_headway("augment", "distill", reversal.run, *given)
     assert (ended.code, "new: something was made there while this worked" in ended.err) == (2, True)
     assert list((tmp_path / ".new.work").glob("0*.json"))
     shutil.rmtree(tmp_path / "new")
     monkeypatch.undo()
-    assert run_headway("distill", reversal.run, *given).code == 0
+    assert run_headway("augment", "distill", reversal.run, *given).code == 0
     assert not (tmp_path / ".new.work").exists()
 
 
 def test_a_corpus_that_is_whole_is_not_made_again(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
     """Whatever of the work a killed process left behind, the same command ends well; another one does not."""
     (tmp_path / "in.txt").write_text("abc\nbcd\n", encoding="utf-8")
-    given = ["distill", reversal.run, "--input", tmp_path / "in.txt", "--output", tmp_path / "new"]
+    given = ["augment", "distill", reversal.run, "--input", tmp_path / "in.txt", "--output", tmp_path / "new"]
     first = run_headway(*given)
     content = {path: path.read_bytes() for path in (tmp_path / "new").iterdir()}
     left = tmp_path / ".new.work"
@@ -169,7 +172,7 @@ def test_a_corpus_that_is_whole_is_not_made_again(reversal: Reversal, tmp_path: 
         assert f"{tmp_path / 'new'}: this is made already" in again.err
         assert not left.exists()
     assert {path: path.read_bytes() for path in (tmp_path / "new").iterdir()} == content
-    for other in (["--beam", "2"], ["--max-ratio", "2"]):
+    for other in (["beam=2"], ["--max-ratio", "2"]):
         assert "there is something there already" in run_headway(*given, *other).err
     (tmp_path / "new" / "target.txt").write_text("changed\n")
     changed = run_headway(*given)
@@ -182,16 +185,23 @@ def test_chunks_of_an_unknown_work_are_not_taken(reversal: Reversal, tmp_path: P
     (tmp_path / "in.txt").write_text("abc\n", encoding="utf-8")
     (tmp_path / ".new.work").mkdir()
     (tmp_path / ".new.work" / "00000000.json").write_text('[["x", "y", 0.0, [1, 1], false, false]]')
-    assert run_headway("distill", reversal.run, "--input", tmp_path / "in.txt", "--output", tmp_path / "new").code == 0
+    assert (
+        run_headway(
+            "augment", "distill", reversal.run, "--input", tmp_path / "in.txt", "--output", tmp_path / "new"
+        ).code
+        == 0
+    )
     assert made(tmp_path / "new")[0] == ["abc"]
 
 
 def test_mistakes_are_told_before_any_work(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
-    missing = run_headway("backtranslate", reversal.run, "--input", tmp_path / "none.txt", "--output", tmp_path / "new")
+    missing = run_headway(
+        "augment", "backtranslate", reversal.run, "--input", tmp_path / "none.txt", "--output", tmp_path / "new"
+    )
     assert (missing.code, "none.txt" in missing.err) == (2, True)
-    without = run_headway("distill", reversal.run)
+    without = run_headway("augment", "distill", reversal.run)
     assert (without.code, "--output: a new corpus needs a folder" in without.err) == (2, True)
-    bound = run_headway("distill", reversal.run, "--output", tmp_path / "new", "--min-score", "1")
+    bound = run_headway("augment", "distill", reversal.run, "--output", tmp_path / "new", "--min-score", "1")
     assert (bound.code, "--min-score" in bound.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -200,7 +210,7 @@ def test_two_commands_do_not_work_in_one_folder(reversal: Reversal, tmp_path: Pa
     (tmp_path / "mono.txt").write_text("abcd\n", encoding="utf-8")
     with locked(tmp_path / ".new.work" / ".lock"):
         ended = run_headway(
-            "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new"
+            "augment", "backtranslate", reversal.run, "--input", tmp_path / "mono.txt", "--output", tmp_path / "new"
         )
     assert ended.code == 1
     assert "another process is at work here" in " ".join(ended.err.split())

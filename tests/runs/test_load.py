@@ -15,7 +15,7 @@ from headway.models import TaggerConfig
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.registry import foreign_code
-from headway.runs.load import NoInitialValues, load_run, task_of
+from headway.runs.run import NoInitialValues, open_run, task_of
 from headway.runs.run_folder import model_weights
 from headway.tasks.pretrained_encoder import build_tagger
 from tests.conftest import Command, Reversal
@@ -42,7 +42,7 @@ def test_a_run_of_every_task(name: str, tmp_path: Path) -> None:
     case = copied(name, tmp_path / "case")
     predictor = headway.load(case.run, device="cpu")
     assert type(predictor) is KINDS[name]
-    run = load_run(case.run, torch.device("cpu"))
+    run = open_run(case.run)
     assert run.path == case.run
     assert not run.model.training
     assert run.source.same(predictor.runs[0].source)
@@ -53,7 +53,7 @@ def test_a_run_of_every_task(name: str, tmp_path: Path) -> None:
 def test_weights_of_a_tagger_come_from_the_run_alone(tmp_path: Path) -> None:
     case = copied("error_detection", tmp_path / "case")
     (case.run / "vocabulary" / "modeling_evil.py").write_text("raise AssertionError", encoding="utf-8")
-    assert set(model_weights(load_run(case.run, torch.device("cpu")).model))
+    assert set(model_weights(open_run(case.run).model))
 
 
 def test_a_tagger_whose_scores_are_not_finite_is_named(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str
 def test_foreign_code_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command) -> None:
     run = foreign(tmp_path, monkeypatch, "task", "spelling_task:Spelling")
     message = "task: loading this would import the task spelling_task:Spelling, which is not a part of headway"
-    for refused in (headway.load, load_run, lambda path: task_of([path])):
+    for refused in (headway.load, lambda path: open_run(path).model, lambda path: task_of([open_run(path)])):
         with pytest.raises(UserError, match=message):
             refused(run)  # type: ignore[operator]
     assert "spelling_task" not in sys.modules
@@ -94,7 +94,7 @@ def test_foreign_code_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run_headway("predict", run, "--allow-code", stdin="a\n").code == 0
     assert isinstance(headway.load(run, allow_code=True), SequencePredictor)
     with foreign_code(True):
-        assert task_of([run]).name == "spelling"
+        assert open_run(run).task.name == "spelling"
 
 
 def with_own_schedule(reversal: Reversal, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -155,9 +155,9 @@ def test_no_key_of_a_run_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 VERBS = (
     "predict {run}", "predict {run} {sound}", "score {run} --source {file} --target {file}",
-    "inspect {run} --output {out}.html", "inspect {run} --figures {out}", "inspect {run} --parameters",
-    "inspect {run} --layers {file}", "inspect {run} --dependencies", "inspect page {run}",
-    "inspect heat-map {run} --text a --output {out}.svg", "compare {run} {sound}",
+    "inspect {run} --output {out}.html", "inspect figures {run} --output {out}", "inspect tables parameters {run}",
+    "inspect tables layers {run} --data {file}", "inspect tables dependencies {run}", "inspect page {run}",
+    "inspect figures {run} --text a --output {out}.svg", "compare {run} {sound}",
     "export ctranslate2 {run} --output {out}", "export --list {run}", "train {going_on} --output {out}",
     "train {own} --output {run} --resume",
 )  # fmt: skip

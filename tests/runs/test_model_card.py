@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from headway.runs.model_card import write_card
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from tests.conftest import Reversal
 
@@ -37,9 +38,9 @@ def test_a_card_that_somebody_filled_in_is_kept_until_the_weights_are_others(
     shutil.copytree(reversal.run, folder.path)
     filled = folder.card.read_text(encoding="utf-8").replace("To be filled in.", "CC BY 4.0.")
     folder.card.write_text(filled, encoding="utf-8")
-    write_card(folder)
+    write_card(open_run(folder.path))
     assert folder.card.read_text(encoding="utf-8") == filled
     manifest = json.loads(folder.manifest_file.read_text(encoding="utf-8"))
     folder.manifest_file.write_text(json.dumps(manifest | {"model_sha256": "0" * 64}), encoding="utf-8")
-    write_card(folder)
+    write_card(open_run(folder.path))
     assert "To be filled in." in folder.card.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headway.files import sha256
-from headway.runs.own_code import changed_code, code_hashes, code_versions
+from headway.runs.packing import changed_code, code_hashes, code_versions
 from tests.conftest import Command
 
 SCHEDULE = "from headway.optimizers.schedules import Constant\n\n\nclass Saw(Constant):\n    'Of our own.'\n"

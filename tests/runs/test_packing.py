@@ -2,10 +2,10 @@
 
 import copy
 import json
+import os
 import py_compile
 import shutil
 import stat
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +18,7 @@ from headway.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.files import sha256
+from headway.runs import packing
 from headway.runs.packing import pack_run, unpack_run
 from headway.runs.run_folder import portable
 from tests.conftest import Command, Reversal
@@ -31,7 +32,7 @@ def test_a_pack_predicts_as_the_run(reversal: Reversal, tmp_path: Path, run_head
     expected = run_headway("predict", reversal.run, stdin="abcd\ncab\n").out
     assert run_headway("predict", pack, stdin="abcd\ncab\n").out == expected
     assert headway.load(pack).predict(["abcd"])[0].text == "dcba"
-    assert run_headway("unpack", pack, tmp_path / "run").code == 0
+    unpack_run(pack, tmp_path / "run")
     assert run_headway("predict", tmp_path / "run", stdin="abcd\ncab\n").out == expected
     pack_run(reversal.run, tmp_path / "new" / "again.zip")
     assert (tmp_path / "new" / "again.zip").read_bytes() == pack.read_bytes()
@@ -43,8 +44,8 @@ def test_a_pack_is_looked_into_and_shipped_as_the_run(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pack, page = tmp_path / "model.zip", tmp_path / "page.html"
     pack_run(reversal.run, pack)
-    counted = run_headway("inspect", "--parameters", pack, "--json")
-    assert counted == run_headway("inspect", "--parameters", reversal.run, "--json")
+    counted = run_headway("inspect", "tables", "parameters", pack, "--json")
+    assert counted == run_headway("inspect", "tables", "parameters", reversal.run, "--json")
     ended = run_headway("inspect", pack, "--text", "abcd")
     assert (ended.code, "error: --output: the page of a pack needs a place" in ended.err) == (2, True)
     ended = run_headway("inspect", pack, "--text", "abcd", "--output", page)
@@ -223,9 +224,14 @@ def test_a_large_pack_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
 
 
 def test_what_a_killed_pack_left_is_removed_by_the_next(reversal: Reversal, tmp_path: Path) -> None:
-    kill = "import os, headway.runs.packing as packing\npacking.sync = lambda path: os.kill(os.getpid(), 9)\n"
-    call = f"packing.pack_run(packing.Path({str(reversal.run)!r}), packing.Path({str(tmp_path / 'run.zip')!r}))"
-    assert subprocess.run([sys.executable, "-c", kill + call], check=False, timeout=120).returncode == -9
+    child = os.fork()
+    if child == 0:
+        packing.sync = lambda path: os.kill(os.getpid(), 9)
+        try:
+            pack_run(reversal.run, tmp_path / "run.zip")
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 9
     assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
     pack_run(reversal.run, tmp_path / "run.zip")
     assert [path.name for path in tmp_path.iterdir()] == ["run.zip"]
@@ -275,7 +281,7 @@ def test_what_is_no_pack(tmp_path: Path, reversal: Reversal) -> None:
 
 
 def test_a_pack_that_is_not_there(tmp_path: Path, run_headway: Command) -> None:
-    ended = run_headway("unpack", tmp_path / "none.zip", tmp_path / "run")
+    ended = run_headway("predict", tmp_path / "none.zip")
     assert ended.code == 2
     assert f"error: FILE.zip: there is no such file; received '{tmp_path / 'none.zip'}'" in ended.err
 

@@ -18,15 +18,16 @@ from headway.files import sha256
 from headway.recipe import load_recipe, parse_recipe
 from headway.recipe.migration import FORMAT
 from headway.runs import run_folder
-from headway.runs.checkpoint_files import in_a_row, regular_updates
-from headway.runs.load import load_run
+from headway.runs.run import open_run
 from headway.runs.run_folder import (
     RunFolder,
     average_weights,
     checkpoint_weights,
+    in_a_row,
     load_weights,
     model_weights,
     read_tensors,
+    regular_updates,
 )
 from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied
@@ -73,7 +74,7 @@ def test_nothing_is_pickled(reversal: Reversal) -> None:
 
 
 def test_a_loaded_run_is_ready_to_decode(reversal: Reversal) -> None:
-    loaded = load_run(reversal.run, CPU)
+    loaded = open_run(reversal.run)
     assert not loaded.model.training
     assert loaded.source.vocabulary is loaded.target.vocabulary
     stored = read_tensors(reversal.run / "model.safetensors")
@@ -85,7 +86,7 @@ def test_averages_are_means(reversal: Reversal) -> None:
     files = checkpoint_weights(RunFolder(reversal.run), 2)
     assert [file.parent.name for file in files] == ["update-00000200", "update-00000400"]
     first, last = (read_tensors(file) for file in files)
-    mean = model_weights(load_run(reversal.run, CPU, average=2).model)
+    mean = model_weights(open_run(reversal.run, average=2).model)
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (first[name] + last[name]) / 2)
     alone = average_weights(files[-1:])
@@ -95,7 +96,7 @@ def test_averages_are_means(reversal: Reversal) -> None:
 @pytest.mark.parametrize("count", [0, -1, 2.5])
 def test_an_average_is_of_a_whole_number(reversal: Reversal, count: Any) -> None:
     with pytest.raises(UserError, match="average: the number of checkpoints is a whole one; received"):
-        load_run(reversal.run, CPU, average=count)
+        open_run(reversal.run, average=count).loaded()
 
 
 def test_averages_keep_types(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_only_the_last_checkpoints_of_training_are_averaged(reversal: Reversal, 
     checkpoints = tmp_path / "run" / "checkpoints"
     (checkpoints / "update-00000200").rename(checkpoints / "update-00000150")
     with pytest.raises(UserError, match=r"average: .*in a row; received 2; allowed: up to 1"):
-        load_run(tmp_path / "run", CPU, average=2)
+        open_run(tmp_path / "run", average=2).loaded()
 
 
 def test_the_manifest_grows(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
         ('{"format": true}', r"the manifest is damaged \(format: "),
         ('{"data": {"train": 1}}', r"the manifest is damaged \(data\.train: "),
         ('{"code": {"a.py": 5}}', r"the manifest is damaged \(code\.a\.py: "),
-        ('{"format": 1,\n"format": 1}', r":2: the manifest is damaged: the key 'format' stands twice"),
+        ('{"format": 1,\n"format": 1}', ": the manifest is damaged: the key 'format' stands twice"),
     ],
 )
 def test_a_manifest_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
@@ -243,7 +244,7 @@ def test_weights_that_training_did_not_write_are_refused(
 def test_a_vocabulary_that_training_did_not_use_is_refused(reversal: Reversal, tmp_path: Path, missing: bool) -> None:
     folder = RunFolder(Path(shutil.copytree(reversal.run, tmp_path / "run")))
     (folder.vocabulary / "more").write_text("a file of the user", encoding="utf-8")
-    load_run(folder.path, CPU)
+    open_run(folder.path).loaded()
     file = folder.vocabulary / "shared" / "spm.model"
     if missing:
         file.unlink()
@@ -251,7 +252,7 @@ def test_a_vocabulary_that_training_did_not_use_is_refused(reversal: Reversal, t
         flip(file, -1)
     what = "is missing" if missing else "is not the one that training used"
     with pytest.raises(UserError, match=rf"spm\.model: this file {what}"):
-        load_run(folder.path, CPU)
+        open_run(folder.path).loaded()
 
 
 def test_a_model_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
@@ -260,16 +261,16 @@ def test_a_model_that_no_memory_holds_is_refused(tmp_path: Path) -> None:
     tree["model"] |= {"dim": 2**24, "feed_forward": 2**24}
     folder.recipe_file.write_text(yaml.safe_dump(tree), encoding="utf-8")
     with pytest.raises(HeadwayError, match=r"memory ran out in making the model|model\.dim"):
-        load_run(folder.path, CPU)
+        open_run(folder.path).loaded()
 
 
 def test_a_damaged_checkpoint_is_not_averaged(tmp_path: Path) -> None:
     folder = trained(tmp_path)
     (checkpoint,) = folder.checkpoints.iterdir()
-    load_run(folder.path, CPU, average=1)
+    open_run(folder.path, average=1).loaded()
     flip(checkpoint / "model.safetensors", -1)
     with pytest.raises(UserError, match=r"this checkpoint is damaged \(model.safetensors was cut short or changed\)"):
-        load_run(folder.path, CPU, average=1)
+        open_run(folder.path, average=1).loaded()
 
 
 def test_weights_without_a_known_hash_are_loaded_with_a_warning(
@@ -277,7 +278,7 @@ def test_weights_without_a_known_hash_are_loaded_with_a_warning(
 ) -> None:
     folder = trained(tmp_path)
     folder.manifest_file.unlink()
-    load_run(folder.path, CPU)
+    open_run(folder.path).loaded()
     assert "the manifest has no hash of these weights" in caplog.text
 
 
@@ -288,10 +289,10 @@ def test_a_recipe_edited_after_training_is_refused(reversal: Reversal, tmp_path:
     old, tree["model"][key] = tree["model"][key], 4
     folder.recipe_file.write_text(yaml.safe_dump(tree), encoding="utf-8")
     with pytest.raises(UserError, match=rf"model\.{key}: this recipe was edited .*received 4; allowed: {old}"):
-        load_run(folder.path, CPU)
+        open_run(folder.path).loaded()
     tree["model"][key], tree["decoding"]["beam"] = old, 2  # what weights do not depend on may be edited
     folder.recipe_file.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    assert load_run(folder.path, CPU).recipe.decoding.beam == 2
+    assert open_run(folder.path).recipe.decoding.beam == 2
 
 
 @pytest.mark.parametrize("death", ["before the weights", "after the weights"])
@@ -336,7 +337,7 @@ def test_weights_that_training_replaces_while_they_are_read(tmp_path: Path, monk
 def test_a_model_to_be_loaded_draws_no_initial_values(reversal: Reversal) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    load_run(reversal.run, CPU)
+    open_run(reversal.run).loaded()
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -12,10 +12,8 @@ from torch import Tensor
 from headway.errors import NotFiniteError
 from headway.mixers import State
 from headway.models import Memory, build_model
-from headway.search.beam import beam_search, largest
-from headway.search.ensemble import Ensemble
-from headway.search.hypotheses import length_penalty
-from headway.search.limits import Limits
+from headway.search.beam import Ensemble, beam_search, largest
+from headway.search.limits import Limits, length_penalty
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD, collate
 from tests.models import toys
@@ -71,15 +69,26 @@ def enumerate_all(table: Table, sentence: int, shortest: int, longest: int, alph
     return sorted(found, reverse=True)
 
 
+def repeats(ids, size: int) -> bool:
+    """Whether some `size` ids in a row come twice."""
+    ngrams = [tuple(ids[start : start + size]) for start in range(len(ids) - size + 1)]
+    return len(set(ngrams)) < len(ngrams)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("shortest", [0, 2])
-def test_wide_beam_equals_exhaustive_enumeration(alpha, shortest):
-    table = Table(3)
-    found = beam_search(table, memory(0, 1, 2), Limits(shortest, [3, 3, 3]), beam=200, alpha=alpha)
+@pytest.mark.parametrize(
+    ("shortest", "longest", "size"), [(0, 3, 0), (2, 3, 0), (0, 4, 1), (0, 4, 2), (3, 4, 2), (3, 4, 3)]
+)
+def test_wide_beam_equals_exhaustive_enumeration(alpha, shortest, longest, size):
+    """No `size` tokens in a row come twice, where that is not 0."""
+    table = Table(2, seed=4)
+    found = beam_search(table, memory(0, 1), Limits(shortest, [longest] * 2, (), size), beam=900, alpha=alpha)
     for sentence, hypotheses in enumerate(found):
-        expected = enumerate_all(table, sentence, shortest, 3, alpha)
+        every = enumerate_all(table, sentence, shortest, longest, alpha)
+        expected = [(score, ids) for score, ids in every if not size or not repeats(ids, size)]
+        assert (len(expected) < len(every)) == (size > 0)
         assert len(hypotheses) == len(expected)
-        for hypothesis, (score, ids) in zip(hypotheses[:20], expected[:20], strict=True):
+        for hypothesis, (score, ids) in zip(hypotheses[:30], expected[:30], strict=True):
             assert hypothesis.ids == ids
             assert hypothesis.score == pytest.approx(score, abs=1e-9)
 

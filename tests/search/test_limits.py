@@ -1,4 +1,4 @@
-"""No n-gram comes twice: against loops, against exhaustive enumeration, and with models of every kind."""
+"""No n-gram comes twice: against loops, with forced beginnings, in samples."""
 
 import itertools
 
@@ -6,22 +6,12 @@ import pytest
 import torch
 
 from headway.search.beam import beam_search
-from headway.search.hypotheses import length_penalty
 from headway.search.limits import Limits, block_repeats
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD
-from tests.models import test_decoder_only as decoder_only
-from tests.models import toys
-from tests.models.recurrent import toys as recurrent
-from tests.search.test_beam import Table, enumerate_all, memory
+from tests.search.test_beam import Table, memory, repeats
 
 V = 9
-
-
-def repeats(ids, size: int) -> bool:
-    """Whether some `size` ids in a row come twice."""
-    ngrams = [tuple(ids[start : start + size]) for start in range(len(ids) - size + 1)]
-    return len(set(ngrams)) < len(ngrams)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -42,38 +32,6 @@ def test_what_is_blocked_equals_the_loops(size, time):
     assert torch.equal(blocked, expected)
     if time > size:
         assert blocked.isneginf().sum() > 2 * 40
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize(("shortest", "alpha"), [(0, 0.6), (3, 1.0)])
-def test_wide_beam_equals_exhaustive_enumeration(size, shortest, alpha):
-    table = Table(2, seed=4)
-    limits = Limits(shortest, [4, 4], (), size)
-    found = beam_search(table, memory(0, 1), limits, beam=900, alpha=alpha)
-    for sentence, hypotheses in enumerate(found):
-        every = enumerate_all(table, sentence, shortest, 4, alpha)
-        expected = [(score, ids) for score, ids in every if not repeats(ids, size)]
-        assert len(expected) < len(every)
-        assert len(hypotheses) == len(expected)
-        for hypothesis, (score, ids) in zip(hypotheses[:30], expected[:30], strict=True):
-            assert hypothesis.ids == ids
-            assert hypothesis.score == pytest.approx(score, abs=1e-9)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_scores_stay_those_of_the_model_and_batches_do_not_matter(beam):
-    table, lengths = Table(4, seed=11), [7, 3, 7, 5]
-    free = beam_search(table, memory(0, 1, 2, 3), Limits(2, lengths), beam=beam, alpha=0.6)
-    found = beam_search(table, memory(0, 1, 2, 3), Limits(2, lengths, (), 1), beam=beam, alpha=0.6)
-    assert any(repeats(each.ids, 1) for hypotheses in free for each in hypotheses)
-    for sentence, hypotheses in enumerate(found):
-        alone = beam_search(table, memory(sentence), Limits(2, [lengths[sentence]], (), 1), beam=beam, alpha=0.6)
-        assert alone == [hypotheses]
-        for hypothesis in hypotheses:
-            assert not repeats(hypothesis.ids, 1)
-            scores = table.score(sentence, hypothesis.ids)
-            assert hypothesis.log_probabilities == pytest.approx(scores)
-            assert hypothesis.score == pytest.approx(sum(scores) / length_penalty(len(scores), 0.6))
 
 
 def test_what_is_forced_may_repeat_and_counts_for_the_rest():
@@ -106,16 +64,3 @@ def test_samples_do_not_repeat_either():
             assert 3 <= len(each.ids) <= (5, 4)[sentence]
             assert not repeats(each.ids, 1)
             assert each.log_probabilities == pytest.approx(table.score(sentence, each.ids))
-
-
-@pytest.mark.parametrize(
-    "built", [toys.model(), decoder_only.model(), recurrent.model(**recurrent.VARIANTS["luong general"])]
-)
-def test_models_of_every_kind(built):
-    given = toys.batch()
-    limits = [Limits(9, [12] * 3, (), size) for size in (0, 2)]
-    with torch.inference_mode():
-        encoded = built.encode(given.source, given.source_mask)
-        free, found = (beam_search(built, encoded, each, beam=3) for each in limits)
-    assert any(repeats(each.ids, 2) for hypotheses in free for each in hypotheses)
-    assert not any(repeats(each.ids, 2) for hypotheses in found for each in hypotheses)

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 import headway.search.beam
-from headway.search.beam import beam_search
-from headway.search.ensemble import Ensemble
-from headway.search.hypotheses import Hypothesis, length_penalty
-from headway.search.limits import Limits
+from headway.search.beam import Ensemble, beam_search
+from headway.search.limits import Hypothesis, Limits, length_penalty
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD
 from tests.models import test_decoder_only as decoder_only

@@ -23,7 +23,7 @@ from headway.metrics.brackets import is_linear
 from headway.predictors.output import Output
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.inspect.capture import ReadOptions, read
-from headway.runs.load import load_run
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.translation import Parsing
@@ -94,7 +94,7 @@ def test_dev_is_scored_as_trees_in_training(run: Run) -> None:
 
 
 def test_sentences_in_trees_out(run: Run, run_headway: Command, tmp_path: Path) -> None:
-    words = run_headway("data", "trees", run.dev, "--format", "words").out
+    words = run_headway("data", "make", "trees", run.dev, "format=words").out
     code, out, err = run_headway("predict", run.path, stdin=words)
     assert code == 0
     assert len(out.splitlines()) == 9
@@ -138,7 +138,7 @@ def test_unseen_sentences_tags_and_drawings(run: Run, run_headway: Command) -> N
 
 def test_exports_are_compared_on_the_text_that_the_run_reads(run: Run, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("d  n -LRB- v -RRB-\n", encoding="utf-8")
-    opened = load_run(run.path)
+    opened = open_run(run.path)
     lines = parity_lines(opened, tmp_path / "lines.txt", 10)
     assert lines == ["d n ( v )"]
     search = Search(2, longest_output(opened, lines))

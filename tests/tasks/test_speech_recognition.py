@@ -21,7 +21,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.recipe import load_recipe, parse_recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from headway.tasks.speech_recognition import SpeechRecognition
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
 from tests.runs.training.kills import assert_same, attempts
@@ -236,7 +236,9 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
 def test_a_look_inside(heard, run_headway, tmp_path):
     ended = run_headway("inspect", heard.run, "--output", tmp_path / "page.html", "--sentences", "3")
     assert (ended.code, "3 sentences" in ended.out) == (0, True)
-    ended = run_headway("inspect", heard.run, "--figures", tmp_path / "figures", "--input", heard.folder / "dev.tsv")
+    ended = run_headway(
+        "inspect", "figures", heard.run, "--output", tmp_path / "figures", "--input", heard.folder / "dev.tsv"
+    )
     assert ended.code == 0, ended.err
     assert list((tmp_path / "figures").iterdir())
 
@@ -255,8 +257,8 @@ def test_the_data_can_be_checked_first(heard, run_headway):
     assert f"data.train: {SENTENCES} recordings, {SENTENCES} kept" in ended.out
     content = json.loads(run_headway("data", "check", heard.recipe, "--json").out)
     assert content["dev"]["sample_rates"] == {str(RATE): 10}
-    assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.run).out
-    assert "16 bins a frame" in run_headway("inspect", "--parameters", heard.recipe).out
+    assert "16 bins a frame" in run_headway("inspect", "tables", "parameters", heard.run).out
+    assert "16 bins a frame" in run_headway("inspect", "tables", "parameters", heard.recipe).out
 
 
 def test_a_batch_hears_what_each_recording_says_alone(heard):

@@ -9,7 +9,7 @@ from headway.errors import UserError
 from headway.metrics import check_kind
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe, parse_recipe
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from headway.tasks import TASKS, build_task, dev_metrics
 
 

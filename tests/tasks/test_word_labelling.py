@@ -16,8 +16,8 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.comparison.grid import NamedCorpus
-from headway.comparison.run_results import result_of_run
+from headway.comparison.cells import CellName, NamedCorpus
+from headway.comparison.run import result_of_run
 from headway.errors import UserError
 from headway.files import sha256
 from headway.formats.corpus_config import parse_corpus
@@ -26,10 +26,10 @@ from headway.metrics import build_metric
 from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
 from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.layer_report import inspect_layers, layer_totals, self_attention, self_attention_figure
+from headway.runs.inspect.layers import inspect_layers, layer_totals, self_attention, self_attention_figure
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.loop import train
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from headway.tasks import build_task
 from tests.conftest import Command
 from tests.models.encoders import LAYERS, write_encoder
@@ -244,7 +244,7 @@ def check_commands_on_conllu(loaded: LabelPredictor, run_headway: Command, folde
     sentences = list(read_columns(gold))
     raw = build_task("tagging").given_test_set(loaded.recipe, [dev])
     assert [example.words for example in raw.examples] == [each.words for each in sentences]
-    for command in (["score", run, "--source"], ["inspect", run, "--layers"]):
+    for command in (["score", run, "--source"], ["inspect", "tables", "layers", run, "--data"]):
         by_columns, by_conllu = (run_headway(*command, path) for path in (gold, dev))
         assert (by_conllu.code, by_conllu.out) == (0, by_columns.out), by_conllu.err
     said = run_headway("predict", run, stdin="".join(f"{' '.join(each.words)}\n" for each in sentences)).out
@@ -474,7 +474,7 @@ def test_the_evenness_of_a_run_is_an_output(learned: Learned, predictor: LabelPr
         NamedCorpus("evenness", corpus, evenness=True),
         NamedCorpus("long", parse_corpus({"tsv": learned.dev.with_name("long.tsv")}, "test"), evenness=True),
     ]
-    dev, other = result_of_run(learned.run, "mixed", 1, tests, device="cpu").outputs
+    dev, other = result_of_run(CellName("mixed", 1, learned.run), tests, device="cpu").outputs
     evenness = layer_totals(predictor, [each.words for each in read_columns(learned.dev)]).evenness()
     found = build_metric("deviation").score(dev.hypotheses, dev.test.references).value
     assert found == pytest.approx(1000 * evenness.mixed, rel=1e-4)
@@ -484,12 +484,21 @@ def test_the_evenness_of_a_run_is_an_output(learned: Learned, predictor: LabelPr
 
 def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
     ended = run_headway(
-        "inspect", learned.run, "--layers", learned.dev, "--figure", tmp_path / "a.png", "--beside", learned.run
+        "inspect",
+        "tables",
+        "layers",
+        learned.run,
+        "--data",
+        learned.dev,
+        "--figure",
+        tmp_path / "a.png",
+        "--beside",
+        learned.run,
     )
     assert ended.code == 0, ended.err
     assert "layers as weighted" in ended.out
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
-    content = json.loads(run_headway("inspect", learned.run, "--layers", learned.dev, "--json").out)
+    content = json.loads(run_headway("inspect", "tables", "layers", learned.run, "--data", learned.dev, "--json").out)
     assert len(content["layer_weights"]["mean"]) == LAYERS
     with pytest.raises(UserError, match="sentence: there are fewer sentences; received 99"):
         inspect_layers(learned.run, LayerOptions(data=learned.dev, figure=tmp_path / "b.png", sentence=99))
@@ -498,7 +507,7 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
 def test_figures_of_a_corpus_of_words(
     learned: Learned, predictor: LabelPredictor, run_headway: Command, tmp_path: Path
 ) -> None:
-    ended = run_headway("inspect", learned.run, "--figures", tmp_path / "own")
+    ended = run_headway("inspect", "figures", learned.run, "--output", tmp_path / "own")
     assert ended.code == 0, ended.err
     names = {"entropy", "layer-weights", "quality-by-length", "relative-position-encoder", "self-attention-deviation"}
     assert {path.stem for path in (tmp_path / "own").iterdir()} == names | {"within-encoder"}
@@ -536,7 +545,7 @@ def test_only_a_model_with_layer_attention_has_a_mix(learned: Learned, tmp_path:
     assert (totals.weights(), totals.evenness().mixed) == (None, None)
     (tmp_path / "test.tsv").write_text("he\tc\ngoes\tc\n")
     tests = [NamedCorpus("a", parse_corpus({"tsv": tmp_path / "test.tsv"}, "test"), evenness=True)]
-    (output,) = result_of_run(tmp_path / "run", "last", 1, tests).outputs
+    (output,) = result_of_run(CellName("last", 1, tmp_path / "run"), tests).outputs
     found = build_metric("deviation").score(output.hypotheses, output.test.references).value
     assert found == pytest.approx(1000 * totals.evenness().last, rel=1e-4)
     with pytest.raises(UserError, match="does not attend to layers"):

@@ -8,7 +8,6 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -46,31 +45,30 @@ SOUND = {
     "doctor": "",
     "data check": "@recipe@",
     "data split": "@tsv@ --output @new@",
-    "data labels": "--source @text@ --references @text@",
     "data annotate": "@text@ --parser conllu:@conllu@ --processes 1",
-    "data treebanks": "@text@ --output @new@",
-    "data dates": "--output @new@ --train-size 5 --dev-size 2 --test-size 2",
-    "data lengths": "copy --output @new@ --train-size 5 --dev-size 2 --test-size 2",
-    "data trees": "@trees@",
-    "score files": "--hypotheses @text@ --references @text@",
-    "score targets": "@run@ --source @text@ --target @text@ --device cpu",
+    "data make (labels)": "labels source=@text@ references=@text@",
+    "data make (treebanks)": "treebanks @text@ --output @new@",
+    "data make (dates)": "dates --output @new@ train_size=5 dev_size=2 test_size=2",
+    "data make (lengths)": "lengths copy --output @new@ train_size=5 dev_size=2 test_size=2",
+    "data make (trees)": "trees @trees@",
+    "score": "--hypotheses @text@ --references @text@",
+    "score (targets)": "@run@ --source @text@ --target @text@ --device cpu",
     "inspect page": "@run@ --output @new@.html --sentences 1 --device cpu",
-    "inspect heat-map": "@run@ --figure @new@.png --text abc --device cpu",
-    "inspect figures": "@run@ --figures @new@ --device cpu",
-    "inspect parameters": "@run@",
-    "inspect layers": "@tagger@ --layers @tsv@",
-    "inspect dependencies": "@dependency@",
+    "inspect figures (one)": "@run@ --output @new@.png --text abc --device cpu",
+    "inspect figures": "@run@ --output @new@ --device cpu",
+    "inspect tables (parameters)": "parameters @run@",
+    "inspect tables (layers)": "layers @tagger@ --data @tsv@",
+    "inspect tables (dependencies)": "dependencies @dependency@",
     "export": "onnx @run@ --output @new@",
-    "recipes list": "",
-    "recipes copy": "dates/transformer --output @new@",
+    "recipes": "",
+    "recipes (copied)": "dates/transformer --output @new@",
     "pack": "@run@ @new@.zip",
-    "unpack": "@zip@ @new@",
     "compare": "one=@run@ two=@run@ --device cpu",
     "reproduce": "",
 }
 BOUNDED = ("train", "demo", "doctor", "export", "compare", "reproduce", "inspect", "data annotate")
 # The line above asks for what there is not: a corpus of its own.
-REFUSED = ("data treebanks",)
+REFUSED = ("data make (treebanks)",)
 PLACE = re.compile(r"@(\w+)@")
 FILES = ("run", "other", "tagger", "parser", "speech", "dependency", "recipe", "text", "empty", "odd", "binary", "tsv",
          "wav", "conllu", "trees", "zip", "json", "grid", "folder", "loop", "new")  # fmt: skip
@@ -101,27 +99,25 @@ class CliCampaign(Campaign[CommandCase]):
 
     def prepare(self, folder: Path) -> None:
         """Make the files, import the modules of the verbs, and look at the options that they have."""
-        import typer
-
         from headway.cli.commands import app
 
         importlib.import_module("matplotlib.axes")  # a signal that stops its import leaves it broken
         self.shared, self.paths = prepared_files(folder)
         self.flags: dict[str, list[str]] = {}
         for verb in SOUND:
-            found: Any = typer.main.get_command(app)
-            for name in verb.split():
-                found = getattr(found, "commands", {}).get(name, found)
-            flags = {flag for one in found.params for flag in (*one.opts, *one.secondary_opts) if flag[0] == "-"}
-            self.flags[verb] = sorted(flags - {"--help", "-h"}) or ["--nosuch"]
+            found = app
+            for name in (word for word in verb.split() if word[0] != "("):
+                found = found[name]
+            flags = {flag for one in found.assemble_argument_collection() for flag in one.names if flag[:2] == "--"}
+            self.flags[verb] = sorted(flags) or ["--nosuch"]
         with tempfile.TemporaryDirectory() as place:
-            for verb in ("predict", "score files"):  # which import most of what others need
+            for verb in ("predict", "score"):  # which import most of what others need
                 self._run(sound_case(verb), Path(tempfile.mkdtemp(dir=place)))
 
     def first(self) -> list[CommandCase]:
         """Quick commands as they should be, and a recipe with a mistake."""
         bad = CommandCase((*sound_case("train (dry)").arguments, "model.heads=none"), "train (dry)")
-        return [bad, *map(sound_case, ("data split", "predict", "score files"))]
+        return [bad, *map(sound_case, ("data split", "predict", "score"))]
 
     def cases(self) -> SearchStrategy[CommandCase]:
         return st.sampled_from(sorted(SOUND)).flatmap(self._cases_of)

@@ -194,7 +194,7 @@ def forge(run: Path, touched: Sequence[str]) -> None:
             content = json.loads(_read(state))
             content["sha256"] = {name: _hash(state.parent / name) for name in content["sha256"]}
             content.pop("own_sha256", None)
-            from headway.runs.checkpoint_files import hash_of
+            from headway.runs.run_folder import hash_of
 
             state.write_text(json.dumps(content | {"own_sha256": hash_of(content)}), encoding="utf-8")
         except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from headway.comparison.compare import compare_existing
+from headway.comparison.options import CompareOptions
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.corpora.split import SplitOptions, split_parallel
@@ -24,7 +26,6 @@ from headway.formats.pairs import open_source
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.formats.treebanks import read_trees
 from headway.metrics import build_metric
-from headway.metrics.score_report import score_files, score_texts
 from headway.parses.parsers import read_conllu as read_parses
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
@@ -183,17 +184,19 @@ def check_recordings(kind: str, paths: Sequence[Path], option: str) -> None:
 
 def check_scores(kind: str, paths: Sequence[Path], option: str) -> None:
     """A score with its interval, and text that can be read; the order of segments does not matter to it."""
-    report = score_files([build_metric(option)], [paths[0]], [paths[1]])
-    score = report.scores[0][0].score
-    assert score.value == score.value, "the score is no number"
+    metric = build_metric(option)
+    given = CompareOptions(hypotheses=(f"x={paths[0]}",), references=(paths[1],))
+    report = compare_existing([], given, [metric], least=1)
+    value = report.variants[0].scores[report.measures[0].key].mean
+    assert value == value, "the score is no number"
     if option in ("bleu", "chrf", "wer", "cer", "exact_match", "rouge-l"):
         outputs, references = lines_of(paths[0]), lines_of(paths[1])
-        assert report.segments == score.segments == len(outputs), "segments are lost"
-        turned = score_texts([build_metric(option)], {"x": outputs[::-1]}, [references[::-1]]).scores[0][0].score
-        assert abs(turned.value - score.value) < 1e-6, "the order of segments changes the score"
+        assert len(report.tests[0]) == len(outputs), "segments are lost"
+        turned = metric.score(outputs[::-1], [references[::-1]])
+        assert abs(turned.value - value) < 1e-6, "the order of segments changes the score"
         if option == "exact_match":
             equal = [one.strip() == other.strip() for one, other in zip(outputs, references, strict=True)]
-            assert abs(score.value - 100 * sum(equal) / len(equal)) < 1e-6, "another score than by hand"
+            assert abs(value - 100 * sum(equal) / len(equal)) < 1e-6, "another score than by hand"
     assert report.text()
     assert report.to_json()
 

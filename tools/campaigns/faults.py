@@ -75,7 +75,7 @@ FAULTS = {
         "runs", "runs.run_folder", "if now.get(name) != known:", "if name not in now:",
     ),
     "the hash of a checkpoint is not compared": Fault(
-        "runs", "runs.checkpoint_files", "not isinstance(known, dict) or known.get(name) != value", "known is None",
+        "runs", "runs.run_folder", "not isinstance(known, dict) or known.get(name) != value", "known is None",
     ),
     "an edited recipe is believed": Fault(
         "runs", "runs.run_folder", "if now.get(key) != trained.get(key))", "if key not in trained)",
@@ -113,7 +113,7 @@ FAULTS = {
         "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
     ),
     "two processes train in a folder": Fault(
-        "kills", "runs.training.opening", "if free is False:", "if free is False and holder is None:",
+        "kills", "storage", "if free is False:", "if free is False and holder is None:",
     ),
     # Recipes and the command line.
     "a key stands twice": Fault("recipes", "documents", "_check_keys(node)\n", "pass\n"),
@@ -131,19 +131,19 @@ FAULTS = {
     ),
     # Data and metrics.
     "lines are counted from 0": Fault(
-        "data", "formats.tsv", "enumerate(read_rows(self.files[0]), start=1)",
-        "enumerate(read_rows(self.files[0]), start=0)",
+        "data", "formats.pair_formats", "rows = enumerate(read_rows(self.files[0]), start=1)",
+        "rows = enumerate(read_rows(self.files[0]), start=0)",
     ),
     "a last line without its end is dropped": Fault(
         "data", "formats.lines", "elif not line:  # nothing but a byte order mark", "else:",
     ),
     "source and target change places": Fault(
-        "data", "formats.parallel_files", "Pair.of(line, cast(tuple[str, ...], texts))",
+        "data", "formats.pair_formats", "Pair.of(line, cast(tuple[str, ...], texts))",
         "Pair.of(line, cast(tuple[str, ...], texts)[::-1])",
     ),
     "a metric ignores the last segment": Fault(
-        "data", "metrics.score_report", "statistics = [metric.counted(output, references) for output in outputs]",
-        "statistics = [metric.counted(output, references)[:-1] for output in outputs]",
+        "data", "comparison.comparison", "counts = tuple(metric.counted(output, references) for output in outputs)",
+        "counts = tuple(metric.counted(output, references)[:-1] for output in outputs)",
     ),
     "pairs are dropped and not counted": Fault(
         "data", "corpora.corpus", "counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)",

@@ -284,7 +284,7 @@ class HostileCampaign(Campaign[HostileCase]):
             pack.write_bytes(raw[:at] + bytes([case.at % 256, 255, 0, 255]) + raw[at + 4 :])
             refused = False  # unless the damage says so
         if kind % 2:
-            ended = run_command(["unpack", str(pack), str(use / "made")], use)
+            ended = run_command(["inspect", "tables", "parameters", str(pack)], use)
             assert all(path.resolve().is_relative_to(use) for path in use.rglob("*")), "a link out of the run"
         else:
             ended = run_command(["predict", str(pack), "--device", "cpu"], use, stdin=b"a dog .\n")
@@ -365,6 +365,6 @@ class HostileCampaign(Campaign[HostileCase]):
             "<edge idref='s1_1' label='--'/></nt></nonterminals></graph></s></body></corpus>"
         )
         (use / "trees.xml").write_text(text, encoding="utf-8")
-        ended = run_command(["data", "trees", str(use / "trees.xml"), "--format", "words"], use)
+        ended = run_command(["data", "make", "trees", str(use / "trees.xml"), "format=words"], use)
         assert "hidden-treasure" not in ended.out + ended.err, "another file was read"
         ended.check()

@@ -116,11 +116,11 @@ class RecipesCampaign(Campaign[RecipeCase]):
     def prepare(self, folder: Path) -> None:
         """Read all recipes, import all that checks them, and make a small encoder in the place of those on the hub."""
         os.environ["HF_HUB_OFFLINE"] = "1"  # before the import: a name that is no encoder is not asked for on the hub
-        from headway.catalogue import CATALOGUE, registry_of
         from headway.documents import dump_yaml
         from headway.models import PRESETS
         from headway.recipe import flatten, load_recipe, read_tree
-        from headway.runs.training.preparation import check_recipe
+        from headway.registry import CATALOGUE, registry_of
+        from headway.runs.training.start import check_recipe
         from tests.models.encoders import write_encoder
 
         encoder = write_encoder(folder / "encoder", hidden_size=24, max_position_embeddings=512)
@@ -187,7 +187,7 @@ class RecipesCampaign(Campaign[RecipeCase]):
         from headway.recipe import load_recipe
         from headway.registry import foreign_code, import_paths
         from headway.runs.run_folder import RunFolder
-        from headway.runs.training.preparation import check_recipe
+        from headway.runs.training.start import check_recipe
 
         path, run = folder / "recipe.yaml", RunFolder(folder / "run")
         run.path.mkdir()

@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import yaml
 from hypothesis.strategies import SearchStrategy
 
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from tools.campaigns.campaign import Campaign, unharmed
 from tools.campaigns.command_line import Ended, run_command
@@ -125,7 +126,7 @@ class RunsCampaign(Campaign[RunCase]):
         arguments = {
             "predict": ["predict", str(run), "--device", "cpu"],
             "average": ["predict", str(run), "--device", "cpu", "--average", "1"],
-            "parameters": ["inspect", "parameters", str(run)],
+            "parameters": ["inspect", "tables", "parameters", str(run)],
             "score": ["score", str(run), *self._scored(name)],
             "resume": ["train", str(RunFolder(run).recipe_file), *self._end(name), "--output", str(run), "--resume"],
         }[verb]
@@ -144,7 +145,7 @@ class RunsCampaign(Campaign[RunCase]):
 
     def _end(self, name: str) -> list[str]:
         """Two more updates than the run has made."""
-        updates = RunFolder(self.paths[name]).read_manifest()["updates"]
+        updates = open_run(self.paths[name]).manifest["updates"]
         return [f"training.updates={updates + 2}"]
 
 

@@ -23,8 +23,7 @@ from headway.predictors.output import LabelledWords, Output, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.load import load
 from headway.runs.packing import pack_run
-from headway.search.hypotheses import Hypothesis
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits
 from headway.tensors.batch import collate
 from tests.rounding import rounding
 from tests.runs.old_runs import CASES, copied

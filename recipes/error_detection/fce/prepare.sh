@@ -15,10 +15,10 @@ trap 'rm -rf "$work"' EXIT
 
 cp "$data"/fce-public.train.original.tsv "$data"/fce-public.dev.original.tsv "$data"/fce-public.test.original.tsv "$work"
 for annotator in 0 1; do
-    headway data labels --m2 "$data/official-2014.combined.m2" --annotator "$annotator" \
+    headway data make labels m2="$data/official-2014.combined.m2" annotator="$annotator" \
         > "$work/conll14-$((annotator + 1)).tsv"
 done
-headway data labels --source "$data/test/test.src" --references "$data/test/test.ref0" "$data/test/test.ref1" \
+headway data make labels source="$data/test/test.src" references=["$data/test/test.ref0","$data/test/test.ref1"] \
     "$data/test/test.ref2" "$data/test/test.ref3" > "$work/jfleg.tsv"
 while read -r name wanted; do
     count=$(awk 'NF && !inside {count++} {inside = NF} END {print count + 0}' "$work/$name")

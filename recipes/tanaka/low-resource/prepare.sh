@@ -28,8 +28,8 @@ train() { # RECIPE RUN [KEY.PATH=VALUE ...]
 }
 
 train "$here/backwards.yaml" backwards "$@"
-headway backtranslate "$output/runs/backwards" --input "$output/mono.en" --output "$output/backtranslated" --beam 1 \
+headway augment backtranslate "$output/runs/backwards" --input "$output/mono.en" --output "$output/backtranslated" beam=1 \
     --max-ratio 2.5
 train "$here/plain.yaml" teacher-1 "$@" training.seed=101
 train "$here/plain.yaml" teacher-2 "$@" training.seed=102
-headway distill "$output/runs/teacher-1" "$output/runs/teacher-2" --input "$output/train.ja" --output "$output/distilled"
+headway augment distill "$output/runs/teacher-1" "$output/runs/teacher-2" --input "$output/train.ja" --output "$output/distilled"

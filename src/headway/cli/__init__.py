@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from headway.cli.commands import app
 from headway.cli.console import show
-from headway.cli.failures import interruption_kept
+from headway.cli.shell import interruption_kept, run
 from headway.cli.standard_streams import prepare_output
 
 
@@ -13,4 +13,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error that headway raises on purpose ends in one message and its exit code."""
     prepare_output()
     with show(), interruption_kept():
-        app(sys.argv[1:] if arguments is None else list(arguments), prog_name="headway")
+        sys.exit(run(app, sys.argv[1:] if arguments is None else list(arguments)))

@@ -1,116 +1,185 @@
 """The commands of the first level. What a command needs is imported when it runs, so that `--help` is quick."""
 
+import json
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import typer
+from cyclopts import Parameter
 
-from headway.catalogue import CATALOGUE, listing
-from headway.cli.arguments import LARGEST_SEED, AllowCode, Average, Device, EngineName, Precision
-from headway.cli.bulk_commands import backtranslate, distill
-from headway.cli.claim_commands import reproduce
-from headway.cli.compare import compare
+from headway.cli.compare import compare, reproduce
 from headway.cli.data_commands import data_app
-from headway.cli.export_commands import export
 from headway.cli.inspect_commands import inspect_app
-from headway.cli.options import Given, command
-from headway.cli.pack_commands import add_pack_commands
-from headway.cli.prediction_options import PREDICT_OPTIONS
-from headway.cli.recipe_commands import recipes_app
-from headway.cli.score_commands import draw_alignments, score_app
-from headway.cli.standard_streams import write
-from headway.cli.verb_groups import BEGIN, COMPARE, SHIP, TRAIN, Root
-from headway.config import WRITES_FILE, WRITES_FOLDER
-from headway.log import logger
-
-app = typer.Typer(
-    cls=Root,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Train, compare, look inside and ship attention models for sequence transduction.",
+from headway.cli.prediction_options import PREDICT_OPTIONS, SCORE_OPTIONS
+from headway.cli.score_commands import draw_alignments, score_files, score_targets
+from headway.cli.shell import (
+    BEGIN,
+    COMPARE,
+    OPTIONS,
+    SHIP,
+    TRAIN,
+    AllowCode,
+    Average,
+    Device,
+    EngineName,
+    Given,
+    Overrides,
+    Precision,
+    RunArgument,
+    argument,
+    command,
+    flag,
+    keys_given,
+    new_app,
+    panel,
 )
-app.add_typer(recipes_app, name="recipes", rich_help_panel=BEGIN)
-app.add_typer(data_app, name="data", rich_help_panel=TRAIN)
-app.add_typer(score_app, name="score", rich_help_panel=TRAIN)
-app.add_typer(inspect_app, name="inspect", rich_help_panel=TRAIN)
-command(app, group=COMPARE)(compare)
-command(app, group=COMPARE)(reproduce)
-command(app, group=TRAIN)(backtranslate)
-command(app, group=TRAIN)(distill)
-command(app, group=SHIP)(export)
-add_pack_commands(app, SHIP)
+from headway.cli.standard_streams import write
+from headway.comparison.options import ScoreOptions
+from headway.config import WRITES_FILE, WRITES_FOLDER, Seed, validated_options
+from headway.errors import UserError, option
+from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
+from headway.log import logger
+from headway.predictors.predict_options import SamplingOptions
+from headway.registry import CATALOGUE, listing
+from headway.runs.bulk_options import BulkOptions, DecodedOptions
+from headway.search.decoding_options import SearchOptions
 
 
-def _version(show: bool) -> None:
-    if show:
-        import headway
+def _version() -> str:
+    import headway
 
-        write(f"headway {headway.__version__}")
-        raise typer.Exit
+    return f"headway {headway.__version__}"
 
 
-@app.callback()
+app = new_app(
+    "headway",
+    "Train, compare, look inside and ship attention models for sequence transduction.",
+    version=_version,
+)
+for name in (*app.help_flags, *app.version_flags):
+    app[name].group = panel(OPTIONS)
+DECODING = [*SearchOptions.model_fields, *SamplingOptions.model_fields]
+
+
+@app.meta.default
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings, on standard error.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Say more than usual, on standard error.")] = False,
-) -> None:
+    *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    quiet: Annotated[bool, flag("Say nothing but warnings, on standard error.", negative=())] = False,
+    verbose: Annotated[bool, flag("Say more than usual, on standard error.", negative=())] = False,
+) -> Any:
     if quiet or verbose:
         logger.setLevel(logging.WARNING if quiet else logging.DEBUG)
+    if not words:
+        app.help_print(console=app.error_console)
+        return 2
+    return app(words)
+
+
+@command(app, "list", BEGIN)
+def list_components(
+    kind: Annotated[str | None, argument("KIND", f"{', '.join(CATALOGUE)}; all without.")] = None, /
+) -> None:
+    """List all components, a line each, with options, their types and defaults."""
+    if kind is not None:
+        write("\n".join(listing(kind)))
+        return
+    sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
+    write("\n\n".join(sections))
+
+
+@command(app, group=BEGIN)
+def demo(
+    *,
+    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "runs/dates")] = Path("runs/dates"),
+    seed: Annotated[Seed, flag("The seed of data and model.", "1")] = 1,
+) -> int:
+    """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
+    from headway.experiments.demo import run_demo
+
+    return run_demo(output, seed)
+
+
+@command(app, group=BEGIN)
+def doctor() -> int:
+    """Say what this installation has and whether it works: what is missing for each extra, too (about 10 seconds)."""
+    from headway.experiments.doctor import run_doctor
+
+    return run_doctor(write)
+
+
+@command(app, group=BEGIN)
+def recipes(
+    name: Annotated[
+        str | None, argument("NAME", "The recipe to show, such as tanaka/mixers/ngram; without, all are listed.")
+    ] = None,
+    /,
+    *,
+    task: Annotated[str | None, flag("List those of one task.")] = None,
+    output: Annotated[Path | None, WRITES_FOLDER, flag("Copy the recipe into this folder.")] = None,
+) -> None:
+    """List the recipes that come with headway, show one, or copy it.
+
+    With a recipe come those that it begins from, and the scripts that prepare its corpus.
+    """
+    from headway.experiments.recipe_library import copy_recipe, recipe_facts, recipe_list
+
+    if name is None:
+        if output is not None:
+            raise UserError("a recipe is copied by its name", where=option("output"), allowed="NAME before it")
+        write(recipe_list(task))
+        return
+    if task is not None:
+        raise UserError("a recipe is of one task", where=option("task"), received=task, allowed="without NAME")
+    write(recipe_facts(name) if output is None else "\n".join(map(str, copy_recipe(name, output))))
+
+
+app.command(data_app)
 
 
 @command(app, group=TRAIN)
 def train(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe, such as training.updates=2000."),
-    ] = None,
-    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("run"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+    recipe: Annotated[Path, argument("RECIPE", "The recipe.")],
+    /,
+    *overrides: Overrides,
+    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
+    resume: Annotated[bool, flag("Go on with the run that is there.", negative=())] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Read, check, build, make a few updates, and say what all will take."),
+        bool, flag("Read, check, build, make a few updates, and say what all will take.", negative=())
     ] = False,
-) -> None:
+) -> int:
     """Train a model from raw text. With --resume, a run that was stopped continues, bit for bit."""
     if dry_run:
         from headway.recipe import load_recipe
-        from headway.runs.training.dry_run import dry_run as run_dry
         from headway.runs.training.parallel import told_once
+        from headway.runs.training.trained import dry_run as run_dry
 
         with told_once():
-            write(run_dry(load_recipe(recipe, overrides or ())).table().text())
-        return
+            write(run_dry(load_recipe(recipe, overrides)).table().text())
+        return 0
     from headway.runs.training.trained import train as run_training
 
-    raise typer.Exit(run_training(recipe, output, overrides or (), resume=resume).code)
+    return run_training(recipe, output, overrides, resume=resume).code
 
 
 @command(app, group=TRAIN)
 def predict(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+    *named: Annotated[
+        Path,
+        argument(
+            "RUN",
+            "One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+            required=True,
         ),
     ],
     options: Annotated[dict[str, Any], Given(PREDICT_OPTIONS)],
     input: Annotated[
         Path | None,
-        typer.Option(
-            help="The lines to read; also .gz and .xz. Paths of recordings are relative to it.",
-            show_default="standard input",
+        flag(
+            "The lines to read; also .gz and .xz. Paths of recordings are relative to it.",
+            "standard input",
         ),
     ] = None,
-    output: Annotated[
-        Path | None, WRITES_FILE, typer.Option(help="The file to write.", show_default="standard output")
-    ] = None,
+    output: Annotated[Path | None, WRITES_FILE, flag("The file to write.", "standard output")] = None,
     average: Average = None,
     engine: EngineName = None,
     device: Device = "auto",
@@ -120,15 +189,14 @@ def predict(
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_predict
-    from headway.errors import UserError, option
     from headway.files import check_apart
 
-    if runs[0].is_file() and runs[0].suffix != ".zip":
+    if named[0].is_file() and named[0].suffix != ".zip":
         what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where=option("runs"), received=str(runs[0]), allowed=allowed)
-    files = [path for path in runs[1:] if not path.is_dir() and path.suffix != ".zip"]
-    runs = [runs[0], *(path for path in runs[1:] if path not in files)]
+        raise UserError(what, where="RUN", received=str(named[0]), allowed=allowed)
+    files = [path for path in named[1:] if not path.is_dir() and path.suffix != ".zip"]
+    runs = [named[0], *(path for path in named[1:] if path not in files)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
     read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
     check_apart({"output": output, **written}, [*files, *(path for path in read if path)])
@@ -141,32 +209,106 @@ def predict(
     draw_alignments(shown, options.get("alignment_figure"))
 
 
-@command(app, "list", BEGIN)
-def list_components(
-    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help=f"{', '.join(CATALOGUE)}; all without.")] = None,
+@command(app, group=TRAIN)
+def score(
+    run: Annotated[Path | None, argument("RUN", "A run, for the probabilities of targets under its model.")] = None,
+    /,
+    *,
+    options: Annotated[dict[str, Any], Given((ScoreOptions, *SCORE_OPTIONS))],
+    device: Device = "auto",
+    allow_code: AllowCode = False,
 ) -> None:
-    """List all components, a line each, with options, their types and defaults."""
-    if kind is not None:
-        write("\n".join(listing(kind)))
-        return
-    sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
-    write("\n\n".join(sections))
+    """Score files of hypotheses against references; or, with RUN, given targets under its model."""
+    if run is None:
+        score_files(validated_options(ScoreOptions, options))
+    else:
+        score_targets(run, options, device, allow_code)
 
 
-@command(app, group=BEGIN)
-def demo(
-    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The run folder to make.")] = Path("runs/dates"),
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of data and model.")] = 1,
+@command(app, group=TRAIN)
+def augment(
+    method: Annotated[
+        Literal["backtranslate", "distill"],
+        argument("METHOD", "backtranslate: the outputs are the sources of the lines; distill: they are their targets."),
+    ],
+    /,
+    *runs_and_keys: Annotated[
+        str,
+        argument(
+            "RUN [KEY=VALUE]",
+            f"One run, or several as an ensemble; then how to decode: {', '.join(DECODING)}.",
+            required=True,
+        ),
+    ],
+    options: DecodedOptions,
+    input: Annotated[
+        Path | None,
+        flag(
+            "Lines that the run reads; distill has those that it was trained on where none are given.",
+            "what the run was trained on",
+        ),
+    ] = None,
+    average: Average = None,
+    engine: EngineName = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    allow_code: AllowCode = False,
 ) -> None:
-    """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
-    from headway.experiments.demo import run_demo
+    """Make a corpus of lines and what a run writes for them.
 
-    raise typer.Exit(run_demo(output, seed))
+    If it is killed, the same command continues where it stopped.
+    """
+    from headway.runs.bulk_decoding import check_output, decode_corpus
+    from headway.runs.load import load
+
+    if method == "backtranslate" and input is None:
+        raise UserError("the text in the language that the model is to write is needed", where=option("input"))
+    keys = [word for word in runs_and_keys if "=" in word and not Path(word).exists()]
+    runs = [Path(word) for word in runs_and_keys if word not in keys]
+    given = {name: getattr(options, name) for name in options.model_fields_set}
+    checked = validated_options(BulkOptions, given | keys_given(keys, BulkOptions))
+    check_output(checked)
+    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision, allow_code=allow_code)
+    loaded = {"average": average, "engine": engine, "precision": precision}
+    write(json.dumps(decode_corpus(method, predictor, input, checked, loaded)["counts"], ensure_ascii=False))
 
 
-@command(app, group=BEGIN)
-def doctor() -> None:
-    """Say what this installation has and whether it works: what is missing for each extra, too (about 10 seconds)."""
-    from headway.experiments.doctor import run_doctor
+app.command(inspect_app)
+command(app, group=COMPARE)(compare)
+command(app, group=COMPARE)(reproduce)
 
-    raise typer.Exit(run_doctor(write))
+
+@command(app, group=SHIP)
+def export(
+    format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
+    run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
+    /,
+    *keys: Annotated[str, argument("KEY=VALUE", "Options of the format; `headway list exporters` has all.")],
+    options: ExportOptions,
+    list: Annotated[Path | None, flag("Say which formats can express this run, and why not.")] = None,
+    allow_code: AllowCode = False,
+) -> int:
+    """Write a run in a format of other engines, with its card, and show that it answers as the run does."""
+    from headway.export.exporting import export_run, formats_of
+
+    if list is not None:
+        write(formats_of(list, allow_code=allow_code).text())
+        return 0
+    if format is None or run is None:
+        what, allowed = "an export needs a format and a run", f"headway export FORMAT RUN {option('output')} DIR"
+        raise UserError(what, where="headway export", allowed=allowed)
+    report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]), allow_code=allow_code)
+    write(report.text())
+    return 0 if report.passed else 1
+
+
+@command(app, group=SHIP)
+def pack(run: RunArgument, output: Annotated[Path, argument("FILE", "The pack.")], /) -> None:
+    """Put all that predicting with a run needs into one file, which stands for the run wherever one is read."""
+    from headway.runs.packing import pack_run
+
+    names = pack_run(run, output)
+    write(f"{output}: {len(names)} files, {output.stat().st_size / 1e6:.1f} MB")
+
+
+app.register_install_completion_command(group=panel("Options"))

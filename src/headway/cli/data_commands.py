@@ -1,32 +1,27 @@
 """`headway data ...`: look at data, and make it ready."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from pydantic import Field
 
-from headway.cli.arguments import LARGEST_SEED, MOST
-from headway.cli.help_pages import Group
-from headway.cli.options import command
-from headway.cli.standard_streams import write
-from headway.config import WRITES_FOLDER
+from headway.cli.shell import TRAIN, Overrides, argument, command, flag, new_app, section_of
+from headway.cli.standard_streams import output_to, write
+from headway.config import WRITES_FILE, WRITES_FOLDER, Count, Section, Seed, Whole
+from headway.errors import UserError, check_companions, option
 
 if TYPE_CHECKING:
     from headway.formats.corpus_format import Broken
 
-data_app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at data before training on it, and make it ready.")
-
-Output = Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder to write to.")]
-LENGTH_TASKS = "copy, reverse, addition, summation, parity, sorting, polynomial, lego or scan."
+data_app = new_app("data", "Look at data before training on it, and make it ready.", TRAIN)
 
 
 @command(data_app, "check")
 def data_check(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="The recipe.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to it.")
-    ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    recipe: Annotated[Path, argument("RECIPE", "The recipe.")],
+    /,
+    *overrides: Overrides,
+    json_output: Annotated[bool, flag("Write JSON.", name="--json", negative=())] = False,
 ) -> None:
     """Read a recipe's corpora as training would and say what is in them; nothing is trained but the vocabulary."""
     import json
@@ -35,7 +30,7 @@ def data_check(
     from headway.recipe import load_recipe
     from headway.tasks import build_task
 
-    loaded = load_recipe(recipe, overrides or ())
+    loaded = load_recipe(recipe, overrides)
     check_languages(loaded.text)
     task = build_task(loaded.task)
     task.check(loaded)
@@ -48,43 +43,33 @@ def data_check(
 def data_split(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A word a row, a blank line between sentences; with columns, a pair a row; or, with TARGET, sources.",
+        argument(
+            "FILE",
+            "A word a row, a blank line between sentences; with columns, a pair a row; or, with TARGET, sources.",
         ),
     ],
-    target: Annotated[
-        Path | None, typer.Argument(metavar="[TARGET]", help="The sources' targets, a line each.")
-    ] = None,
+    target: Annotated[Path | None, argument("TARGET", "The sources' targets, a line each.")] = None,
+    /,
     *,
-    output: Annotated[Path, WRITES_FOLDER, typer.Option(help="The folder to write train, dev and test to.")],
+    output: Annotated[Path, WRITES_FOLDER, flag("The folder to write train, dev and test to.")],
     columns: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN...", help="Those of source and target in FILE (.tsv, .jsonl): numbers or names."),
+        flag("Those of source and target in FILE (.tsv, .jsonl): numbers or names.", consume_multiple=True),
     ] = None,
-    shares: Annotated[
-        tuple[float, float, float] | None, typer.Option(help="Of train, dev and test.", show_default="80 10 10")
-    ] = None,
+    shares: Annotated[tuple[float, float, float] | None, flag("Of train, dev and test.", "80 10 10")] = None,
     counts: Annotated[
         tuple[int, int] | None,
-        typer.Option(help="Sentences or pairs of dev and test; train gets the rest.", show_default="by shares"),
+        flag("Sentences or pairs of dev and test; train gets the rest.", "by shares"),
     ] = None,
-    shuffle: Annotated[
-        bool, typer.Option("--shuffle", help="Draw the parts at random, not in the file's order.")
-    ] = False,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=LARGEST_SEED, help="The seed of the draw.", show_default="1")
-    ] = None,
+    shuffle: Annotated[bool, flag("Draw the parts at random, not in the file's order.", negative=())] = False,
+    seed: Annotated[Seed | None, flag("The seed of the draw.", "1")] = None,
     disjoint_sources: Annotated[
-        bool, typer.Option("--disjoint-sources", help="Let no source stand in two parts, whatever its target.")
+        bool, flag("Let no source stand in two parts, whatever its target.", negative=())
     ] = False,
-    skip_broken: Annotated[
-        bool, typer.Option("--skip-broken", help="Leave out rows that cannot be read, instead of stopping.")
-    ] = False,
+    skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
 ) -> None:
     """Cut sentences or pairs into train, dev and test: in their order, so that documents stay whole, or at random."""
     from headway.corpora.split import SHARES, SplitOptions, split_parallel, split_sentences, split_table
-    from headway.errors import UserError, check_companions, option
 
     given = {"seed": seed is not None, "disjoint_sources": disjoint_sources, "skip_broken": skip_broken}
     given |= {"shuffle": shuffle, "columns": columns is not None, "target": target is not None}
@@ -107,69 +92,41 @@ def data_split(
     write(split.text())
 
 
-@command(data_app, "labels")
-def data_labels(
-    m2: Annotated[Path | None, typer.Option(help="An M2 file.")] = None,
-    annotator: Annotated[int | None, typer.Option(min=0, max=MOST, help="Of the M2 file.", show_default="all")] = None,
-    source: Annotated[Path | None, typer.Option(help="Sentences, their words separated by spaces.")] = None,
-    references: Annotated[list[Path] | None, typer.Option(metavar="FILE...", help="Their corrections.")] = None,
-) -> None:
-    """Write which words are wrong, a word a row: from the edits of an M2 file, or by comparing with corrections."""
-    from headway.errors import UserError, check_companions, option
-    from headway.formats.corpus_format import ERRORS
-    from headway.formats.labelled_words import open_labelled, union, write_columns
-    from headway.formats.lines import check_file
-
-    given = {"m2": m2, "annotator": annotator, "source": source, "references": references or None}
-    names = [name for name, value in given.items() if value is not None]
-    check_companions(names, {"annotator": ("m2",), "source": ("references",), "references": ("source",)})
-    if ("m2" in names) == ("source" in names):
-        allowed = f"{option('m2')}, or {option('source')} and {option('references')}"
-        raise UserError("one origin of the words is needed", received=names or "nothing", allowed=allowed)
-    for name, files in (("m2", [m2]), ("source", [source]), ("references", references or [])):
-        for path in filter(None, files):
-            check_file(path, option(name))
-    sentences = open_labelled(given, "headway data labels", ERRORS)
-    write(write_columns([(sentence.words, union(sentence.labels)) for sentence in sentences]), end="")
-
-
 @command(data_app, "annotate")
 def data_annotate(
-    corpus: Annotated[
-        Path, typer.Argument(metavar="RECIPE.yaml|FILE", help="A recipe with data.parses, or a text file.")
-    ],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Changes to the recipe.")
-    ] = None,
+    corpus: Annotated[Path, argument("RECIPE|FILE", "A recipe with data.parses, or a text file.")],
+    /,
+    *overrides: Overrides,
     parser: Annotated[
-        str | None, typer.Option(help="For a text file: KIND:MODEL, such as spacy:ja_ginza, stanza:en, conllu:FILE.")
+        str | None, flag("For a text file: KIND:MODEL, such as spacy:ja_ginza, stanza:en, conllu:FILE.")
     ] = None,
     whitespace: Annotated[
         str | None,
-        typer.Option(help="For a text file: what white space is there: text, tokens or none.", show_default="text"),
+        flag("For a text file: what white space is there: text, tokens or none.", "text"),
     ] = None,
-    folder: Annotated[
-        Path | None, WRITES_FOLDER, typer.Option(help="For a text file: keep parses there, not beside it.")
-    ] = None,
+    folder: Annotated[Path | None, WRITES_FOLDER, flag("For a text file: keep parses there, not beside it.")] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="How many parse.", show_default="one a core")
+        Annotated[int, Field(ge=1, le=1024)] | None,
+        flag("How many parse.", "one a core"),
     ] = None,
     sample: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST, help="Only parse and draw so many sentences a side.", show_default="parse all"),
+        Count | None,
+        flag("Only parse and draw so many sentences a side.", "parse all"),
     ] = None,
 ) -> None:
     """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
-    from headway.experiments.annotation import check_annotation, draw_samples, load_parts, part_of_file, run_annotate
+    from headway.errors import check_companions
     from headway.formats.lines import kept_pipes
-    from headway.recipe import parse_parser
+    from headway.parses.annotation import draw_samples, part_of_file, parts_of_corpora, run_annotate
+    from headway.recipe import load_recipe, parse_parser
 
-    texts = {"overrides": overrides, "parser": parser, "whitespace": whitespace, "folder": folder}
-    numbers = {"processes": processes, "sample": sample}
-    check_annotation([name for name, value in [*texts.items(), *numbers.items()] if value])
+    given = {"parser": parser, "whitespace": whitespace, "folder": folder}
+    needs = {"whitespace": ("parser",), "folder": ("parser",)}
+    check_companions([name for name, value in given.items() if value], needs)
     with kept_pipes():
         if parser is None:
-            parts = load_parts(corpus, overrides or ())
+            data = load_recipe(corpus, overrides).data
+            parts = parts_of_corpora({"data.train": data.train, "data.dev": data.dev}, data.parses, data.broken)
         else:
             parts = [part_of_file(corpus, parse_parser(parser, whitespace or "text"), folder)]
         if sample is None:
@@ -179,83 +136,148 @@ def data_annotate(
             write(drawn)
 
 
-@command(data_app, "treebanks")
-def data_treebanks(
-    path: Annotated[Path, typer.Argument(metavar="ALIGNMENT.xml", help="Its two treebanks lie beside it.")],
-    output: Output,
-) -> None:
-    """Take a TreeAligner file apart: source.txt and target.txt, a sentence a line, and gold.txt, Pharaoh links."""
-    from headway.files import write_new_texts
-    from headway.formats.alignments import read_treebanks
-    from headway.formats.lines import kept_pipes
+class ToFolder(Section):
+    """Data that are several files."""
 
-    with kept_pipes():
-        pairs = read_treebanks(path)
-    sides = {
-        "source": [" ".join(pair.source) for pair in pairs],
-        "target": [" ".join(pair.target) for pair in pairs],
-        "gold": [pair.links.pharaoh() for pair in pairs],
-    }
-    write_new_texts({output / f"{name}.txt": "".join(f"{line}\n" for line in lines) for name, lines in sides.items()})
+    output: Annotated[Path, WRITES_FOLDER]
 
 
-@command(data_app, "dates")
-def data_dates(
-    output: Output,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
-    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates to train on.")] = 60_000,
-    dev_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates of dev.")] = 1000,
-    test_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dates of each of the two tests.")] = 2000,
-) -> None:
-    """Write dates in many languages, and the same as ISO 8601: train, dev and two tests as TSV."""
-    from headway.corpora.generated.dates import generate_dates, write_dates
+class ToFile(Section):
+    """Data that are one file, or standard output."""
 
-    write_dates(generate_dates(seed, train_size, dev_size, test_size), output)
+    output: Annotated[Path | None, WRITES_FILE] = None
 
 
-@command(data_app, "lengths")
-def data_lengths(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=LENGTH_TASKS)],
-    output: Output,
-    variant: Annotated[str | None, typer.Option(help="Of the task, such as copy's random, repeated, twice.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of all random draws.")] = 1,
-    train_size: Annotated[int, typer.Option(min=1, max=MOST, help="Training examples.")] = 20_000,
-    dev_size: Annotated[int, typer.Option(min=1, max=MOST, help="Dev examples.")] = 500,
-    test_size: Annotated[
-        int, typer.Option(min=1, max=MOST, help="Test examples of each length, where there are as many.")
-    ] = 100,
-    train_length: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Longest in training.", show_default="the task's")
+class Dates(ToFolder):
+    """Dates in many languages, and the same as ISO 8601: train, dev and two tests as TSV."""
+
+    seed: Seed = 1
+    train_size: Count = 60_000
+    dev_size: Count = 1000
+    test_size: Count = 2000
+
+    def write(self) -> None:
+        """Write them to a folder."""
+        from headway.corpora.generated.dates import generate_dates, write_dates
+
+        write_dates(generate_dates(self.seed, self.train_size, self.dev_size, self.test_size), self.output)
+
+
+class Lengths(ToFolder):
+    """A task (copy, reverse, addition, ...) whose test is longer than its training: TSV, and the test's lengths."""
+
+    task: str
+    variant: str | None = None
+    seed: Seed = 1
+    train_size: Count = 20_000
+    dev_size: Count = 500
+    test_size: Count = 100
+    train_length: Count | None = None
+    test_length: Count | None = None
+    scan: Path | None = None
+
+    def write(self) -> None:
+        """Write it to a folder."""
+        from headway.corpora.generated.length_tasks import Sizes, lengths_data, write_lengths
+
+        data = lengths_data(
+            self.task, self.variant, seed=self.seed, sizes=Sizes(self.train_size, self.dev_size, self.test_size),
+            trained=self.train_length, tested=self.test_length, scan=self.scan,
+        )  # fmt: skip
+        write_lengths(data, self.output, {"task": self.task, "variant": self.variant or "", "seed": self.seed})
+
+
+class Treebanks(ToFolder):
+    """source.txt and target.txt, a sentence a line, and gold.txt, Pharaoh links, of a TreeAligner file."""
+
+    file: Path
+
+    def write(self) -> None:
+        """Write them to a folder."""
+        from headway.files import write_new_texts
+        from headway.formats.alignments import read_treebanks
+        from headway.formats.lines import kept_pipes
+
+        with kept_pipes():
+            pairs = read_treebanks(self.file)
+        sides = {
+            "source": [" ".join(pair.source) for pair in pairs],
+            "target": [" ".join(pair.target) for pair in pairs],
+            "gold": [pair.links.pharaoh() for pair in pairs],
+        }
+        texts = {self.output / f"{name}.txt": "".join(f"{line}\n" for line in lines) for name, lines in sides.items()}
+        write_new_texts(texts)
+
+
+class Trees(ToFile):
+    """The trees of a treebank in Penn brackets or TIGER-XML: drawing, brackets, linear, words or tagged."""
+
+    file: Path
+    format: str = "drawing"
+    sample: Count | None = None
+    leaves: str | None = None
+    functions: bool = False
+
+    def write(self) -> None:
+        """Write them to a file, or standard output."""
+        from headway.formats.lines import kept_pipes
+        from headway.formats.treebanks import write_trees
+
+        with kept_pipes(), output_to(self.output):
+            for text in write_trees(
+                self.file, self.format, sample=self.sample, leaves=self.leaves, functions=self.functions
+            ):
+                write(text)
+
+
+class Labels(ToFile):
+    """Words that are wrong, a word a row: by the edits of an M2 file, or by comparing a source with references."""
+
+    m2: Path | None = None
+    annotator: Whole | None = None
+    source: Path | None = None
+    references: tuple[Path, ...] | Path | None = None
+
+    def write(self) -> None:
+        """Write them to a file, or standard output."""
+        from headway.formats.corpus_format import ERRORS
+        from headway.formats.labelled_words import open_labelled, union, write_columns
+        from headway.formats.lines import check_file
+
+        references = [self.references] if isinstance(self.references, Path) else list(self.references or ())
+        given = {"m2": self.m2, "annotator": self.annotator, "source": self.source, "references": references or None}
+        names = [name for name, value in given.items() if value is not None]
+        check_companions(names, {"annotator": ("m2",), "source": ("references",), "references": ("source",)})
+        if ("m2" in names) == ("source" in names):
+            allowed = "m2, or source and references"
+            raise UserError("one origin of the words is needed", received=names or "nothing", allowed=allowed)
+        for name, files in (("m2", [self.m2]), ("source", [self.source]), ("references", references)):
+            for path in filter(None, files):
+                check_file(path, option(name))
+        sentences = open_labelled(given, "headway data make labels", ERRORS)
+        with output_to(self.output):
+            write(write_columns([(sentence.words, union(sentence.labels)) for sentence in sentences]), end="")
+
+
+MADE: dict[str, Any] = {
+    "dates": Dates, "lengths": Lengths, "treebanks": Treebanks, "trees": Trees, "labels": Labels,
+}  # fmt: skip
+KINDS = " ".join(f"{name}: {kind.__doc__}" for name, kind in MADE.items())
+KEYS = "; ".join(f"{name}: {', '.join([*kind.model_fields][1:])}" for name, kind in MADE.items())
+
+
+@command(data_app, "make")
+def data_make(
+    kind: Annotated[Literal["dates", "lengths", "treebanks", "trees", "labels"], argument("KIND", KINDS)],
+    /,
+    *keys: Annotated[str, argument("KEY=VALUE", f"Options; a word alone is the first. {KEYS}.")],
+    output: Annotated[
+        Path | None,
+        flag(
+            "The folder to write to; for trees and labels a file.",
+            "standard output for trees and labels",
+        ),
     ] = None,
-    test_length: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Longest in the test.", show_default="the task's")
-    ] = None,
-    scan: Annotated[Path | None, typer.Option(help="With scan: the folder of its length split.")] = None,
 ) -> None:
-    """Write a task whose test is longer than its training: train, dev and test as TSV, and the test's lengths."""
-    from headway.corpora.generated.length_tasks import Sizes, lengths_data, write_lengths
-
-    sizes = Sizes(train_size, dev_size, test_size)
-    data = lengths_data(task, variant, seed=seed, sizes=sizes, trained=train_length, tested=test_length, scan=scan)
-    write_lengths(data, output, {"task": task, "variant": variant or "", "seed": seed})
-
-
-@command(data_app, "trees")
-def data_trees(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Penn brackets or TIGER-XML.")],
-    format: Annotated[str, typer.Option(help="drawing, brackets, linear, words or tagged.")] = "drawing",
-    sample: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Only so many, drawn at random.", show_default="all")
-    ] = None,
-    leaves: Annotated[
-        str | None, typer.Option(help="With linear: what words become, tags or xx.", show_default="tags")
-    ] = None,
-    functions: Annotated[bool, typer.Option("--functions", help="Keep grammatical functions in labels.")] = False,
-) -> None:
-    """Draw the trees of a treebank, or write them, or their sentences, a line each."""
-    from headway.formats.lines import kept_pipes
-    from headway.formats.treebanks import write_trees
-
-    with kept_pipes():
-        for text in write_trees(file, format, sample=sample, leaves=leaves, functions=functions):
-            write(text)
+    """Write data that are generated, or made of other files."""
+    section_of(keys, MADE[kind], {} if output is None else {"output": output}).write()

@@ -73,7 +73,7 @@ class WriterOptions(AlignmentOptions):
     prefix: Path | None = Field(
         default=None,
         description="A file with the forced beginning of each output.",
-        json_schema_extra={"group": SOURCES},
+        json_schema_extra=SOURCES,
     )
     attention: Annotated[Path | None, WRITES_FILE] = Field(
         default=None,

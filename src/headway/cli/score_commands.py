@@ -1,64 +1,30 @@
-"""`headway score ...`: files of outputs against references, given targets under a model."""
+"""`headway score`: files of outputs against references, given targets under a model."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from headway.cli.arguments import AllowCode, Device, RunArgument
-from headway.cli.options import Given, command
-from headway.cli.prediction_options import SCORE_OPTIONS
 from headway.cli.standard_streams import write
-from headway.cli.verb_groups import VerbGroup
-from headway.metrics.score_options import FileScoreOptions
+from headway.comparison.options import CompareOptions, ScoreOptions
 
 if TYPE_CHECKING:
     from headway.predictors.word_alignment import WordAlignment
-    from headway.runs.inspect.length_quality import LengthScores
-
-# Options of `score files` that do nothing without others.
-NEEDS = {
-    **dict.fromkeys(("length_bins", "length_unit"), ("by_length",)),
-    "samples": ("significance",),
-    "source": ("lead", "by_length"),
-}
-
-score_app = typer.Typer(
-    cls=VerbGroup,
-    no_args_is_help=True,
-    help="Score hypotheses against references, or given targets with a model. "
-    "The verb may be left out: --hypotheses F --references F is `files`, RUN --source F is `targets`.",
-)
 
 
-@command(score_app, "files")
-def score_files(options: FileScoreOptions) -> None:
-    """Score files of hypotheses against references: scores, intervals, and p where systems are compared."""
+def score_files(options: ScoreOptions) -> None:
+    """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
+    from headway.comparison.compare import compare_existing
+    from headway.comparison.report import draw_figures, printed
     from headway.errors import check_companions
-    from headway.formats.lines import kept_pipes
-    from headway.metrics import build_metrics, score_report
 
-    check_companions(options.model_fields_set, NEEDS)
-    metrics = build_metrics(options.metric, options.given())
-    with kept_pipes():
-        baselines = _leads(options)
-        lengths = None if options.by_length is None else _by_length(options)
-        report = score_report.score_files(metrics, options.hypotheses, options.references, options, baselines=baselines)
-    write(report.to_json() if options.json_output else report.text())
-    if lengths is not None and options.by_length is not None:
-        lengths.draw(options.by_length)
-        if not options.json_output:
-            write(f"\n{lengths.text()}")
+    check_companions(options.model_fields_set, {"length_bins": ("by_length",)})
+    asked = CompareOptions.model_construct(**options.model_dump(exclude_unset=True))
+    comparison = compare_existing([], asked, least=1)
+    write(printed(comparison, asked))
+    draw_figures(comparison, asked)
 
 
-@command(score_app, "targets")
-def score_targets(
-    run: RunArgument,
-    options: Annotated[dict[str, Any], Given(SCORE_OPTIONS)],
-    device: Device = "auto",
-    allow_code: AllowCode = False,
-) -> None:
+def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: bool) -> None:
     """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
     from headway.cli.streams import run_score
     from headway.files import check_apart
@@ -72,35 +38,6 @@ def score_targets(
 def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     """Draw alignments to a file, where one is given."""
     if path is not None:
-        from headway.runs.inspect.alignment_figures import alignment_page
+        from headway.runs.inspect.charts import alignment_page
 
         alignment_page(shown, path)
-
-
-def _leads(options: FileScoreOptions) -> dict[str, list[str]]:
-    """The beginnings of the sources, by the name of the lead."""
-    if not options.lead:
-        return {}
-    from headway.corpora.lead import leads_of_file
-    from headway.errors import UserError, option
-    from headway.recipe import parse_lead
-
-    if options.source is None:
-        what, beside = "a lead is the beginning of a source", f"{option('source')} FILE beside it"
-        raise UserError(what, where=option("lead"), allowed=beside)
-    return leads_of_file(options.source, [parse_lead(lead) for lead in options.lead])
-
-
-def _by_length(options: FileScoreOptions) -> "LengthScores":
-    from headway.cli.prediction_options import numbers
-    from headway.errors import UserError, option
-    from headway.metrics import build_metrics
-    from headway.runs.inspect.length_quality import score_files_by_length
-
-    if options.source is None:
-        what, beside = "quality by length needs the sources", f"{option('source')} FILE beside it"
-        raise UserError(what, where=option("by_length"), allowed=beside)
-    edges = numbers(options.length_bins, option("length_bins"))
-    metric = build_metrics(options.metric, options.given())[0]
-    files = (options.hypotheses, options.references, options.source)
-    return score_files_by_length(metric, *files, unit=options.length_unit, edges=edges)

@@ -1,4 +1,4 @@
-"""Cells of a comparison: what one variant did with one seed.
+"""Cells of a comparison, what one variant did with one seed, and the test sets that they are compared on.
 
 Shapes: N segments, R sets of references.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +17,23 @@ from pydantic import FiniteFloat, TypeAdapter
 
 from headway.documents import read_json, shaped
 from headway.errors import UserError, nearest, option
-from headway.files import write_json
+from headway.files import exists, sha256, write_json
+from headway.formats.alignments import check_links, read_alignments
+from headway.formats.corpus_config import AnyCorpus, parts
+from headway.formats.corpus_format import content_hash
+from headway.formats.lines import read_lines
 from headway.languages import BETWEEN_CHARACTERS
+from headway.log import warn
 from headway.metrics import Metric
+from headway.metrics.metric import Kind
+from headway.predictors.output import Example
+from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.recipe import Recipe
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
+from headway.tasks import build_task
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
-MOST_GROUPS = 500  # of a test set: each is a row of a table, with an interval of its own
 
 PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
 PIECES = re.compile(r"@@(?=\s|$)|▁")
@@ -150,23 +157,21 @@ class CellResult:
         """The variant with its seed."""
         return CellName(self.variant, self.seed, self.path)
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it as values that JSON can hold."""
-        values: dict[str, Any] = _CELL.dump_python(self, mode="json")
-        return values
 
-    @classmethod
-    def from_json(cls, values: Any, where: str = "result") -> CellResult:
-        """The cell that `to_json` gave these values of. Raises UserError for others, with their file `where`."""
-        return shaped(values, _CELL, where, "the result of this cell")
+@dataclass(frozen=True)
+class KeptResult:
+    """A result as a file keeps it, with a stamp of all that it was made from."""
+
+    of: Any
+    result: CellResult
 
 
-_CELL = TypeAdapter(CellResult)
+_KEPT = TypeAdapter(KeptResult)
 
 
 def write_result(path: Path, result: CellResult, of: Mapping[str, Any]) -> None:
-    """Write a result whole, with a stamp of all that it was made from."""
-    write_json(path, {"of": of, "result": result.to_json()})
+    """Write a result whole, with its stamp."""
+    write_json(path, _KEPT.dump_python(KeptResult(of, result), mode="json"))
 
 
 def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
@@ -177,14 +182,8 @@ def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
     """
     if not path.is_file():
         return None
-    content = read_json(path, what="result of this cell")
-    if content.keys() != {"of", "result"}:
-        raise UserError(
-            "the result of this cell is damaged", where=str(path), received=list(content), allowed="of, result"
-        )
-    if content["of"] != of:
-        return None
-    return CellResult.from_json(content["result"], str(path))
+    kept = shaped(read_json(path, what="result of this cell"), _KEPT, str(path), "the result of this cell")
+    return kept.result if kept.of == of else None
 
 
 def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
@@ -200,69 +199,53 @@ def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any
             different tokenisation.
     """
     check_names([cell.name for cell in cells], baseline)
-    _check_tests(cells)
+    first = [output.test for output in cells[0].outputs]
+    for cell in cells:
+        tests = [output.test for output in cell.outputs]
+        if tests != first and [(test.name, test.references) for test in tests] != [
+            (test.name, test.references) for test in first
+        ]:
+            received, allowed = ", ".join(test.name for test in tests), ", ".join(test.name for test in first)
+            what = f"the test sets, or their references, are not those of {cells[0].name}"
+            raise UserError(what, where=str(cell.name), received=received, allowed=allowed)
+        for output in cell.outputs:
+            check_lines(output, str(cell.name))
     if not any_tokenization:
         _check_tokenization(cells)
 
 
-def check_names(cells: Sequence[CellName], baseline: str | None = None) -> None:
-    """See that cells make a table, before any work.
+def check_names(cells: Sequence[CellName], baseline: str | None = None, *, least: int = 1) -> None:
+    """See that cells make a table of so many variants or more, before any work.
 
     Raises:
-        UserError: fewer than two variants, two cells of one name, a seed that a variant has not, or no such baseline.
+        UserError: fewer variants, two cells of one name, a seed that a variant has not, or no such baseline.
     """
-    variants = list(dict.fromkeys(cell.variant for cell in cells))
-    for (variant, seed), count in Counter((cell.variant, cell.seed) for cell in cells).items():
-        if count > 1:
-            paths = [str(cell.path) for cell in cells if (cell.variant, cell.seed) == (variant, seed) and cell.path]
-            what, where = "two cells of one name", f"{variant}, seed {seed}"
-            raise UserError(
-                what, where=where, received=", ".join(paths), allowed="another one for each: NAME:SEED=PATH"
-            )
-    if len(variants) < 2:
-        raise UserError("a comparison needs two variants or more", where="variants", received=", ".join(variants))
-    if baseline is not None and baseline not in variants:
-        what = f"no such variant{nearest(baseline, variants)}"
-        raise UserError(what, where=option("baseline"), received=baseline, allowed=variants)
-    _check_seeds(cells, variants)
-
-
-def _check_seeds(cells: Sequence[CellName], variants: Sequence[str]) -> None:
-    """Raise UserError where a variant has a seed that another has not; a seed alone is paired with any."""
-    seeds = {name: sorted(cell.seed for cell in cells if cell.variant == name) for name in variants}
-    if all(len(row) == 1 for row in seeds.values()):
-        return
+    seeds = dict[str, list[int]]()
+    for cell in cells:
+        if cell.seed in seeds.setdefault(cell.variant, []):
+            paths = [str(other.path) for other in cells if str(other) == str(cell) and other.path is not None]
+            allowed = "another one for each: NAME:SEED=PATH"
+            raise UserError("two cells of one name", where=str(cell), received=", ".join(paths), allowed=allowed)
+        seeds[cell.variant].append(cell.seed)
+    if len(seeds) < least:
+        what = "a comparison needs two variants or more" if least > 1 else "there are no outputs to be scored"
+        raise UserError(what, where="variants", received=", ".join(seeds))
+    if baseline is not None and baseline not in seeds:
+        what = f"no such variant{nearest(baseline, seeds)}"
+        raise UserError(what, where=option("baseline"), received=baseline, allowed=seeds)
     every = sorted(set().union(*seeds.values()))
     for name, row in seeds.items():
-        missing = [str(seed) for seed in every if seed not in row]
-        if missing:
-            what = f"seed {', '.join(missing)} is missing; seeds are paired by their number"
-            received, allowed = ", ".join(map(str, row)), ", ".join(map(str, every))
-            raise UserError(what, where=name, received=received, allowed=f"the seeds of all variants: {allowed}")
+        missing = ", ".join(str(seed) for seed in every if seed not in row)
+        if missing and any(len(other) > 1 for other in seeds.values()):  # a seed alone is paired with any
+            allowed = f"the seeds of all variants: {', '.join(map(str, every))}"
+            what = f"seed {missing} is missing; seeds are paired by their number"
+            raise UserError(what, where=name, received=", ".join(map(str, sorted(row))), allowed=allowed)
 
 
-def _check_tests(cells: Sequence[CellResult]) -> None:
-    first = cells[0]
-    names = [output.test.name for output in first.outputs]
-    for cell in cells:
-        tests = [output.test.name for output in cell.outputs]
-        if tests != names:
-            what, allowed = "variants are compared on the same test sets", f"those of {first.name}: {', '.join(names)}"
-            raise UserError(what, where=str(cell.name), received=", ".join(tests), allowed=allowed)
-        for output, other in zip(cell.outputs, first.outputs, strict=True):
-            if output.test is not other.test and output.test.references != other.test.references:
-                what = f"the references of {output.test.name} are not those of {first.name}"
-                raise UserError(what, where=str(cell.name), allowed="the same test set for all variants")
-            check_lines(output, str(cell.name))
-
-
-def check_set(test: EvaluationSet, where: str, where_groups: str) -> None:
-    """Raise UserError where a test set is too small for an interval, or has more groups than a table can show."""
+def check_set(test: EvaluationSet, where: str) -> None:
+    """Raise UserError where a test set is too small for an interval."""
     if len(test) < 2:
         raise UserError("an interval needs two segments or more", where=where, received=len(test))
-    if (count := len(set(test.groups))) > MOST_GROUPS:
-        allowed = f"up to {MOST_GROUPS}, each with a score of its own"
-        raise UserError("these are too many groups", where=where_groups, received=count, allowed=allowed)
 
 
 def check_lines(output: CellOutput, where: str) -> None:
@@ -276,17 +259,10 @@ def check_lines(output: CellOutput, where: str) -> None:
 
 
 def check_margin(margin: Mapping[str, float], metrics: Sequence[Metric]) -> None:
-    """Raise UserError for a margin that is no finite number from 0, of no metric by name or label, or a second one."""
+    """Raise UserError for a margin of no metric by its name or label."""
     names = {name for metric in metrics for name in (metric.name, metric.label)}
-    for name, value in margin.items():
-        if name not in names:
-            raise UserError(f"no such metric here{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
-        if not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise UserError("a margin is a finite number, not below 0", where=f"margin.{name}", received=value)
-    for metric in metrics:
-        if metric.name != metric.label and {metric.name, metric.label} <= margin.keys():
-            what, received = "a metric has one margin", f"{metric.name} and {metric.label}"
-            raise UserError(what, where="margin", received=received)
+    for name in [name for name in margin if name not in names]:
+        raise UserError(f"no such metric here{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
 
 
 def _share(places: re.Pattern[str], text: str) -> float | None:
@@ -324,7 +300,7 @@ def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
     """
     known: dict[str, tuple[Path, str]] = {}
     for path, recipe in runs:
-        trained = RunFolder(path).read_manifest().get("data", {}).get("train")
+        trained = open_run(path).manifest.get("data", {}).get("train")
         if trained is None:
             continue
         # All of a recipe that may decide what is read of its training data, and how.
@@ -334,3 +310,165 @@ def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
         if trained != before:
             what = f"this run was trained on other data than {first.parent.name}/{first.name}"
             raise UserError(what, where=str(path), allowed=allowed)
+
+
+@dataclass(frozen=True)
+class NamedCorpus:
+    """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`.
+
+    `key`: what names it, for messages; by default `test.NAME`. `written`: how references are normalised before they are
+    scored; None as they are.
+    """
+
+    name: str
+    corpus: AnyCorpus
+    groups: Path | None = None
+    alignments: Path | None = None
+    evenness: bool = False
+    metrics: tuple[dict[str, Any], ...] | None = None
+    key: str | None = None
+    written: PreparationConfig | None = None
+
+    @property
+    def steps(self) -> str:
+        """The steps that normalise the references, separated by commas."""
+        of_text = self.written is not None and self.alignments is None and not self.evenness
+        return ", ".join(self.written.normalise) if self.written is not None and of_text else ""
+
+    @property
+    def where(self) -> str:
+        """Its place, for messages."""
+        return self.key or f"test.{self.name}"
+
+    @property
+    def where_groups(self) -> str:
+        """The place of its groups, for messages."""
+        return f"{option('by') if self.key else f'{self.where}.groups'}: {self.groups}"
+
+    def kind(self, writes: Kind) -> Kind:
+        """The kind of outputs that are scored, of models that write outputs of a kind."""
+        return "links" if self.alignments else "numbers" if self.evenness else writes
+
+    def fingerprint(self) -> str:
+        """A hash of the contents of all files, of how they are read, and of what is asked of a model."""
+        files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
+        options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
+        asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
+        return content_hash([self.name, *options, *map(content, files), *asked])
+
+
+def shared_references(configs: Mapping[str, PreparationConfig | None]) -> PreparationConfig | None:
+    """How the references of a test set are normalised: as all systems, by name, write; None where these differ.
+
+    Each system could write others. But systems that are compared are scored by the same references, and where they are
+    to write different texts these are the references as they stand.
+    """
+    steps = {
+        name: [*config.normalise, *([config.language] if "punctuation" in config.normalise else [])]
+        for name, config in configs.items()
+        if config is not None
+    }
+    if all(given == next(iter(steps.values())) for given in steps.values()):
+        return next(iter(configs.values()))
+    shown = "; ".join(f"{name}: {', '.join(given) or 'none'}" for name, given in steps.items())
+    warn(f"text.target.normalise differs, so that references are scored as they stand ({shown})")
+    return None
+
+
+def name_of_corpus(corpus: AnyCorpus) -> str:
+    """A name for a corpus, after its first file."""
+    path = next(iter(corpus_files(corpus)), None)
+    return "test" if path is None else path.name.split(".")[0]
+
+
+def corpus_files(corpus: AnyCorpus) -> Iterator[Path]:
+    """The files that a corpus names."""
+    for _, part in parts(corpus, "test"):
+        for _, value in part:
+            yield from (path for path in (value if isinstance(value, tuple) else (value,)) if isinstance(path, Path))
+
+
+def content(path: Path) -> str:
+    """A hash of a file's content; the path of one that is not there."""
+    return sha256(path) if exists(path, "file") else str(path)
+
+
+@dataclass(frozen=True)
+class ReadCorpus:
+    """A test set, read: its examples, and how they are scored."""
+
+    examples: Sequence[Example]
+    scored: EvaluationSet
+
+
+def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
+    """The examples of a test set, as the task of a recipe reads them.
+
+    Raises:
+        UserError: files that are missing or at fault, examples without references, or not as many groups.
+    """
+    where = corpus.where
+    examples = list(build_task(recipe.task).test_set(recipe, corpus.corpus, where).examples)
+    if not examples or not all(example.references for example in examples):
+        raise UserError("a test set has examples, each with a reference", where=where)
+    if corpus.written is not None:
+        examples = [example.as_written(corpus.written) for example in examples]
+    groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))
+    references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
+    if corpus.alignments is not None:
+        references = (tuple(read_alignments(corpus.alignments)),)
+    if corpus.evenness:
+        if not all(example.words for example in examples):
+            raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
+        references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
+    beside = [(corpus.groups, groups, corpus.where_groups)]
+    beside.append((corpus.alignments, references[0], f"{where}: {corpus.alignments}"))
+    for path, lines, place in beside:
+        if path is not None and len(lines) != len(examples):
+            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=place)
+    sources = tuple(example.source for example in examples)
+    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps))
+
+
+def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
+    """A test set that systems can be compared on. Raises UserError as `read_corpus`, `check_links` and `check_set`."""
+    corpus_read = read_corpus(recipe, corpus)
+    test = corpus_read.scored
+    if corpus.alignments is not None:
+        counts = _word_counts(recipe, corpus, corpus_read.examples)
+        check_links(test.references[0], counts, f"{corpus.where}: {corpus.alignments}")
+    check_set(test, corpus.where)
+    return test
+
+
+def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[Example]) -> Iterator[tuple[int, int]]:
+    """The words of the source, tags aside, and of the target of each example, as a model of the recipe has them."""
+    tags = {tag for _, part in parts(corpus.corpus, corpus.where) for tag in (part.tag or "").split()}
+    for example in examples:
+        source = " ".join(word for word in example.source.split() if word not in tags)
+        prepared = prepare(source, recipe.text.source), prepare(example.target or "", recipe.text.target)
+        yield len(prepared[0].split()), len(prepared[1].split())
+
+
+def learning_curve(run: Path) -> Iterator[CurvePoint]:
+    """The evaluations on dev of a run, with those of their scores that are finite, and without those that have none.
+
+    Raises:
+        UserError: there is no metrics.jsonl, or a line of it is damaged, or has scores and no time.
+    """
+    on_accelerator = trained_on_accelerator(open_run(run).manifest)
+    for entry in open_run(run).metrics:
+        given = {"loss": entry.get("dev_loss"), **entry.get("dev", {})}
+        scores = {name: score for name, score in given.items() if score is not None and math.isfinite(score)}
+        if scores:
+            clock = entry.get("seconds")
+            seconds = clock if on_accelerator else entry.get("cpu_seconds", clock)
+            if seconds is None:
+                where, received = str(open_run(run).folder.metrics), f"update {entry['update']:,}"
+                raise UserError("an evaluation has no seconds", where=where, received=received)
+            yield CurvePoint(entry["update"], seconds, scores)
+
+
+def trained_on_accelerator(manifest: Mapping[str, Any]) -> bool:
+    """Whether the run of a manifest was trained on one."""
+    return bool(manifest.get("machine", {}).get("accelerator"))

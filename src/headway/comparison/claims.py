@@ -22,10 +22,10 @@ from headway.comparison.cells import CellResult, Costs
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import USUAL_BUDGET
-from headway.comparison.statistics import LEVEL, Estimate
 from headway.config import Section, explain, merge
 from headway.errors import UserError, nearest
 from headway.metrics import build_metric
+from headway.metrics.intervals import LEVEL, Estimate
 from headway.recipe import read_tree
 from headway.tables import Cell, Column, Table
 

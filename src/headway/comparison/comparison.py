@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cells, check_margin
-from headway.comparison.statistics import SIGNIFICANT, Estimate, Linearised, holm, linearise
 from headway.errors import UserError, nearest
+from headway.log import counted
+from headway.metrics.intervals import SIGNIFICANT, Estimate, Interval, Linearised, holm, linearise
 from headway.metrics.metric import Metric, Statistics
 from headway.tables import Cell, Column, Spread, Table
 
@@ -63,9 +64,13 @@ class Measure:
 
 @dataclass(frozen=True)
 class SeedScores:
-    """The scores of one variant by one measure: a score a seed, their mean, and their deviation, None with one seed."""
+    """The scores of one variant by one measure: a score a seed, and their mean with its interval.
+
+    With one seed it is the interval over the test set alone.
+    """
 
     scores: tuple[float, ...]
+    interval: Interval
 
     @property
     def mean(self) -> float:
@@ -74,8 +79,13 @@ class SeedScores:
 
     @property
     def sd(self) -> float | None:
-        """The standard deviation between seeds."""
+        """The standard deviation between seeds; None with one."""
         return stdev(self.scores) if len(self.scores) > 1 else None
+
+    @property
+    def cell(self) -> Cell:
+        """The mean and the deviation between seeds or, with one seed, half of the interval, for a table."""
+        return self.interval.cell if self.sd is None else Spread(self.mean, self.sd)
 
 
 @dataclass(frozen=True)
@@ -168,15 +178,18 @@ class Comparison:
         return found[key]
 
     def table(self) -> Table:
-        """A row a variant: its scores, as mean ± standard deviation between seeds, and its costs."""
+        """A row a variant: its scores, as mean ± standard deviation between seeds, and its costs.
+
+        With one seed ± is half of the 95 % interval over this test set alone.
+        """
         known = [name for name in COST_COLUMNS if any(name in variant.costs.known() for variant in self.variants)]
         columns = [Column("variant"), *(Column(measure.label, format=".2f") for measure in self.measures)]
         rows: list[list[Cell]] = []
         for variant in self.variants:
-            scores = [variant.scores[measure.key] for measure in self.measures]
-            shown = [each.mean if each.sd is None else Spread(each.mean, each.sd) for each in scores]
-            rows.append([variant.name, *shown, *(_cost(name, variant.costs) for name in known)])
-        return Table([*columns, *(COST_COLUMNS[name] for name in known)], rows, title="Variants", notes=self._notes())
+            scores = [variant.scores[measure.key].cell for measure in self.measures]
+            rows.append([variant.name, *scores, *(_cost(name, variant.costs) for name in known)])
+        title = "Variants" if len(rows) > 1 else ""
+        return Table([*columns, *(COST_COLUMNS[name] for name in known)], rows, title=title, notes=self._notes())
 
     def pair_table(self) -> Table:
         """A row a pair and measure, with the verdict on b over a."""
@@ -203,25 +216,36 @@ class Comparison:
             sentences.append(f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)}: {numbers}{why}.")
         return sentences
 
+    def signature(self, measure: Measure) -> str:
+        """All that is needed to compute the scores of a measure again."""
+        return str(measure.metric.signature().with_references(self.tests[measure.test].steps))
+
     def _notes(self) -> list[str]:
-        tests = ", ".join(
-            f"{test.name} ({len(test):,} segments{f', references normalised: {test.steps}' if test.steps else ''})"
-            for test in self.tests
+        tests = []
+        for test in self.tests:
+            facts = [counted(len(test), "segment")]
+            facts += [f"{len(test.references)} reference sets"] if len(test.references) > 1 else []
+            facts += [f"references normalised: {test.steps}"] if test.steps else []
+            tests.append(f"{test.name} ({', '.join(facts)})")
+        alone = (
+            f"one seed; ±: half of the 95 % interval over {'this test set' if len(tests) < 2 else 'a test set'} alone"
         )
-        seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else "one seed"
-        signatures = [f"{measure.label}: {measure.metric.signature()}" for measure in self.measures]
-        return [f"{tests}; {seeds}", *signatures, *_precision_note(self.cells), *self.notes]
+        seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else alone
+        signatures = [f"{measure.label}: {self.signature(measure)}" for measure in self.measures]
+        return [f"{', '.join(tests)}; {seeds}", *signatures, *_precision_note(self.cells), *self.notes]
 
     def _verdict_notes(self) -> list[str]:
         if self.seeds == 1:
-            return ["The interval holds 95 % over test sets. One seed says nothing of the method: there is no verdict."]
+            alone = "The interval holds 95 % over this test set alone."
+            return [f"{alone} One seed says nothing of the method: there is no verdict."]
         notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         return [*notes, f"Even is an interval within the margin: {margins}."] if margins else notes
 
     def text(self) -> str:
         """Both tables, to be read."""
-        return f"{self.table().text()}\n\n{self.pair_table().text()}"
+        tables = [self.table(), *([self.pair_table()] if self.pairs else [])]
+        return "\n\n".join(table.text() for table in tables)
 
     def to_json(self) -> dict[str, Any]:
         """All numbers as values that JSON can hold."""
@@ -237,7 +261,13 @@ class Comparison:
         return {
             "variants": {
                 variant.name: {
-                    key: {"mean": scores.mean, "sd": scores.sd, "seeds": list(scores.scores)}
+                    key: {
+                        "mean": scores.mean,
+                        "sd": scores.sd,
+                        "low": scores.interval.low,
+                        "high": scores.interval.high,
+                        "seeds": list(scores.scores),
+                    }
                     for key, scores in variant.scores.items()
                 }
                 | variant.costs.known()
@@ -250,7 +280,7 @@ class Comparison:
             ],
             "metrics": {
                 measure.key: {
-                    "signature": str(measure.metric.signature()),
+                    "signature": self.signature(measure),
                     "higher_is_better": measure.metric.higher_is_better,
                     "margin": self.margin_of(measure),
                 }
@@ -353,7 +383,7 @@ def compare_cells(
     """Compare variants: every pair, or every variant with a baseline.
 
     Args:
-        cells: of at least two variants, with the same seeds and the same test sets.
+        cells: of all variants, with the same seeds and the same test sets.
         metrics: what scores; at least one.
         margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
             those are whose interval is 0 alone.
@@ -369,20 +399,27 @@ def compare_cells(
         name: tuple(sorted((cell for cell in cells if cell.variant == name), key=lambda cell: cell.seed))
         for name in dict.fromkeys(cell.variant for cell in cells)
     }
-    measures = _measures(metrics, own_metrics, [output.test for output in cells[0].outputs])
+    measures = measures_of(metrics, own_metrics, [output.test.name for output in cells[0].outputs])
     check_margin(margin, [measure.metric for measure in measures])
-    pairs = list[ComparedPair]()
+    pairs, notes = list[ComparedPair](), list[str]()
     statistics, scores = dict[tuple[str, str], tuple[Statistics, ...]](), dict[str, dict[str, SeedScores]]()
     for measure in measures:
-        linearised = {}
+        linearised, metric, references = {}, measure.metric, cells[0].outputs[measure.test].test.references
+        by_each = list(references) if metric.each_reference and len(references) > 1 else []
         for name, row in by_variant.items():
-            outputs = [cell.outputs[measure.test] for cell in row]
-            counted = tuple(measure.metric.counted(each.hypotheses, each.test.references) for each in outputs)
-            statistics[measure.key, name], linearised[name] = counted, linearise(measure.metric, counted)
-            scores.setdefault(name, {})[measure.key] = SeedScores(tuple(linearised[name].scores.tolist()))
-        even = margin.get(measure.metric.name, margin.get(measure.metric.label, 0.0))
+            outputs = [cell.outputs[measure.test].hypotheses for cell in row]
+            alone = [metric.score(outputs[0], [lines]).value for lines in by_each]  # before the signature of all sets
+            counts = tuple(metric.counted(output, references) for output in outputs)
+            statistics[measure.key, name], linearised[name] = counts, linearise(metric, counts)
+            interval = linearised[name].interval(metric.bounds)
+            scores.setdefault(name, {})[measure.key] = SeedScores(tuple(linearised[name].scores.tolist()), interval)
+            if len(row) == 1:
+                which, of_each = f"{measure.label} of {name}", ", ".join(f"{value:.2f}" for value in alone)
+                notes += [f"{which} by each reference alone: {of_each}"] if alone else []
+                notes += [f"{which}: {note}" for note in metric.notes(counts[0].sum(axis=0))]
+        even = margin.get(metric.name, margin.get(metric.label, 0.0))
         found = compared_pairs(measure, linearised, even, baseline)
-        missing = measure.metric.missing(cells[0].outputs[measure.test].test.references)
+        missing = metric.missing(references)
         if missing is not None:
             found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
         pairs += found
@@ -390,7 +427,7 @@ def compare_cells(
         ComparedVariant(name, tuple(cell.seed for cell in row), scores[name], _mean(row))
         for name, row in by_variant.items()
     )
-    return Comparison(variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics)
+    return Comparison(variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes))
 
 
 def compared_pairs(
@@ -421,21 +458,24 @@ def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, m
     return "better" if (estimate.value > 0) is metric.higher_is_better else "worse"
 
 
-def _measures(
-    metrics: Sequence[Metric], own: Mapping[str, Sequence[Metric]], tests: Sequence[EvaluationSet]
+def measures_of(
+    metrics: Sequence[Metric], own: Mapping[str, Sequence[Metric]], tests: Sequence[str]
 ) -> tuple[Measure, ...]:
-    """Metrics on test sets, by their names, or by their labels where names are not enough. Raises UserError."""
+    """Metrics on test sets, by their names, or by their labels where names are not enough.
+
+    Raises:
+        UserError: no metrics, or two that are the same.
+    """
     found = []
     for index, test in enumerate(tests):
-        chosen = own.get(test.name, metrics)
-        if not chosen:
-            raise UserError("a comparison needs at least one metric", where="metrics")
+        chosen = own.get(test, metrics)
         names = [metric.name for metric in chosen]
         if len(set(names)) < len(names):
             names = [metric.label for metric in chosen]
-        if len(set(names)) < len(names):
-            raise UserError("two metrics of one name", where="metrics", received=", ".join(names))
-        on = f" on {test.name}" if len(tests) > 1 else ""
+        if not chosen or len(set(names)) < len(names):
+            what = "two metrics of one name" if chosen else "a comparison needs at least one metric"
+            raise UserError(what, where="metrics", received=", ".join(names))
+        on = f" on {test}" if len(tests) > 1 else ""
         found += [
             Measure(f"{n}{on}", f"{metric.label}{on}", metric, index) for n, metric in zip(names, chosen, strict=True)
         ]

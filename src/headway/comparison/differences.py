@@ -1,13 +1,19 @@
 """Differences between variants: scores of parts of a test set, learning curves, n-grams and sentences.
 
-Shapes: n seeds, N segments, k statistics of one segment.
+Words are runs of letters and digits, punctuation marks, and wide characters. Text that is tokenised already has the
+same words, and so has text in scripts without spaces: a word there is a character.
+
+Shapes: n seeds, N segments, k statistics of one segment, C classes of words.
 """
 
 import math
+import re
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import zip_longest
 from math import isclose, sqrt
 from pathlib import Path
@@ -18,13 +24,11 @@ import numpy as np
 
 from headway.comparison.cells import CellOutput, CellResult
 from headway.comparison.comparison import Comparison, Measure
-from headway.comparison.statistics import Linearised, linearise
-from headway.comparison.words import WordF1, ngrams_of, words_of
+from headway.languages import WIDE
 from headway.metrics import METRICS
-from headway.metrics.groups import length_bins, ordered_groups
-from headway.metrics.metric import Metric, Statistics, rank
-from headway.metrics.signature import Signature
-from headway.tables import Cell, Column, Spread, Table
+from headway.metrics.intervals import Interval, length_bins, linearise, ordered_groups
+from headway.metrics.metric import Metric, Signature, Statistics, rank
+from headway.tables import Cell, Column, Table
 
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
@@ -34,29 +38,73 @@ LONGEST = 4
 SHOWN = 20  # n-grams, of each system
 
 
-class BucketScore(NamedTuple):
-    """A mean over seeds with its interval, which a single segment does not have.
+@cache
+def _pattern() -> re.Pattern[str]:
+    """A word. Combining characters, which `re` takes for no letters, belong to the letter before them."""
+    marks = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign)[0] == "M")
+    return re.compile(rf"[{WIDE}][{marks}]*|(?:[^\W{WIDE}][{marks}]*)+|[^\w\s]")
 
-    Attributes:
-        value: the mean.
-        low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
-        half: half of the interval, whose ends were not moved for it.
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, in lower case."""
+    return _pattern().findall(text.lower())
+
+
+def word_counts(texts: Iterable[str]) -> Counter[str]:
+    """The number of times that each word occurs."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(words_of(text))
+    return counts
+
+
+def ngrams_of(text: str, longest: int) -> Counter[tuple[str, ...]]:
+    """The n-grams of words of a text, up to a length."""
+    words = words_of(text)
+    return Counter(
+        tuple(words[start : start + length])
+        for length in range(1, longest + 1)
+        for start in range(len(words) - length + 1)
+    )
+
+
+class Ratio(Metric):
+    """A part of a whole, times 100, from statistics of segments that were counted elsewhere: the part, and the whole.
+
+    The ratio of no words at all is 0, as in most papers.
     """
 
-    value: float
-    low: float | None = None
-    high: float | None = None
-    half: float | None = None
+    name = "ratio"
 
-    @property
-    def cell(self) -> Cell:
-        """The value and half of the interval, for a table."""
-        return self.value if self.half is None else Spread(self.value, self.half)
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        raise NotImplementedError("parts are counted by others")
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The interval; the value itself where it has none."""
-        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
+    def aggregate(self, totals: Statistics) -> float:
+        return float(self.aggregate_all(totals[None])[0])
+
+    def aggregate_all(self, totals: Statistics) -> Statistics:
+        scores: Statistics = 100 * totals[:, 0] / np.maximum(totals[:, 1], 1)
+        return scores
+
+    def signature(self) -> Signature:
+        return Signature()
+
+
+def word_f1_statistics(
+    hypotheses: Sequence[str], references: Sequence[str], class_of: Callable[[int, str], int], classes: int
+) -> Statistics:
+    """Statistics (C, N, 2) of the `Ratio` 2 P R / (P + R) of each class of words, as multisets.
+
+    `class_of` tells that of a segment's word, below 0 for none.
+    """
+    rows = np.zeros((classes, len(hypotheses), 2))
+    for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
+        output, wanted = Counter(words_of(hypothesis)), Counter(words_of(reference))
+        for column, weight, counts in ((0, 2, output & wanted), (1, 1, output), (1, 1, wanted)):
+            for word, count in counts.items():
+                if (index := class_of(segment, word)) >= 0:
+                    rows[index, segment, column] += weight * count
+    return rows
 
 
 @dataclass(frozen=True)
@@ -80,8 +128,8 @@ class Bucketing:
     counts: tuple[int, ...]
     counted: str
     lengths: tuple[float, ...] = ()
-    scores: Mapping[str, Sequence[BucketScore]] = field(default_factory=dict)
-    differences: Mapping[tuple[str, str], Sequence[BucketScore]] = field(default_factory=dict)
+    scores: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
+    differences: Mapping[tuple[str, str], Sequence[Interval]] = field(default_factory=dict)
 
     def table(self) -> Table:
         """A row a part and a column a variant."""
@@ -110,13 +158,22 @@ def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None
     return [bucketing for bucketing in found if len(bucketing.labels) > 1]
 
 
-def length_bucketings(comparison: Comparison) -> list[Bucketing]:
-    """Each measure by length: by the groups of its test set where their names are numbers, else by bins of lengths."""
+def length_bucketings(comparison: Comparison, ends: Sequence[int] = ()) -> list[Bucketing]:
+    """Each measure by length: by the groups of its test set where their names are numbers, else by bins of lengths.
+
+    `ends` are the longest lengths of bins, without which these are about equally large.
+    """
     found: list[Bucketing] = []
     for measure in comparison.measures:
-        parts = [part for part in _parts_of(comparison, measure.test, groups="length") if part.lengths]
+        parts = [part for part in _parts_of(comparison, measure.test, "length", ends) if part.lengths]
         found += [_by_segments(comparison, measure, part) for part in parts[:1]]
     return found
+
+
+def group_bucketings(comparison: Comparison) -> list[Bucketing]:
+    """Each measure by the groups that its test set comes with."""
+    measures = [measure for measure in comparison.measures if comparison.tests[measure.test].groups]
+    return [_by_segments(comparison, one, next(_parts_of(comparison, one.test))) for one in measures]
 
 
 class _Part(NamedTuple):
@@ -128,17 +185,17 @@ class _Part(NamedTuple):
     lengths: tuple[float, ...] = ()
 
 
-def _parts_of(comparison: Comparison, test: int, groups: str = "group") -> Iterator[_Part]:
-    """The ways to part a test set; `groups` is the axis of those that it comes with."""
+def _parts_of(comparison: Comparison, test: int, groups: str = "group", ends: Sequence[int] = ()) -> Iterator[_Part]:
+    """The ways to part a test set; `groups` is the axis of those that it comes with, `ends` are those of lengths."""
     given = comparison.tests[test]
     if given.groups:
         labels, lengths = ordered_groups(given.groups)
         yield _Part(groups, labels, [labels.index(group) for group in given.groups], lengths)
     of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)
     if given.sources and not _are_files(given.sources):
-        yield _by_length("length of the source in words", given.sources)
+        yield _by_length("length of the source in words", given.sources, ends)
     elif of_text:
-        yield _by_length("length of the reference in words", given.references[0])
+        yield _by_length("length of the reference in words", given.references[0], ends)
 
 
 def _are_files(sources: Sequence[str]) -> bool:
@@ -146,16 +203,15 @@ def _are_files(sources: Sequence[str]) -> bool:
     return all(Path(source).suffix and Path(source).is_absolute() for source in sources[:10])
 
 
-def _by_length(axis: str, texts: Sequence[str]) -> _Part:
-    """Bins with about equally many segments."""
+def _by_length(axis: str, texts: Sequence[str], ends: Sequence[int]) -> _Part:
+    """Bins up to each of the ends and beyond all of them; without ends, bins with about equally many segments."""
     lengths = [len(words_of(text)) for text in texts]
-    edges = length_bins(lengths)
-    members = [bisect_right(edges, length) - 1 for length in lengths]
-    ends = [*(edge - 1 for edge in edges[1:]), max(lengths)]
-    of_bins = [
-        [length for length, bin in zip(lengths, members, strict=True) if bin == index] for index in range(len(edges))
-    ]
-    return _Part(axis, tuple(map(_range, edges, ends)), members, tuple(map(fmean, of_bins)))
+    starts = [0, *(end + 1 for end in sorted(ends))] if ends else length_bins(lengths)
+    bins = [bisect_right(starts, length) - 1 for length in lengths]
+    used = sorted(set(bins))
+    of_bins = [[length for length, bin in zip(lengths, bins, strict=True) if bin == index] for index in used]
+    labels = tuple(_range(min(lengths), max(lengths)) for lengths in of_bins)
+    return _Part(axis, labels, [used.index(bin) for bin in bins], tuple(map(fmean, of_bins)))
 
 
 def _range(low: int, high: int) -> str:
@@ -175,25 +231,6 @@ def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucke
     title, counts = f"{measure.label} by {part.axis}", tuple(int(rows.sum()) for rows in chosen)
     parts = Bucketing(title, part.axis, part.labels, counts, "segments", part.lengths)
     return _scored(parts, comparison, measure.metric, of_part)
-
-
-class Share(Metric):
-    """The share of segments of a kind, times 100. Statistics: 1 or 0, and 1."""
-
-    name = "share"
-
-    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        raise NotImplementedError("the kind of a segment is said by others")
-
-    def aggregate(self, totals: Statistics) -> float:
-        return float(self.aggregate_all(totals[None])[0])
-
-    def aggregate_all(self, totals: Statistics) -> Statistics:
-        scores: Statistics = 100 * totals[:, 0] / totals[:, 1]
-        return scores
-
-    def signature(self) -> Signature:
-        return Signature()
 
 
 def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
@@ -225,7 +262,7 @@ def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
     title = f"share of sentences by their own {measure.label}, in percent"
     kept = tuple(labels[index] for index in used)
     parts = Bucketing(title, f"{measure.label} of a sentence", kept, counts, "sentences, mean")
-    yield _scored(parts, comparison, Share(), of_part)
+    yield _scored(parts, comparison, Ratio(), of_part)
 
 
 def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | None) -> Iterator[Bucketing]:
@@ -255,20 +292,20 @@ def _word_bucketing(
     comparison: Comparison, test: int, title: str, axis: str, labels: Sequence[str], class_of: Callable[[int, str], int]
 ) -> Bucketing:
     """The scores of classes of words, without those classes that no reference has."""
-    metric, references = WordF1(), comparison.tests[test].references[0]
+    references, wanted = comparison.tests[test].references[0], Counter[int]()
     rows = {
-        name: [metric.by_class(cell.outputs[test].hypotheses, references, class_of, len(labels)) for cell in cells]
+        name: [word_f1_statistics(cell.outputs[test].hypotheses, references, class_of, len(labels)) for cell in cells]
         for name, cells in comparison.cells.items()
     }
-    first = next(iter(rows.values()))[0]
-    wanted = first[:, :, 2].sum(axis=1)
+    for segment, reference in enumerate(references):
+        wanted.update(class_of(segment, word) for word in words_of(reference))
     used = [index for index in range(len(labels)) if wanted[index]]
 
     def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
         return {name: [seed[used[position]] for seed in seeds] for name, seeds in rows.items()}
 
-    counts, kept = tuple(int(wanted[index]) for index in used), tuple(labels[index] for index in used)
-    return _scored(Bucketing(title, axis, kept, counts, "words of the references"), comparison, metric, of_part)
+    counts, kept = tuple(wanted[index] for index in used), tuple(labels[index] for index in used)
+    return _scored(Bucketing(title, axis, kept, counts, "words of the references"), comparison, Ratio(), of_part)
 
 
 def _scored(
@@ -278,30 +315,15 @@ def _scored(
     of_part: Callable[[int], Mapping[str, Sequence[Statistics]]],
 ) -> Bucketing:
     """Parts with the scores of all variants in them, by the statistics of a part by variant and seed."""
-    scores: dict[str, list[BucketScore]] = {variant.name: [] for variant in comparison.variants}
-    differences: dict[tuple[str, str], list[BucketScore]] = {(pair.a, pair.b): [] for pair in comparison.pairs}
+    scores: dict[str, list[Interval]] = {variant.name: [] for variant in comparison.variants}
+    differences: dict[tuple[str, str], list[Interval]] = {(pair.a, pair.b): [] for pair in comparison.pairs}
     for index in range(len(parts.labels)):
-        statistics = of_part(index)
-        if len(next(iter(statistics.values()))[0]) < 2:
-            for name, seeds in statistics.items():
-                mean = float(np.mean([metric.aggregate(rows.sum(axis=0)) for rows in seeds]))
-                scores[name].append(BucketScore(mean))
-            for (a, b), row in differences.items():
-                row.append(BucketScore(scores[b][-1].value - scores[a][-1].value))
-            continue
-        linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
+        linearised = {name: linearise(metric, seeds) for name, seeds in of_part(index).items()}
         for name, linear in linearised.items():
-            scores[name].append(_score(linear, metric.bounds))
+            scores[name].append(linear.interval(metric.bounds))
         for (a, b), row in differences.items():
-            row.append(_score(linearised[b] - linearised[a]))
+            row.append((linearised[b] - linearised[a]).interval())
     return replace(parts, scores=scores, differences=differences)
-
-
-def _score(linear: Linearised, bounds: tuple[float, float] = (-math.inf, math.inf)) -> BucketScore:
-    """The mean over seeds, with its interval within `bounds`."""
-    estimate = linear.estimate()
-    low, high = estimate.interval()
-    return BucketScore(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)
 
 
 @dataclass(frozen=True)

@@ -8,28 +8,58 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from headway.config import Count, Metrics, Section, Seed
-from headway.errors import option
-from headway.files import exists, sha256
-from headway.formats.corpus_config import AnyCorpus, CorpusField, parts
-from headway.formats.corpus_format import content_hash
+from headway.comparison.cells import (
+    CellResult,
+    NamedCorpus,
+    check_margin,
+    content,
+    corpus_files,
+    name_of_corpus,
+    read_result,
+    shared_references,
+)
+from headway.comparison.comparison import measures_of
+from headway.config import Count, Metrics, Section, Seed, explain, merge, validated_options
+from headway.errors import UserError, nearest
+from headway.files import first_existing, sha256
+from headway.formats.corpus_config import CorpusField, parts, paths_resolved
+from headway.formats.corpus_format import open_format
+from headway.formats.lines import check_file
 from headway.log import warn
-from headway.metrics import Metric, metric_in
-from headway.metrics.metric import Kind
-from headway.processing.text.text_processor import PreparationConfig
-from headway.recipe import Recipe, changed_keys, parse_recipe, set_key
+from headway.metrics import Metric, check_kind, metric_in
+from headway.models import StackedConfig, model_section
+from headway.predictors.predict_options import PredictOptions
+from headway.recipe import (
+    Recipe,
+    apply_overrides,
+    changed_keys,
+    parse_recipe,
+    read_tree,
+    recipe_of,
+    set_key,
+)
+from headway.runs.run import open_run
+from headway.runs.training.start import check_recipe, new_schedule
+from headway.tasks import build_task
 
 SEED = "training.seed"
 # Keys in which the runs of one variant may differ.
 FREE = (SEED, "training.log_every", "training.keep_last", "training.tensorboard", "decoding.batch_tokens")
 ENDS = ("training.updates", "training.epochs", "training.minutes")
+CELL = "cell.json"
+CELLS: Final = "cells"
+TUNING: Final = "tuning"
+NOT_OF_GRIDS = ("capture", "prefixes")  # options of prediction for single inputs
 
 
 def _evaluation_set(value: Any) -> Any:
@@ -141,6 +171,7 @@ class TuneConfig(Section):
         return {("on" if key is True else key): entry for key, entry in value.items()}
 
 
+VariantName = Annotated[str, Field(pattern=r"^[\w.+=-]+$")]  # a part of a file's name
 VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]
 
 
@@ -156,7 +187,7 @@ class GridConfig(Section):
     """
 
     recipe: Path | None = None
-    variants: Annotated[dict[str, VariantEntry], Field(min_length=1)]
+    variants: Annotated[dict[VariantName, VariantEntry], Field(min_length=2)]
     overrides: dict[str, Any] = Field(default={})
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     tune: TuneConfig | None = None
@@ -168,68 +199,13 @@ class GridConfig(Section):
     any_tokenization: bool = False
     predict: dict[str, Any] = Field(default={})
 
-
-@dataclass(frozen=True)
-class NamedCorpus:
-    """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`.
-
-    `key`: what names it, for messages; by default `test.NAME`. `written`: how references are normalised before they are
-    scored; None as they are.
-    """
-
-    name: str
-    corpus: AnyCorpus
-    groups: Path | None = None
-    alignments: Path | None = None
-    evenness: bool = False
-    metrics: tuple[dict[str, Any], ...] | None = None
-    key: str | None = None
-    written: PreparationConfig | None = None
-
-    @property
-    def steps(self) -> str:
-        """The steps that normalise the references, separated by commas."""
-        of_text = self.written is not None and self.alignments is None and not self.evenness
-        return ", ".join(self.written.normalise) if self.written is not None and of_text else ""
-
-    @property
-    def where(self) -> str:
-        """Its place, for messages."""
-        return self.key or f"test.{self.name}"
-
-    @property
-    def where_groups(self) -> str:
-        """The place of its groups, for messages."""
-        return f"{option('by') if self.key else f'{self.where}.groups'}: {self.groups}"
-
-    def kind(self, writes: Kind) -> Kind:
-        """The kind of outputs that are scored, of models that write outputs of a kind."""
-        return "links" if self.alignments else "numbers" if self.evenness else writes
-
-    def fingerprint(self) -> str:
-        """A hash of the contents of all files, of how they are read, and of what is asked of a model."""
-        files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
-        options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
-        asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
-        return content_hash([self.name, *options, *map(content, files), *asked])
-
-
-def shared_references(configs: Mapping[str, PreparationConfig | None]) -> PreparationConfig | None:
-    """How the references of a test set are normalised: as all systems, by name, write; None where these differ.
-
-    Each system could write others. But systems that are compared are scored by the same references, and where they are
-    to write different texts these are the references as they stand.
-    """
-    steps = {
-        name: [*config.normalise, *([config.language] if "punctuation" in config.normalise else [])]
-        for name, config in configs.items()
-        if config is not None
-    }
-    if all(given == next(iter(steps.values())) for given in steps.values()):
-        return next(iter(configs.values()))
-    shown = "; ".join(f"{name}: {', '.join(given) or 'none'}" for name, given in steps.items())
-    warn(f"text.target.normalise differs, so that references are scored as they stand ({shown})")
-    return None
+    @model_validator(mode="after")
+    def _variants_are_there(self) -> GridConfig:
+        to = self.match_parameters.to if self.match_parameters else None
+        for where, meant in (("baseline", self.baseline), ("match_parameters.to", to)):
+            if isinstance(meant, str) and meant not in self.variants:
+                raise ValueError(f"{where}: no such variant as {meant}{nearest(meant, self.variants)}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -255,6 +231,65 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
+class CellJob:
+    """All that a process needs to make a run of a grid.
+
+    Attributes:
+        planned: what is trained.
+        kind: `cells`, or `tuning` for a short run, which gets no report.
+        output: the absolute path of the grid's folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short
+            ones, `logs/` what they said in place of a terminal.
+        tests: what is decoded then.
+        predict: options of prediction.
+        threads: of the process.
+    """
+
+    planned: PlannedRun
+    kind: Literal["cells", "tuning"]
+    output: Path
+    tests: tuple[NamedCorpus, ...]
+    predict: Mapping[str, Any]
+    threads: int
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        planned = self.planned
+        return f"{planned.variant}, seed {planned.seed}" if self.kind == CELLS else f"tuning {planned.name}"
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.output / self.kind / self.planned.name
+
+    @property
+    def log(self) -> Path:
+        """The file that it writes to."""
+        return self.output / "logs" / f"{self.kind}-{self.planned.name}.txt"
+
+    def is_trained(self) -> bool:
+        """Whether training is complete."""
+        manifest = open_run(self.run).manifest
+        return manifest.get("status") == "finished" and "updates" in manifest
+
+    def stamp(self) -> dict[str, Any]:
+        """The weights, test sets and options that the result is of."""
+        return {
+            "weights": open_run(self.run).manifest.get("model_sha256"),
+            "tests": [test.fingerprint() for test in self.tests],
+            # A file counts by its content.
+            "predict": {
+                name: sha256(Path(value)) if name == "dictionary" and value is not None else value
+                for name, value in self.predict.items()
+            },
+        }
+
+    def result(self) -> CellResult | None:
+        """The result of a finished cell; None where there is none yet, or one of other weights or test sets."""
+        return read_result(self.run / CELL, self.stamp()) if self.is_trained() else None
+
+
+@dataclass(frozen=True)
 class Grid:
     """A comparison that can be run: everything in it was checked.
 
@@ -273,6 +308,10 @@ class Grid:
         own = None if test is None else test.metrics
         language = self.variants[0].recipe.text.target.language
         return [metric_in(language, entry) for entry in (self.metrics if own is None else own)]
+
+    def own_metrics(self) -> dict[str, list[Metric]]:
+        """The metrics of those sets that have their own, by the name of the set."""
+        return {test.name: self.metrics_of(test) for test in self.tests if test.metrics is not None}
 
     @property
     def total(self) -> int:
@@ -335,19 +374,274 @@ def differ_in_nothing(one: Recipe, other: Recipe) -> bool:
     return all(key in FREE for key in changed_keys(one, other))
 
 
-def name_of_corpus(corpus: AnyCorpus) -> str:
-    """A name for a corpus, after its first file."""
-    path = next(iter(corpus_files(corpus)), None)
-    return "test" if path is None else path.name.split(".")[0]
+@dataclass(frozen=True)
+class _RawVariant:
+    """A variant as it was read: the raw tree of its recipe, and the folders of that recipe and of the grid."""
+
+    name: str
+    tree: dict[str, Any]
+    folders: tuple[Path, ...]
+
+    def variant(self) -> Variant:
+        """The variant, whose recipe may not fit together. Raises UserError."""
+        with at_key(f"variants.{self.name}"):
+            return Variant(self.name, recipe_of(copy.deepcopy(self.tree), self.folders))
 
 
-def corpus_files(corpus: AnyCorpus) -> Iterator[Path]:
-    """The files that a corpus names."""
-    for _, part in parts(corpus, "test"):
-        for _, value in part:
-            yield from (path for path in (value if isinstance(value, tuple) else (value,)) if isinstance(path, Path))
+def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
+    """Read a grid file, apply `key.path=value` overrides and check all of it.
+
+    An override whose first key is one of the grid changes the grid; any other changes all recipes.
+
+    Args:
+        path: the file; its relative paths of recipes begin at its folder. Those of corpora are looked for as those
+            of a recipe, beside a variant's recipe and then beside this file.
+        overrides: values are YAML.
+
+    Raises:
+        UserError: a file that cannot be read; a key, value or recipe that is not allowed; variants that do not differ;
+            a tuning split that is also reported; two runs of one name.
+    """
+    return grid_of(read_tree(path), path.parent, overrides)
 
 
-def content(path: Path) -> str:
-    """A hash of a file's content; the path of one that is not there."""
-    return sha256(path) if exists(path, "file") else str(path)
+def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -> Grid:
+    """The grid of a raw tree; see `load_grid`. Relative paths of recipes begin at the folder `beside`."""
+    tree = copy.deepcopy(tree)
+    recipe_changes, grid_changes = [], []
+    for override in overrides:
+        first = override.partition("=")[0].split(".")[0]
+        if first in Recipe.model_fields:
+            recipe_changes.append(override)
+        elif first in GridConfig.model_fields:
+            grid_changes.append(override)
+        else:
+            names = [*GridConfig.model_fields, *Recipe.model_fields]
+            raise UserError(f"unknown key{nearest(first, names)}", where=override, allowed=names)
+    apply_overrides(tree, grid_changes)
+    try:
+        config = GridConfig.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(explain(error, GridConfig)) from error
+    read = {name: _read(config, name, beside, recipe_changes) for name in config.variants}
+    for one, other in combinations([raw.variant() for raw in read.values()], 2):
+        if differ_in_nothing(one.recipe, other.recipe):
+            what = f"this variant does not differ from {one.name}, but for what changes no result"
+            raise UserError(what, where=f"variants.{other.name}")
+    _match_variants(config, read)
+    variants = [raw.variant() for raw in read.values()]
+    for variant in variants:
+        with at_key(f"variants.{variant.name}"):
+            check_recipe(variant.recipe)
+    task = variants[0].recipe.task
+    for variant in variants[1:]:
+        if variant.recipe.task != task:
+            where = f"variants.{variant.name}"
+            raise UserError(
+                "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
+            )
+    folder = next(iter(read.values())).tree.get("data", {}).get("folder")
+    resolve = partial(first_existing, folders=[Path(folder)] if folder else [Path(), beside])
+    tests = tuple(_named_sets(config, resolve))
+    metrics = build_task(task).metrics if config.metrics is None else config.metrics
+    tuning_set = _tuning_set(config, variants, resolve)
+    grid = Grid(config, tuple(variants), tests, tuning_set, tuple(metrics))
+    _check_metrics(grid)
+    _check_tuning(grid)
+    _check_predict(grid)
+    _check_run_names(grid)
+    short = {run.name: run.recipe for variant in variants for run in grid.tuning_runs(variant)}
+    recipes = short or {variant.name: variant.recipe for variant in variants}
+    written = shared_references({name: build_task(task).written(recipe) for name, recipe in recipes.items()})
+    tests = tuple(replace(test, written=written) for test in tests)
+    return replace(grid, tests=tests, tuning_set=tuning_set and replace(tuning_set, written=written))
+
+
+def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -> _RawVariant:
+    """A variant's recipe, with all changes. Raises UserError."""
+    own = dict(config.variants[name])
+    path, where = own.pop("recipe", config.recipe), f"variants.{name}"
+    if not isinstance(path, str | Path):
+        what, allowed = "a variant begins from a recipe", f"recipe: FILE, here or above, or {name}: FILE"
+        raise UserError(what, where=where, received=path, allowed=allowed)
+    with at_key(where):
+        tree = copy.deepcopy(read_tree(beside / path))
+        _check_own_keys(config, own, changes)
+        for key, value in [*config.overrides.items(), *own.items()]:
+            section = tree.get(key)
+            if isinstance(value, dict) and isinstance(section, dict) and key in Recipe.model_fields:
+                tree[key] = merge(section, copy.deepcopy(value))
+            else:
+                set_key(tree, key, copy.deepcopy(value), key)
+        apply_overrides(tree, changes)
+        set_key(tree, SEED, config.seeds[0], SEED)
+    return _RawVariant(name, tree, ((beside / path).parent, beside))
+
+
+def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequence[str]) -> None:
+    """Raise UserError where a variant, or a change to all, sets what is the grid's to set: the seed, or a tuned key."""
+    asked: dict[str, Any] = {}
+    apply_overrides(asked, changes)
+    for key in (SEED, *([] if config.tune is None else [config.tune.key])):
+        if any(_sets(given, key) for given in (config.overrides, own, asked)):
+            what, allowed = "the grid itself sets this key, for all variants alike", "seeds" if key == SEED else "tune"
+            raise UserError(what, where=key, allowed=allowed)
+
+
+def _sets(changes: Mapping[str, Any], key: str) -> bool:
+    """Whether changes, whose keys may be paths into sections, set a key."""
+    for path, value in changes.items():
+        rest = key.removeprefix(f"{path}.")
+        if path == key or (rest != key and isinstance(value, Mapping) and _sets(value, rest)):
+            return True
+    return False
+
+
+def _match_variants(config: GridConfig, read: Mapping[str, _RawVariant]) -> None:
+    """Ask in the recipes of all variants but one for the number of parameters of that one.
+
+    A variant that says itself what is to be sized keeps that. Raises UserError for a model that cannot be sized.
+    """
+    match = config.match_parameters
+    if match is None:
+        return
+    to: str | int = next(iter(read)) if match.to is None else match.to
+    models = {name: raw.variant().recipe.model for name, raw in read.items()}
+    for name, model in models.items():
+        if not isinstance(model, StackedConfig):
+            what = "a model of this kind cannot be sized to a number of parameters"
+            raise UserError(what, where=f"variants.{name}: match_parameters", received=model.kind)
+    sections = {name: model.model_dump(mode="json") for name, model in models.items()}
+    goal: Any = to
+    if isinstance(to, str):
+        with at_key(f"variants.{to}"):
+            goal = model_section(sections[to]).model_dump(mode="json")
+    for name, variant in read.items():
+        if name != to:
+            own = sections[name].get("match_parameters")
+            value = {"to": goal, "by": own["by"] if own else match.by, "within": match.within}
+            set_key(variant.tree, "model.match_parameters", value, f"variants.{name}")
+
+
+def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
+    """The reported sets, each with a name of its own. Raises UserError."""
+    names = set()
+    for entry in config.test:
+        corpus = paths_resolved(entry.corpus, resolve)
+        name = entry.name or name_of_corpus(corpus)
+        if name in names:
+            allowed = "test: {NAME: CORPUS, ...}"
+            raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
+        names.add(name)
+        groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
+        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, entry.own_metrics())
+
+
+def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -> NamedCorpus | None:
+    """The corpus that short runs are compared on. Raises UserError where there is nothing."""
+    if config.tune is None:
+        return None
+    if config.tune.on is not None:
+        return NamedCorpus("tuning", paths_resolved(config.tune.on, resolve), key="tune.on")
+    dev = variants[0].recipe.data.dev
+    if dev is None or any(variant.recipe.data.dev is None for variant in variants):
+        what = "tuning compares short runs on a corpus of its own"
+        raise UserError(what, where="tune.on", allowed="a corpus, or data.dev in every recipe")
+    return NamedCorpus("tuning", dev, key="data.dev")
+
+
+@contextmanager
+def at_key(where: str) -> Iterator[None]:
+    """Put the place of a variant or value before the errors of its recipe."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error.args[0]}") from error
+
+
+def check_corpora(grid: Grid) -> None:
+    """Raise UserError where a file that variants are trained on, or evaluated on meanwhile, is missing or empty."""
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}"):
+            for name, corpus in variant.recipe.data.corpora().items():
+                for where, part in parts(corpus, name):
+                    open_format(part, where).check()
+
+
+def _check_metrics(grid: Grid) -> None:
+    """Raise UserError for metrics that are not there, the same twice or of other outputs, or margins of others."""
+    writes = build_task(grid.variants[0].recipe.task).writes
+    entries = [entry for metrics in (grid.metrics, *(test.metrics or () for test in grid.tests)) for entry in metrics]
+    if unnamed := [entry for entry in entries if "name" not in entry]:
+        raise UserError("a metric needs a name", where="metrics", received=unnamed[0])
+    for test in grid.tests:
+        where = "metrics" if test.metrics is None else f"test.{test.name}.metrics"
+        check_kind(grid.metrics_of(test), test.kind(writes), where)
+    measures = measures_of(grid.metrics_of(), grid.own_metrics(), [test.name for test in grid.tests])
+    check_margin(grid.config.margin, [*grid.metrics_of(), *(measure.metric for measure in measures)])
+
+
+def _check_tuning(grid: Grid) -> None:
+    """Raise UserError for values that make the same recipe, or a split that is also reported."""
+    tune, tuning_set = grid.config.tune, grid.tuning_set
+    if tune is None or tuning_set is None:
+        return
+    if tune.key in (*FREE, *ENDS) or tune.key.split(".")[0] == "data":
+        raise UserError("this key is not one to tune", where="tune.key", received=tune.key)
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}"):
+            runs = grid.tuning_runs(variant)
+            for run in runs:
+                new_schedule(run.recipe)
+                if not tune.key.startswith("optimizer."):  # which has nothing to do with the model
+                    check_recipe(run.recipe)
+        for one, other in combinations(runs, 2):
+            if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
+                what = "two of the values make the same recipe"
+                raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
+        if tune.key == "optimizer.learning_rate":
+            updates, warmup = runs[0].recipe.training.updates, runs[0].recipe.optimizer.warmup
+            if updates is not None and updates <= warmup:
+                within = f"tune.updates {updates:,} are within optimizer.warmup {warmup:,}"
+                none = "so that the short runs reach none of the learning rates that are tuned"
+                warn(f"{variant.name}: {within}, {none}")
+    tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
+    for test in grid.tests:
+        shared = [str(tuned[content(path)]) for path in corpus_files(test.corpus) if content(path) in tuned]
+        if shared or test.corpus == tuning_set.corpus:
+            what = f"the test set {test.name} reports this split, so that nothing can be tuned on it"
+            raise UserError(what, where="tune.on", received=(shared or [name_of_corpus(test.corpus)])[0])
+
+
+def _check_predict(grid: Grid) -> None:
+    """Raise UserError for options of prediction that the task does not have, or that a variant's recipe cannot have."""
+    task = build_task(grid.variants[0].recipe.task)
+    predictor = get_type_hints(type(task).predictor)["return"]
+    if not hasattr(predictor, "Options"):
+        return
+    for name in NOT_OF_GRIDS:
+        if name in grid.config.predict:
+            raise UserError("a grid's test sets are decoded without this", where=f"predict.{name}")
+    with at_key("predict"):
+        checked = validated_options(predictor.Options, grid.config.predict)
+    if not isinstance(checked, PredictOptions):
+        return
+    if checked.dictionary is not None:
+        check_file(checked.dictionary, "predict.dictionary")
+    for variant in grid.variants:
+        with at_key(f"variants.{variant.name}: predict"):
+            checked.search(variant.recipe.decoding)
+
+
+def _check_run_names(grid: Grid) -> None:
+    """Raise UserError for two runs of one name, which would share a folder."""
+    tune = grid.config.tune
+    cells = [run for variant in grid.variants for run in grid.cells(variant, tune.values[0] if tune else None)]
+    runs = [run for variant in grid.variants for run in grid.tuning_runs(variant)]
+    for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
+        names: dict[str, str] = {}
+        for run in planned:
+            if run.name.casefold() in names:
+                what = "two cells of one name"
+                raise UserError(what, where=where, received=f"{names[run.name.casefold()]}, {run.name}")
+            names[run.name.casefold()] = run.name

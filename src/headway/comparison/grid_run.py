@@ -1,46 +1,55 @@
-"""Making the cells of a grid: tuned, trained and decoded by workers, and continued where they were stopped."""
+"""Making the cells of a grid: tuned, trained and decoded by an executor, and continued where they were stopped."""
 
+import importlib
 import json
+import multiprocessing
 import os
 import signal
+import socket
+import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import comb
 from pathlib import Path
 from statistics import fmean
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from headway.comparison.cells import CellOutput, CellResult, check_same_data
-from headway.comparison.grid import Grid, PlannedRun, Variant
-from headway.comparison.statistics import SIGNIFICANT
-from headway.comparison.workers import CELLS, TUNING, CellJob, Worker, Workers
+from headway.comparison.grid import CELLS, TUNING, CellJob, Grid, PlannedRun, Variant
+from headway.comparison.options import GridOptions
 from headway.documents import read_json, shaped
-from headway.errors import UserError, option
+from headway.errors import UserError, not_installed, option
 from headway.files import write_json
 from headway.languages import has_no_spaces
 from headway.log import Progress, duration, progress, say, warn
 from headway.metrics import Metric
-from headway.metrics.metric import Statistics, rank
-from headway.metrics.significance import approximate_randomisation
+from headway.metrics.intervals import SIGNIFICANT, linearise
+from headway.metrics.metric import rank
+from headway.processes import cores
 from headway.recipe import Recipe
 from headway.registry import foreign_code, import_paths
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.run_arithmetic import SharedPrecision, compared_with_run
-from headway.runs.training.signals import noted_signals
+from headway.runs.training.arithmetic import SharedPrecision, compared_with_run
+from headway.runs.training.parallel import noted_signals
 from headway.storage import locked
 from headway.tables import Cell, Column, Table
 
 COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
 TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
-TRIALS = 1000
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
+LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -106,36 +115,221 @@ def best_score(scores: Sequence[float | None], losses: Sequence[float | None], m
 def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
     """Whether the best and the worst value differ by more than chance over their segments; true of one value.
 
-    The test is approximate randomisation (Noreen 1989) over segments, each of which has the outputs of all seeds, for
-    seeds err on the same segments. The best and the worst are the furthest apart of all pairs of values, so that p is
-    adjusted by their number (Bonferroni). The spread between seeds is left out: values that are told apart here may
-    still differ by their seeds alone.
+    Each segment has the outputs of all seeds, for seeds err on the same segments. The best and the worst are the
+    furthest apart of all pairs of values, so that the level is adjusted by their number (Bonferroni). The spread
+    between seeds is left out: values that are told apart here may still differ by their seeds alone.
 
     Args:
         values: the outputs of each, one a seed, with the same seeds for all.
     """
     if len(values) < 2:
         return True
-
-    def score(statistics: Statistics) -> float:
-        return metric.aggregate(statistics.sum(axis=0))
-
     every = [
-        np.sum([metric.counted(output.hypotheses, output.test.references) for output in outputs], axis=0)
+        linearise(metric, [np.sum([metric.counted(one.hypotheses, one.test.references) for one in outputs], axis=0)])
         for outputs in values
     ]
-    lowest, highest = min(every, key=score), max(every, key=score)
-    pairs = comb(len(every), 2)
-    return approximate_randomisation(metric, lowest, highest, trials=TRIALS * pairs).p_value * pairs <= SIGNIFICANT
+    lowest, *_, highest = sorted(every, key=lambda linear: float(linear.scores[0]))
+    low, high = (highest - lowest).estimate().interval(1 - SIGNIFICANT / comb(len(every), 2))
+    return not low <= 0 <= high
+
+
+def make_cell(job: CellJob) -> int:
+    """Make a cell in a new process; gives the exit code of `headway train`."""
+    from headway.comparison.run import run_cell  # so that the process that waits stays small
+
+    return run_cell(job)
+
+
+def look_inside(*asked: Any) -> dict[tuple[int, int], dict[str, Any]]:
+    """`packed_attention`, in a new process."""
+    from headway.comparison.run import packed_attention
+
+    return packed_attention(*asked)
+
+
+class RunningCall(Future[Any]):
+    """A call that runs in another process; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
+
+    def __init__(self, process: Any, results: Any) -> None:
+        super().__init__()
+        self.process, self.results = process, results
+
+    def done(self) -> bool:
+        if not super().done() and (self.results.poll() or self.process.exitcode is not None):
+            try:
+                finished, value = self.results.recv()
+            except EOFError:
+                self.process.join()
+                finished, value = False, BrokenExecutor(self.process.exitcode)
+            self.process.join()
+            self.set_result(value) if finished else self.set_exception(value)
+        return super().done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            self.results.poll(timeout)
+            self.done()
+        return super().result(0)
+
+    def cancel(self) -> bool:
+        self.process.terminate()
+        return True
+
+
+def _called(results: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Call a function in a new process that ends, after saving, when its parent does."""
+    os.setsid()  # Ctrl-C reaches the parent, which tells its cells
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def stop_with_parent() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_with_parent, daemon=True).start()
+    try:
+        returned = True, function(*arguments)
+    except Exception as error:
+        returned = False, error
+    results.send(returned)
+
+
+class ProcessesOfTheirOwn(Executor):
+    """Calls in processes of this machine, each in one of its own.
+
+    They are forks of one process that has imported everything and started no thread, which spares each of them the
+    time of the imports.
+
+    Args:
+        slots: how many are to work at a time.
+        threads: of each.
+        method: how processes begin, as `multiprocessing` has it.
+    """
+
+    def __init__(self, slots: int, threads: int, method: Literal["forkserver", "spawn", "fork"] = "forkserver") -> None:
+        self.slots = slots
+        self._context: Any = multiprocessing.get_context(method)
+        self._context.set_forkserver_preload(["headway.comparison.run"])
+        self._threads = str(threads)
+        self._calls: list[RunningCall] = []
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RunningCall:
+        """Begin a call, whose process does not run the script that called: it needs nothing of that."""
+        main, before = sys.modules["__main__"], dict(os.environ)
+        results, sent = self._context.Pipe(duplex=False)
+        sys.modules["__main__"] = ModuleType("__main__")
+        os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
+        try:
+            process = self._context.Process(target=_called, args=(sent, function, arguments))
+            process.start()
+        finally:
+            sys.modules["__main__"] = main
+            os.environ.pop("OMP_NUM_THREADS")
+            os.environ.update(before)
+        sent.close()
+        self._calls.append(RunningCall(process, results))
+        return self._calls[-1]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End what still runs, at once where futures are cancelled."""
+        for call in self._calls:
+            if cancel_futures:
+                call.process.kill()
+            if wait or cancel_futures:
+                call.process.join()
+        self._calls.clear()
+
+
+class RayTask(Future[Any]):
+    """A task of a Ray cluster; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
+
+    def __init__(self, ray: Any, task: Any) -> None:
+        super().__init__()
+        self.ray, self.task = ray, task
+
+    def done(self) -> bool:
+        if not super().done() and self.ray.wait([self.task], timeout=0)[0]:
+            try:
+                self.set_result(self.ray.get(self.task))
+            except (self.ray.exceptions.RayError, KeyboardInterrupt):
+                self.set_exception(BrokenExecutor(-signal.SIGKILL))
+        return super().done()
+
+    def cancel(self) -> bool:
+        self.ray.cancel(self.task)
+        return True
+
+
+class RayTasks(Executor):
+    """Tasks of a Ray cluster, each in a process of its own with so many processors, and one GPU where there are any.
+
+    The folder of the comparison and the data must have the same paths on all nodes.
+
+    Args:
+        address: of the cluster; `local` for one that is started here, with `slots` times `threads` processors.
+        slots: how many work at a time; None for as many as the cluster has room for.
+        threads: of each.
+
+    Raises:
+        UserError: Ray is not installed, or there is no cluster at that address.
+    """
+
+    def __init__(self, address: str, slots: int | None, threads: int) -> None:
+        try:
+            ray: Any = importlib.import_module("ray")
+        except ImportError as error:
+            raise not_installed("this", ["ray"], "cluster", option("ray")) from error
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+        settings: dict[str, Any] = {"address": address}
+        if address == LOCAL:
+            settings |= {"num_cpus": (slots or room_here(threads)) * threads, "include_dashboard": False}
+        try:
+            if colon and port.isdecimal():  # where nobody answers, Ray itself would wait for minutes
+                socket.create_connection((host, int(port)), timeout=10).close()
+            ray.init(**settings, log_to_driver=False, logging_level="error")
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
+        resources = ray.cluster_resources()
+        self.ray, self.slots = ray, slots or max(1, int(resources.get("CPU", 1)) // threads)
+        gpus = 1 if resources.get("GPU") else 0
+        self._remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)
+        self._tasks: list[RayTask] = []
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RayTask:
+        self._tasks.append(RayTask(self.ray, self._remote(function).remote(*arguments)))
+        return self._tasks[-1]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        for task in self._tasks:
+            if cancel_futures and not task.done():
+                self.ray.cancel(task.task, force=True)
+
+
+CellExecutor = ProcessesOfTheirOwn | RayTasks
+
+
+def room_here(threads: int) -> int:
+    """How many cells of so many threads this machine can make at a time; one where they share an accelerator."""
+    if torch.accelerator.current_accelerator(check_available=True) is not None:
+        return 1
+    return max(1, cores() // threads)
+
+
+def executor_of(options: GridOptions) -> CellExecutor:
+    """The executor of cells: processes here, or a Ray cluster. Raises UserError as `RayTasks`."""
+    if options.ray is not None:
+        return RayTasks(options.ray, options.workers, options.threads)
+    return ProcessesOfTheirOwn(options.workers or room_here(options.threads), options.threads)
 
 
 @dataclass
 class CellState:
-    """A run of the grid and how it stands. `worker`: at work on it. `code`: the exit code of one that failed."""
+    """A run of the grid and how it stands. `call`: what makes it. `code`: the exit code of one that failed."""
 
     job: CellJob
     status: Literal["waiting", "running", "finished", "failed"] = "waiting"
-    worker: Worker | None = None
+    call: Future[int] | None = None
     result: CellResult | None = None
     code: int = 0
 
@@ -349,7 +543,7 @@ class GridRun:
                 unfinished.append(f"{state.variant.name}, all seeds")
         return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(unfinished))
 
-    def run(self, workers: Workers) -> GridResult:
+    def run(self, executor: CellExecutor) -> GridResult:
         """Make all that is missing.
 
         A cell that fails ends no other. After SIGINT or SIGTERM, those that are at work save and end; the next call
@@ -367,13 +561,11 @@ class GridRun:
                         if signals.received is not None:
                             self._end_all()
                             return self.result(signals.received)
-                        self._begin(workers)
-                        self._look(line, workers.slots)
+                        self._begin(executor)
+                        self._look(line, executor.slots)
                         time.sleep(LOOK)
             finally:
-                for run in self.all():
-                    if run.worker is not None:
-                        run.worker.kill()
+                executor.shutdown(cancel_futures=True)
         self._check_data()
         return self.result()
 
@@ -396,22 +588,23 @@ class GridRun:
         """Whether nothing is left to be made."""
         return all(map(self._settle, self.variants)) and all(run.status in ("finished", "failed") for run in self.all())
 
-    def _begin(self, workers: Workers) -> None:
-        """Give work to the free workers, in one precision where recipes leave it open."""
+    def _begin(self, executor: CellExecutor) -> None:
+        """Begin as many runs as there is room for, in one precision where recipes leave it open."""
         running = sum(run.status == "running" for run in self.all())
-        for run in self.ready()[: max(0, workers.slots - running)]:
+        for run in self.ready()[: max(0, executor.slots - running)]:
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
             planned = run.job.planned
             job = replace(run.job, planned=replace(planned, recipe=self.precision.given(planned.recipe)))
-            run.worker, run.status = workers.start(job), "running"
+            run.call, run.status = executor.submit(make_cell, job), "running"
 
     def _look(self, line: Progress, slots: int) -> None:
         """See which runs have ended, and show how far the others are."""
         ended = False
         for run in self.all():
-            code = run.worker.code() if run.worker is not None else None
-            if code is not None:
-                run.worker, ended = None, True
+            if run.call is not None and run.call.done():
+                error = run.call.exception()
+                code = run.call.result() if error is None else error.args[0]
+                run.call, ended = None, True
                 run.result = run.job.result() if code == 0 else None
                 run.status, run.code = ("failed" if run.result is None else "finished"), code
                 if run.status == "failed":
@@ -464,15 +657,15 @@ class GridRun:
 
     def _end_all(self) -> None:
         """Ask all workers to save and end, and wait for that."""
-        running = [run for run in self.all() if run.worker is not None]
+        running = [run for run in self.all() if run.call is not None]
         say(f"stopping: {len(running)} cells save what they have")
         for run in running:
-            assert run.worker is not None
-            run.worker.stop()
+            assert run.call is not None
+            run.call.cancel()
+        while not all(run.call is None or run.call.done() for run in running):
+            time.sleep(LOOK)
         for run in running:
-            while run.worker is not None and run.worker.code() is None:
-                time.sleep(LOOK)
-            run.worker, run.status = None, "waiting"
+            run.call, run.status = None, "waiting"
 
 
 def _progress(run: CellState) -> RunProgress:
@@ -489,7 +682,7 @@ def _loss(runs: Sequence[CellState]) -> float | None:
     """The mean loss on dev of the short runs of a value, one a seed; None where one of them has none."""
     losses = []
     for run in runs:
-        kept = RunFolder(run.job.run).read_manifest().get("averaged_updates", [])
+        kept = open_run(run.job.run).manifest.get("averaged_updates", [])
         curve = () if run.result is None else run.result.curve
         losses += [point.scores["loss"] for point in curve if point.update in kept[-1:] and "loss" in point.scores]
     return fmean(losses) if len(losses) == len(runs) else None

@@ -1,33 +1,46 @@
-"""Options of `headway compare` and `headway reproduce`, from which Python's keywords and flags are made."""
+"""Options of `headway score`, `compare` and `reproduce`, from which Python's keywords and flags are made."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
 
 from headway.config import WRITES_FIGURE, WRITES_FOLDER, Section
 from headway.errors import option
 from headway.formats.lines import check_file
-from headway.metrics.score_options import METRIC_NAMES, MetricOptions
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID_FILES = (".yaml", ".yml")
 USUAL_BUDGET: Final = "small"  # where none is named
+METRIC_NAMES = (
+    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, deviation, "
+    "precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, "
+    "tagging-accuracy, crossing-brackets, well-formed; or my_package.module:Class."
+)
+METRIC_OPTIONS = (
+    "A metric's options stand behind it: bleu:tokenize=none,lowercase=true, wer:punctuation=false, chrf:word_order=2, "
+    "rouge-1:stem=true, f0.5:label=i, rouge-lsum:language=de."
+)
 
 
-def _existing(description: str, default: Any = None, **shown: str) -> Any:
-    group = "Runs and outputs that exist already"
-    return Field(default, description=description, json_schema_extra={"group": group, **shown})
+def _shown(group: str) -> Any:
+    """Fields that stand in a group of the help."""
+
+    def field(description: str, default: Any = None, **shown: str) -> Any:
+        return Field(default, description=description, json_schema_extra={"group": group, **shown})
+
+    return field
 
 
-def _grid(description: str, default: Any = None, **shown: str) -> Any:
-    return Field(default, description=description, json_schema_extra={"group": "A grid of runs", **shown})
+EXISTING = "Runs and outputs that exist already"
+_existing = _shown(EXISTING)
+_grid = _shown("A grid of runs")
 
 
-class ExistingOptions(MetricOptions):
-    """Runs and outputs of other systems, and the test sets that they are compared on."""
+class ScoreOptions(Section):
+    """Outputs of systems, what they are scored by, and how they are compared."""
 
     hypotheses: tuple[str, ...] = _existing(
         "Outputs of systems, a file each; NAME and SEED tell them apart.", (), metavar="[NAME[:SEED]=]FILE..."
@@ -36,20 +49,19 @@ class ExistingOptions(MetricOptions):
         "One file a reference set.", (), metavar="FILE...", alias="test-references"
     )
     source: Path | None = _existing("The sources of the references.", metavar="FILE", alias="test-source")
-    test: tuple[str, ...] = _existing(
-        "Test sets for runs, each as a recipe names a corpus: '{tsv: test.tsv}'.",
+    lead: tuple[str, ...] = _existing(
+        "Score the beginning of the sources too: 8, 3-sentences, 3-sentences-de, 20-characters.",
         (),
-        metavar="CORPUS...",
-        default_text="dev of the runs",
+        metavar="N-UNIT...",
     )
     by: Path | None = _existing(
-        "A file with the group of each segment, such as its length: compare each group.", metavar="FILE"
-    )
-    alignments: Path | None = _existing(
-        "True word alignments of the test set: compare the alignments of the runs by AER.", metavar="FILE"
+        "A file with the group of each segment, such as its length: score each group.", metavar="FILE"
     )
     metric: tuple[str, ...] = _existing(
-        METRIC_NAMES, (), metavar="NAME...", default_text="those of the runs, else bleu and chrf"
+        f"{METRIC_NAMES} {METRIC_OPTIONS}",
+        (),
+        metavar="NAME[:KEY=VALUE,...]...",
+        default_text="those of the runs, else bleu and chrf",
     )
     margin: tuple[str, ...] = _existing(
         "The difference by a metric up to which systems are even.", (), metavar="METRIC=NUMBER..."
@@ -58,46 +70,43 @@ class ExistingOptions(MetricOptions):
         "The system that all others are compared with.", metavar="NAME", default_text="every pair is compared"
     )
     any_tokenization: bool = _existing("Compare outputs of which some look tokenised and others do not.", False)
-    device: str = _existing("auto, cpu, cuda, ...", "auto")
-    allow_code: bool = _existing("Import what runs name by import path; it is not a part of headway.", False)
-
-
-class CompareOptions(ExistingOptions):
-    """The report of a comparison."""
-
-    output: Annotated[Path | None, WRITES_FOLDER] = Field(
-        default=None,
-        description="The folder for the report, and for what need not be done twice.",
-        json_schema_extra={"metavar": "DIR", "default_text": "tables on standard output alone"},
-    )
-    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
-        default=None,
-        description="Draw the scores of all systems, in their order, there (.png, .svg, .pdf).",
-        json_schema_extra={"metavar": "FILE", "default_text": "none"},
-    )
     by_length: Annotated[Path | None, WRITES_FIGURE] = Field(
         default=None,
         description="Draw the scores by length there, a line a system: of groups whose names are numbers, else of bins "
-        "of lengths.",
+        "of lengths of the sources.",
         json_schema_extra={"metavar": "FILE", "default_text": "none"},
     )
-    training: Path | None = Field(
+    length_bins: str | None = Field(
         default=None,
-        description="Target texts of training, for scores of words by how often they were seen.",
-        json_schema_extra={"metavar": "FILE", "default_text": "those of the runs"},
+        description="The longest lengths of bins, as in 10,20,30.",
+        json_schema_extra={"default_text": "six bins of equal size"},
     )
     json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
-    @model_validator(mode="after")
-    def _texts_are_there(self) -> Self:
-        if self.training is not None:
-            check_file(self.training, option("training"))
-        return self
+    @field_validator("margin")
+    @classmethod
+    def _numbers(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        names = [text.rpartition("=")[0] for text in given]
+        for name, text in zip(names, given, strict=True):
+            try:
+                valid = name and 0 <= float(text.rpartition("=")[2]) < float("inf")
+            except ValueError:
+                valid = False
+            if not valid or names.count(name) > 1:
+                raise ValueError("a margin is METRIC=NUMBER, one of a metric, and not below 0")
+        return given
 
+    @field_validator("length_bins")
+    @classmethod
+    def _ends(cls, given: str | None) -> str | None:
+        if given is not None and not all(end.strip().isdecimal() for end in given.split(",")):
+            raise ValueError("ends of bins are whole numbers with commas between them, as in 10,20,30")
+        return given
 
-def is_grid(name: str) -> bool:
-    """Whether what is to be compared is the file of a grid; a run folder may have any name."""
-    return name.endswith(GRID_FILES) and not Path(name).is_dir()
+    @property
+    def margins(self) -> dict[str, float]:
+        """The margins by their metrics."""
+        return {name: float(number) for name, _, number in (text.rpartition("=") for text in self.margin)}
 
 
 class GridOptions(Section):
@@ -108,6 +117,57 @@ class GridOptions(Section):
     ray: str | None = _grid("Send cells to the Ray cluster at this address; local starts one here.", metavar="ADDRESS")
     dry_run: bool = _grid("List the cells and their estimated time, and make none.", False)
     only_finished: bool = _grid("Compare the cells that are finished, and make none.", False)
+
+
+class CompareOptions(GridOptions, ScoreOptions):
+    """All that a comparison asks for."""
+
+    test: tuple[str, ...] = _existing(
+        "Test sets for runs, each as a recipe names a corpus: '{tsv: test.tsv}'.",
+        (),
+        metavar="CORPUS...",
+        default_text="dev of the runs",
+    )
+    alignments: Path | None = _existing(
+        "True word alignments of the test set: compare the alignments of the runs by AER.", metavar="FILE"
+    )
+    device: str = _existing("auto, cpu, cuda, ...", "auto")
+    allow_code: bool = _existing("Import what runs name by import path; it is not a part of headway.", False)
+    output: Annotated[Path | None, WRITES_FOLDER] = Field(
+        default=None,
+        description="The folder for the report, and for what need not be done twice.",
+        json_schema_extra={"metavar": "DIR", "default_text": "tables on standard output alone"},
+    )
+    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
+        default=None,
+        description="Draw the scores of all systems, in their order, there (.png, .svg, .pdf).",
+        json_schema_extra={"metavar": "FILE", "default_text": "none"},
+    )
+    training: Path | None = Field(
+        default=None,
+        description="Target texts of training, for scores of words by how often they were seen.",
+        json_schema_extra={"metavar": "FILE", "default_text": "those of the runs"},
+    )
+
+    @field_validator("training")
+    @classmethod
+    def _is_there(cls, path: Path | None) -> Path | None:
+        if path is not None:
+            check_file(path, option("training"))
+        return path
+
+
+# What a grid says itself.
+OF_EXISTING = frozenset(
+    name
+    for name, field in CompareOptions.model_fields.items()
+    if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("group") == EXISTING
+)
+
+
+def is_grid(name: str) -> bool:
+    """Whether what is to be compared is the file of a grid; a run folder may have any name."""
+    return name.endswith(GRID_FILES) and not Path(name).is_dir()
 
 
 class ReproduceOptions(GridOptions):

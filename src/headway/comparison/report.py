@@ -3,6 +3,7 @@
 Sentences are pieces of data in the page, and so is the attention of each variant in them, read when it is shown.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -14,34 +15,29 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.differences import (
     BandedCurves,
     Bucketing,
-    BucketScore,
     NgramDifference,
     banded_curves,
     bucketings,
+    group_bucketings,
     length_bucketings,
     most_different,
     ngram_differences,
     ngram_table,
     sentence_scores,
+    word_counts,
 )
+from headway.comparison.grid_run import ProcessesOfTheirOwn, look_inside
 from headway.comparison.options import CompareOptions
-from headway.comparison.words import word_counts
 from headway.errors import UserError, option
 from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
-from headway.metrics.word_metrics import AlignmentErrorRate
+from headway.metrics.intervals import Interval
 from headway.predictors.output import Example
-from headway.registry import foreign_code
-from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.charts import Panel, panel_chart
-from headway.runs.inspect.inspection import maps_of
-from headway.runs.inspect.inspection_page import packed_maps
 from headway.runs.inspect.pages import write_page
-from headway.runs.load import load
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Table
-from headway.tasks import build_task
 
 SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
 NAME = "compare"
@@ -112,10 +108,11 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     runs = [cell.path for cells in comparison.cells.values() for cell in cells if cell.path and cell.path.is_dir()]
     if not runs or not any(measure.metric.of_text for measure in comparison.measures):
         return None
-    with foreign_code(allow_code):
-        recipe = RunFolder(runs[0]).read_recipe()
+    run = open_run(runs[0], allow_code)
+    with run.trusted():
+        recipe = run.recipe
         try:
-            corpus = build_task(recipe.task).test_set(recipe, recipe.data.train, "data.train")
+            corpus = run.task.test_set(recipe, recipe.data.train, "data.train")
             with progress("counting words", corpus.size, "examples") as bar:
                 texts = (example.references[0] for example in corpus.examples if example.references)
                 return dict(word_counts(bar.over(texts)))
@@ -176,26 +173,25 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
     Raises:
         UserError: a run that cannot be loaded any more.
     """
-    found = {}
-    comparison = report.comparison
-    first = {name: cells[0] for name, cells in comparison.cells.items()}
-    runs = {name: (cell, cell.path) for name, cell in first.items() if cell.path and cell.path.is_dir()}
-    with progress("looking inside", len(runs), "runs") as bar:
-        for count, (variant, (cell, path)) in enumerate(runs.items(), start=1):
-            predictor = load(path, device=options.device, allow_code=options.allow_code)
-            for test, output in enumerate(cell.outputs):
+    found, comparison = dict[tuple[str, int, int], dict[str, Any]](), report.comparison
+    runs = {name: cells[0].path for name, cells in comparison.cells.items()}
+    runs = {name: path for name, path in runs.items() if path is not None and path.is_dir()}
+    executor = ProcessesOfTheirOwn(1, 1)
+    with progress("looking inside", len(runs), "runs") as bar, executor:
+        for variant, path in bar.over(runs.items()):
+            examples = dict[tuple[int, int], Example]()
+            for test, output in enumerate(comparison.cells[variant][0].outputs):
                 metrics = [measure.metric for measure in comparison.measures if measure.test == test]
-                if not output.test.sources or any(isinstance(metric, AlignmentErrorRate) for metric in metrics):
+                if not output.test.sources or any("links" in metric.kinds for metric in metrics):
                     continue  # links are nothing that a model writes
                 rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
                 by_rank = [index for ranked in zip_longest(*rows) for index in ranked if index is not None]
-                segments = sorted(dict.fromkeys(by_rank[:MOST_CAPTURED]))  # those that differ most
-                examples = [Example(output.test.sources[index], output.hypotheses[index]) for index in segments]
-                captured = read(predictor, examples, ReadOptions(hypotheses=False))
-                for index, one in zip(segments, captured, strict=True):
-                    if maps := maps_of(one):
-                        found[variant, test, index] = packed_maps(maps, BITS)
-            bar.update(count)
+                for index in sorted(dict.fromkeys(by_rank[:MOST_CAPTURED])):  # those that differ most
+                    examples[test, index] = Example(output.test.sources[index], output.hypotheses[index])
+            if examples:
+                asked = (path, examples, options.device, BITS, options.allow_code)
+                for (test, index), maps in executor.submit(look_inside, *asked).result().items():
+                    found[variant, test, index] = maps
     return found
 
 
@@ -260,7 +256,7 @@ def _table(table: Table) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _values(scores: Sequence[BucketScore]) -> list[list[float | None]]:
+def _values(scores: Sequence[Interval]) -> list[list[float | None]]:
     return [list(score[:3]) for score in scores]  # value, low and high
 
 
@@ -298,7 +294,27 @@ def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
     if options.figure is not None:
         draw_scores(comparison, options.figure)
     if options.by_length is not None:
-        draw_by_length(comparison, options.by_length)
+        draw_by_length(by_length(comparison, options), options.by_length)
+
+
+def by_length(comparison: Comparison, options: CompareOptions) -> list[Bucketing]:
+    """Scores by length, in the bins that the options name. Raises UserError where no test set has lengths."""
+    found = length_bucketings(comparison, [int(end) for end in (options.length_bins or "").split(",") if end])
+    if not found:
+        allowed = "groups whose names are numbers, sources, or references of text"
+        raise UserError("no test set has lengths", where=option("by_length"), allowed=allowed)
+    return found
+
+
+def printed(comparison: Comparison, options: CompareOptions) -> str:
+    """The text of a comparison for standard output: JSON, or the tables with those of groups and of lengths."""
+    parts = group_bucketings(comparison)
+    if options.json_output:
+        groups = [table.to_json() for table in (part.table() for part in parts)]
+        values = comparison.to_json() | ({"groups": groups} if groups else {})
+        return json.dumps(values, ensure_ascii=False, indent=1)
+    parts += [] if options.by_length is None or parts else by_length(comparison, options)
+    return "\n\n".join([comparison.text(), *(part.table().text() for part in parts)])
 
 
 def draw_scores(comparison: Comparison, path: Path) -> None:
@@ -325,17 +341,16 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
     panel_chart(panels, path)
 
 
-def draw_by_length(comparison: Comparison, path: Path) -> None:
+def draw_by_length(bucketings: Sequence[Bucketing], path: Path) -> None:
     """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
     of Bahdanau et al. (2015) and figure 3 of Kazemnejad et al. (2023). There is a panel a measure.
 
     Raises:
-        UserError: a suffix that is no format of figures, or no test set with lengths.
+        UserError: a suffix that is no format of figures.
     """
-    what = "mean over seeds" if comparison.seeds > 1 else "score"
     panels = [
         Panel(
-            title=bucketing.title, x=bucketing.axis, y=f"{what}, 95 % intervals",
+            title=bucketing.title, x=bucketing.axis, y="score, 95 % intervals",
             lines={
                 name: [(length, score.value) for length, score in zip(bucketing.lengths, scores, strict=True)]
                 for name, scores in bucketing.scores.items()
@@ -343,9 +358,6 @@ def draw_by_length(comparison: Comparison, path: Path) -> None:
             bars={name: [score.ends for score in scores] for name, scores in bucketing.scores.items()},
             counts=list(zip(bucketing.lengths, bucketing.counts, strict=True)),
         )
-        for bucketing in length_bucketings(comparison)
+        for bucketing in bucketings
     ]  # fmt: skip
-    if not panels:
-        allowed = "groups whose names are numbers, sources, or references of text"
-        raise UserError("no test set has lengths", where=option("by_length"), allowed=allowed)
     panel_chart(panels, path)

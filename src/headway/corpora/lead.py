@@ -13,7 +13,7 @@ from headway.formats.lines import read_lines
 from headway.languages import look_unspaced
 from headway.log import warn
 from headway.processing.processor import first_words
-from headway.processing.text.sentences import LANGUAGES, language_of_rules, sentences
+from headway.processing.text.sentences import language_of_rules, languages_of_rules, sentences
 
 
 class LeadConfig(Section):
@@ -42,7 +42,7 @@ class LeadConfig(Section):
         if self.unit != "sentences":
             raise ValueError(f"language says where sentences end, and the unit is {self.unit}")
         if language_of_rules(self.language) is None:
-            known = ", ".join(LANGUAGES)
+            known = ", ".join(languages_of_rules())
             raise ValueError(
                 f"there are no rules for the sentences of the language {self.language!r}, only for {known}"
             )

@@ -3,18 +3,85 @@
 Shapes: N pairs, B batch.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.corpora.mixture import Mixture
+from headway.corpora.corpus_report import CorpusReport
+from headway.errors import UserError
+from headway.formats.corpus_config import GivenCorpus, parts
 from headway.log import progress
 from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
+
+
+class Mixture:
+    """The pairs of each epoch, where every corpus has a share of them.
+
+    An epoch has N pairs. A corpus gives its pairs in one random order after the other, and each epoch goes on where the
+    one before ended. So all pairs of a corpus are used equally often, however small its share is.
+
+    Args:
+        parts: the positions of each corpus's pairs, none of them empty.
+        weights: of the corpora, in any unit.
+    """
+
+    def __init__(self, parts: Sequence[Indices], weights: Sequence[float]) -> None:
+        self.parts = [np.asarray(part, dtype=np.int64) for part in parts]
+        exact = [Fraction(weight) for weight in weights]
+        self.shares = [weight / sum(exact) for weight in exact]
+
+    def chosen(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        """The positions of an epoch's pairs, counted from epoch 0. A pure function of seed and epoch."""
+        size = sum(map(len, self.parts))
+        drawn = []
+        for number, (part, share) in enumerate(zip(self.parts, self.shares, strict=True)):
+            first, last = (int(share * size * bound) for bound in (epoch, epoch + 1))
+            passes = range(first // len(part), -(-last // len(part)))
+            orders = [np.random.default_rng([seed, number, turn]).permutation(part) for turn in passes]
+            begin = first - passes.start * len(part)
+            drawn += [np.concatenate(orders)[begin : begin + last - first]] if orders else []
+        return np.concatenate(drawn)
+
+
+def split_by_origin(lines: Indices, ends: Sequence[int]) -> list[NDArray[np.int64]]:
+    """The positions of the pairs of each of several corpora.
+
+    Args:
+        lines: (N,) the line of each pair, counted through all corpora.
+        ends: the last line of each corpus.
+    """
+    origin = np.searchsorted(np.asarray(ends), np.asarray(lines), side="left")
+    return [np.flatnonzero(origin == number) for number in range(len(ends))]
+
+
+def mixture_of(corpora: GivenCorpus, lines: Indices, report: CorpusReport) -> Mixture | None:
+    """How the corpora of `data.train` are sampled, where they have weights.
+
+    Args:
+        corpora: as the recipe names them.
+        lines: (N,) the line of each pair that is left, counted through all corpora.
+        report: of all corpora as one.
+
+    Raises:
+        UserError: nothing is left of one.
+    """
+    given = parts(corpora, "data.train")
+    weights = [part.weight for _, part in given if part.weight is not None]
+    if len(weights) < 2:
+        return None
+    positions = split_by_origin(lines, [last for _, last in report.origins])
+    for (key, _), part in zip(given, positions, strict=True):
+        if not len(part):
+            raise UserError("no pair is left of this corpus to be drawn", where=key, received=report.dropped)
+    return Mixture(positions, weights)
 
 
 def plan_epoch(
@@ -40,35 +107,22 @@ def plan_epoch(
     """
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(source_widths))
-    order = order[_by_width(np.asarray(source_widths)[order], np.asarray(target_widths)[order])]
+    # By target width and then source width, ascending and descending in turn. Without the turns, the batch in which one
+    # target width gives way to the next would hold the longest sources of the one and the shortest of the other.
+    source, target = np.asarray(source_widths)[order], np.asarray(target_widths)[order]
+    order = order[np.lexsort((np.where(target % 2 == 1, source, -source.astype(np.int64)), target))]
     widths = np.maximum(source_widths, target_widths)[order].astype(np.int64)
-    if batch_sentences is None:
-        cuts = _cuts(widths, batch_tokens)
-    else:
-        cuts = list(range(batch_sentences, len(order), batch_sentences))
-    batches = np.split(order, cuts)
-    return [batches[position] for position in random.permutation(len(batches))] if len(order) else []
-
-
-def _by_width(source_widths: NDArray[np.integer], target_widths: NDArray[np.integer]) -> NDArray[np.intp]:
-    """The stable order by target width and then source width, ascending and descending in turn.
-
-    Without the turns, the batch in which one target width gives way to the next would hold the longest sources of the
-    one and the shortest of the other.
-    """
-    turned = np.where(target_widths % 2 == 1, source_widths, -source_widths.astype(np.int64))
-    return np.lexsort((turned, target_widths))
-
-
-def _cuts(widths: NDArray[np.int64], batch_tokens: int) -> list[int]:
-    """Where new batches begin, given each row's width in the order in which rows are taken."""
     cuts, start = [], 0
     while start < len(widths):
-        window = widths[start : start + max(1, batch_tokens // int(widths[start]))]
-        tokens = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
-        start += max(1, int(np.searchsorted(tokens, batch_tokens, side="right")))
+        if batch_sentences is None:
+            window = widths[start : start + max(1, batch_tokens // int(widths[start]))]
+            tokens = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+            start += max(1, int(np.searchsorted(tokens, batch_tokens, side="right")))
+        else:
+            start += batch_sentences
         cuts.append(start)
-    return cuts[:-1]
+    batches = np.split(order, cuts[:-1])
+    return [batches[position] for position in random.permutation(len(batches))] if len(order) else []
 
 
 class EncodedPairs(ABC):

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.batched import batched
 from headway.corpora.corpus_report import EMPTY, LINES_SHOWN, TOO_LONG
 from headway.corpora.plan import plan_epoch
 from headway.documents import read_json
@@ -29,17 +28,18 @@ from headway.errors import UserError
 from headway.files import write_json
 from headway.formats.corpus_format import NOTHING_AMISS, RowReport
 from headway.formats.recordings import Utterance, hash_of_audio
-from headway.processes import cores, in_processes
+from headway.processes import batched, cores, in_processes
 from headway.processing.audio.audio_files import facts_of, library, read_recording
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.processing.audio.augment import SpecAugmentConfig, spec_augment
 from headway.processing.audio.features import (
     AudioConfig,
     RunningStatistics,
+    SpecAugmentConfig,
     Statistics,
     count_frames,
     filterbanks,
     frame_settings,
+    spec_augment,
 )
 from headway.processing.text.text_processor import TextProcessor
 from headway.storage import GrowingArray, cache_folder, hashes_of, kept_folder, read_array
@@ -116,14 +116,11 @@ def build_frames(
     for name in ("soundfile", "soxr", "kaldi_native_fbank"):
         library(name)
     stores = (cache_folder() if cache is None else cache) / "frames"
-    folder = stores / f"{_key(paths, config)}-{'frames' if config.cache else 'facts'}"
+    content = json.dumps([FORMAT, frame_settings(config), hashes_of(paths, hash_of_audio)], sort_keys=True)
+    key = hashlib.sha256(content.encode()).hexdigest()
+    folder = stores / f"{key}-{'frames' if config.cache else 'facts'}"
     read = partial(FrameStore, paths=paths, config=config)
     return kept_folder(folder, partial(_write, paths, config, progress or (lambda done: None)), read)
-
-
-def _key(paths: Sequence[Path], config: AudioConfig) -> str:
-    content = [FORMAT, frame_settings(config), hashes_of(paths, hash_of_audio)]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _write(paths: Sequence[Path], config: AudioConfig, progress: Progress, folder: Path) -> None:
@@ -341,14 +338,19 @@ def build_speech(
     side, text = sides
     targets = [np.array(ids, dtype=np.int64) for ids in text.encode_lines([utterance.text for utterance in utterances])]
     reasons = _reasons(store, [len(ids) for ids in targets], side.config, max_length)
-    if side.config.broken == "error":
-        _refuse(name, utterances, store, side.config)
+    if side.config.broken == "error" and (bad := unusable_recordings(utterances, store, side.config)):
+        more = f" and {len(bad) - LINES_SHOWN:,} more" if len(bad) > LINES_SHOWN else ""
+        first = ", ".join(bad[:LINES_SHOWN])
+        what = f"{len(bad):,} of {len(utterances):,} recordings cannot be used: {first}{more}"
+        raise UserError(what, where=name, allowed="data.audio.broken: skip leaves them out")
     numbers = np.array([number for number, reason in enumerate(reasons) if reason is None], dtype=np.int64)
     kept, ids = [utterances[number] for number in numbers], [targets[number] for number in numbers]
     report = replace(_report(name, utterances, store, reasons, ids), rows=rows)
     augment = None if max_length is None else side.config.spec_augment
-    fingerprint = _fingerprint(store, kept, numbers, ids)
-    return SpeechCorpus(kept, numbers, store, side, ids, report, fingerprint, augment)
+    content = hashlib.sha256(f"{store.content} {numbers.tolist()}".encode())
+    for utterance, target in zip(kept, ids, strict=True):
+        content.update(f"{utterance.text}\n{target.tolist()}\n".encode())
+    return SpeechCorpus(kept, numbers, store, side, ids, report, content.hexdigest(), augment)
 
 
 def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_length: int | None) -> list[str | None]:
@@ -378,32 +380,16 @@ def recording_problems(store: FrameStore, config: AudioConfig) -> list[str | Non
     return [facts.problem or (TOO_SHORT if frames < config.min_frames else None) for facts, frames in found]
 
 
-def _refuse(name: str, utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> None:
-    """Raise UserError where recordings are at fault, naming the first few and how many there are."""
-    if bad := unusable_recordings(utterances, store, config):
-        more = f" and {len(bad) - LINES_SHOWN:,} more" if len(bad) > LINES_SHOWN else ""
-        raise UserError(
-            f"{len(bad):,} of {len(utterances):,} recordings cannot be used: {', '.join(bad[:LINES_SHOWN])}{more}",
-            where=name, allowed="data.audio.broken: skip leaves them out",
-        )  # fmt: skip
-
-
 def _report(
-    name: str,
-    utterances: Sequence[Utterance],
-    store: FrameStore,
-    reasons: Sequence[str | None],
-    targets: Sequence[Ids],
+    name: str, utterances: Sequence[Utterance], store: FrameStore, reasons: Sequence[str | None], targets: Sequence[Ids]
 ) -> SpeechReport:
     facts = [known for known, reason in zip(store.facts, reasons, strict=True) if reason is None]
-    counts = Counter(reason for reason in reasons if reason is not None)
-    dropped = {reason: counts[reason] for reason in REASONS if counts[reason]}
-    first = {
-        reason: [str(utterance.audio) for utterance, why in zip(utterances, reasons, strict=True) if why == reason][
-            :LINES_SHOWN
-        ]
-        for reason in dropped
+    audio = {
+        reason: [str(utterance.audio) for utterance, why in zip(utterances, reasons, strict=True) if why == reason]
+        for reason in REASONS
     }
+    dropped = {reason: len(paths) for reason, paths in audio.items() if paths}
+    first = {reason: audio[reason][:LINES_SHOWN] for reason in dropped}
     seconds = [known.seconds for known in facts]
     rates, channels = (
         {str(value): count for value, count in sorted(Counter(values).items())}
@@ -415,10 +401,3 @@ def _report(
         name, len(utterances), len(facts), sum(seconds) / 3600, max(seconds, default=0.0), rates, channels, tokens,
         unknown, dropped, first,
     )  # fmt: skip
-
-
-def _fingerprint(store: FrameStore, utterances: Sequence[Utterance], numbers: Indices, targets: Sequence[Ids]) -> str:
-    content = hashlib.sha256(f"{store.content} {numbers.tolist()}".encode())
-    for utterance, ids in zip(utterances, targets, strict=True):
-        content.update(f"{utterance.text}\n{ids.tolist()}\n".encode())
-    return content.hexdigest()

@@ -1,10 +1,10 @@
 """Sentences or pairs cut into train, dev and test: in their order, so that documents stay whole, or at random."""
 
-import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from headway.corpora.data_checks import folded
@@ -31,34 +31,25 @@ class SplitOptions:
         disjoint_sources: no source stands in two parts either, whatever its target.
     """
 
-    shares: Sequence[float] = SHARES
+    shares: tuple[float, float, float] = SHARES
     counts: tuple[int, int] | None = None
     seed: int | None = None
     disjoint_sources: bool = False
 
     def assign(self, count: int, where: str, unit: str) -> list[str]:
         """The part of each of `count` units, `sentence` or `pair`. Raises UserError unless every part gets one."""
-        sizes = self._sizes(count)
+        if self.counts is not None:
+            sizes = [count - sum(self.counts), *self.counts]
+        else:
+            ends = [round(count * part / sum(self.shares)) for part in accumulate(self.shares)]
+            sizes = [end - begin for begin, end in pairwise([0, *ends])]
         if min(sizes) < 1:
-            allowed = f"fewer in {option('counts')}" if self.counts else None
-            raise UserError(f"there are too few {unit}s for these parts", where=where, received=count, allowed=allowed)
+            what = f"every part needs one {unit} or more, and there are {count:,}"
+            raise UserError(what, where=where, received=dict(zip(PARTS, sizes, strict=True)))
         parts = [name for name, size in zip(PARTS, sizes, strict=True) for _ in range(size)]
         if self.seed is not None:
             random.Random(self.seed).shuffle(parts)
         return parts
-
-    def _sizes(self, count: int) -> tuple[int, int, int]:
-        if self.counts is not None:
-            if min(self.counts) < 1:
-                what = "dev and test have one or more each"
-                raise UserError(what, where=option("counts"), received=list(self.counts))
-            return (count - sum(self.counts), *self.counts)
-        shares = self.shares
-        if len(shares) != len(PARTS) or not all(share > 0 for share in shares) or math.isinf(count * sum(shares)):
-            raise UserError("there are three shares, all above 0", where=option("shares"), received=list(shares))
-        first = round(count * shares[0] / sum(shares))
-        second = round(count * (shares[0] + shares[1]) / sum(shares))
-        return first, second - first, count - second
 
 
 IN_ORDER = SplitOptions()
@@ -106,10 +97,11 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         what = "there are too few sentences, which blank lines separate, for these parts"
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
         raise UserError(what, where=str(path), received=len(sentences), allowed=allowed)
-    parts = options.assign(len(sentences), str(path), "sentence")
-    compared = map(_annotated, rows) if is_conllu(path) else rows
-    shared = _without_shared(["\n".join(map(folded, block)) for block in compared], parts)
-    counts = _counts(parts, str(path), "sentence")
+    compared = rows
+    if is_conllu(path):  # without comments, and without the last column, MISC
+        compared = [[row.rpartition("\t")[0] for row in block if not row.startswith("#")] for block in rows]
+    keys = ["\n".join(map(folded, block)) for block in compared]
+    parts, split = _parts(keys, options, str(path), "sentence")
     texts = {
         output / f"{name}{_suffix(path)}": "\n".join(
             sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
@@ -117,12 +109,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         for name in PARTS
     }
     write_new_texts(texts)
-    return Split(counts, "sentence", _named(shared))
-
-
-def _annotated(rows: Sequence[str]) -> list[str]:
-    """The rows of a sentence of CoNLL-U, without comments, and without the last column, MISC."""
-    return [row.rpartition("\t")[0] for row in rows if not row.startswith("#")]
+    return split
 
 
 @kept_pipes()
@@ -160,22 +147,15 @@ def split_table(
     Raises:
         UserError: a file that cannot be read, no such columns, or too few pairs for every part to have one.
     """
-    if len(columns) < 2:
-        what = "columns are those of the source and of one or more targets"
+    numbers = tuple(int(column) for column in columns if column.isdecimal())
+    if len(set(columns)) < max(2, len(columns)) or 0 in numbers:
+        what = "columns are one of the source and one or more of targets, all different, counted from 1"
         raise UserError(what, where=option("columns"), received=list(columns))
-    if len(set(columns)) < len(columns):
-        raise UserError("a column stands there twice", where=option("columns"), received=list(columns))
     if _suffix(path) == ".jsonl":
         return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
-    if _suffix(path) == ".json":
-        what, where = "a file of JSON lines is known by its name", str(path)
-        raise UserError(what, where=where, received=path.suffix, allowed=".jsonl, .jsonl.gz or .jsonl.xz")
-    if not all(column.isdecimal() for column in columns):
-        return _split_pairs(TabSeparated(path, tuple(columns)), output, options, broken, header=True)
-    numbers = tuple(map(int, columns))
-    if 0 in numbers:
-        raise UserError("columns are counted from 1", where=option("columns"), received=list(columns))
-    return _split_pairs(TabSeparated(path, numbers), output, options, broken)
+    if len(numbers) == len(columns):
+        return _split_pairs(TabSeparated(path, numbers), output, options, broken)
+    return _split_pairs(TabSeparated(path, tuple(columns)), output, options, broken, header=True)
 
 
 def _split_pairs(
@@ -191,9 +171,7 @@ def _split_pairs(
         lines.append(pair.line)
         sides = (pair.source,) if options.disjoint_sources else (pair.source, *pair.references)
         keys.append("\0".join(map(folded, sides)))
-    parts = options.assign(len(lines), pairs.name, "pair")
-    shared = _without_shared(keys, parts)
-    counts = _counts(parts, pairs.name, "pair")
+    parts, split = _parts(keys, options, pairs.name, "pair")
     part_of = dict(zip(lines, parts, strict=True))
     written: dict[Path, str] = {}
     for path in pairs.files:
@@ -205,36 +183,23 @@ def _split_pairs(
                     texts[name].append(f"{row}\n")
         written |= {output / f"{name}{_suffix(path)}": "".join(rows) for name, rows in texts.items()}
     write_new_texts(written)
-    left_out = {
-        "pairs without text on one side": empty,
-        "rows that cannot be read": pairs.row_errors.count,
-        **_named(shared),
-    }
-    return Split(counts, "pair", left_out)
+    left_out = {"pairs without text on one side": empty, "rows that cannot be read": pairs.row_errors.count}
+    return replace(split, left_out={**left_out, **split.left_out})
 
 
-def _without_shared(keys: Sequence[str], parts: list[str]) -> Counter[tuple[str, str]]:
-    """Take what stands in test out of dev and train, and what stands in dev out of train: its part is `""`."""
-    left_out = Counter[tuple[str, str]]()
-    for kept, others in (("test", ("dev", "train")), ("dev", ("train",))):
+def _parts(keys: Sequence[str], options: SplitOptions, where: str, unit: str) -> tuple[list[str], Split]:
+    """The part of each unit, and their account; `""` for what stands in test as well, or in dev as well as train."""
+    parts, left_out = options.assign(len(keys), where, unit), Counter[str]()
+    for kept, others in (("test", ("train", "dev")), ("dev", ("train",))):
         held = {key for key, part in zip(keys, parts, strict=True) if part == kept}
         for index, (key, part) in enumerate(zip(keys, parts, strict=True)):
             if part in others and key in held:
                 parts[index] = ""
-                left_out[part, f"also in {kept}"] += 1
-    return left_out
-
-
-def _counts(parts: Sequence[str], where: str, unit: str) -> dict[str, int]:
-    """The size of each part. Raises UserError where one is empty."""
-    counts = {name: parts.count(name) for name in PARTS}
-    if not all(counts.values()):
-        raise UserError(f"a part has no {unit} that is not in another one", where=where, received=counts)
-    return counts
-
-
-def _named(shared: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    return {f"of {name}, {what}": count for (name, what), count in shared.items()}
+                left_out[f"of {part}, also in {kept}"] += 1
+    sizes = {name: parts.count(name) for name in PARTS}
+    if not all(sizes.values()):
+        raise UserError(f"a part has no {unit} that is not in another one", where=where, received=sizes)
+    return parts, Split(sizes, unit, left_out)
 
 
 def _suffix(path: Path) -> str:

@@ -14,9 +14,9 @@ from headway.metrics import build_metric
 from headway.predictors.output import Example, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
-from headway.runs.inspect.alignment_figures import alignment_figure
+from headway.runs.inspect.charts import alignment_figure
 from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection_page import run_page
+from headway.runs.inspect.inspection import run_page
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder

@@ -17,7 +17,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
 from headway.runs.training.loop import train
-from headway.tensors.backends import suited_backend
+from headway.tensors.linear import suited_backend
 from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
 
 SELF_TEST_UPDATES = 200

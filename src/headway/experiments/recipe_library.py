@@ -82,8 +82,8 @@ def recipe_list(task: str | None = None) -> str:
             found = measured(name)
             lines += _wrapped(f"{name}: {found}" if found else name, "  ") + _wrapped(about(name), "      ")
         lines.append("")
-    lines += _wrapped("`headway recipes show NAME` has its corpus and the commands that train and score it.", "")
-    lines += _wrapped("`headway recipes copy NAME` puts a recipe, with those that it begins from, into a folder.", "")
+    lines += _wrapped("`headway recipes NAME` has its corpus and the commands that train and score it.", "")
+    lines += _wrapped("With an output folder it copies the recipe, with those that it begins from.", "")
     return "\n".join(lines)
 
 

@@ -1,20 +1,24 @@
-"""Runs for CTranslate2, an engine in C++ for processors and GPUs."""
+"""Runs for CTranslate2, an engine in C++ for processors and GPUs, which decodes without torch.
+
+A folder is what CTranslate2's own converters write: the weights, the vocabularies, and the names of special tokens.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from headway.batched import batched
 from headway.errors import UserError, option
-from headway.export.ctranslate2_model import POSITIONS, ctranslate2_folder, ctranslate2_refusal
 from headway.export.export_options import CTranslate2Options
 from headway.export.exporter import (
     Answer,
@@ -31,16 +35,32 @@ from headway.export.parity import predictor_of
 from headway.files import write_text
 from headway.formats.pairs import open_source
 from headway.log import progress
+from headway.mixers.attention import Attention
+from headway.mixers.positions import Learned, NoPosition
+from headway.mixers.relative import RelativePosition, Rotary
+from headway.models.block import Block
+from headway.models.components import (
+    GeluFeedForward,
+    LayerNorm,
+    ReluFeedForward,
+    RmsNorm,
+    SwigluFeedForward,
+    SwishFeedForward,
+)
+from headway.models.cross_attention import MultiHeadCross
+from headway.models.embeddings import Embedding
+from headway.models.transformer import Transformer
 from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
+from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
-from headway.search.hypotheses import Hypothesis, length_penalty
-from headway.search.limits import Limits
-from headway.tensors.batch import BOS, PAD, SPECIALS
+from headway.search.limits import Hypothesis, Limits, length_penalty
+from headway.storage import keep_folder
+from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
 BATCH = 32
@@ -61,6 +81,11 @@ WITHOUT_SENTENCEPIECE = """`ctranslate2.Translator("FOLDER").translate_batch` ta
 `headway.processing.text.text_processor.load_processors("FOLDER/vocabulary")`."""
 VOCABULARY_MAP = "vmap.txt"  # as CTranslate2 names it
 Tokens = list[str]
+Module = TypeVar("Module", bound=nn.Module)
+POSITIONS = 4096  # vectors of positions that are defined for every length; an output is no longer
+ACTIVATIONS: dict[type[nn.Module], str] = {
+    ReluFeedForward: "RELU", GeluFeedForward: "GELU", SwishFeedForward: "SWISH", SwigluFeedForward: "SWISH"
+}  # fmt: skip
 
 
 class CTranslate2Exporter(Exporter):
@@ -114,19 +139,14 @@ def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextPr
     engine = CTranslate2Search(folder, tokens_of(source), tokens_of(target))
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
-        ids = [source.encode(line, run.recipe.data.truncation()).values for line in lines]
-        answers = []
-        for start in range(0, len(ids), BATCH):
-            some = ids[start : start + BATCH]
+        found: list[list[Hypothesis]] = []
+        for some in batched((source.encode(line, run.recipe.data.truncation()).values for line in lines), BATCH):
             limits = Limits(0, [search.longest] * len(some))
-            for hypotheses in engine.search(some, limits, beam=search.beam, alpha=0.0, count=search.beam):
-                answers.append(
-                    [
-                        Answer(tuple(target.tokens(each.ids)), each.score, target.decode(each.ids), each.ids)
-                        for each in hypotheses
-                    ]
-                )
-        return answers
+            found += engine.search(some, limits, beam=search.beam, alpha=0.0, count=search.beam)
+        return [
+            [Answer(tuple(target.tokens(each.ids)), each.score, target.decode(each.ids), each.ids) for each in outputs]
+            for outputs in found
+        ]
 
     return answer
 
@@ -209,17 +229,15 @@ class CTranslate2Search:
         prefixes = [[self._target[id] for id in prefix] for prefix in limits.prefix] or None
         found = self._translate(sources, limits, beam, prefixes)
         marks = [SPECIALS[PAD], SPECIALS[BOS]]
-        wrong = [
-            row for row, outputs in enumerate(found) if any(mark in output for output in outputs for mark in marks)
-        ]
+        wrong = [row for row, outputs in enumerate(found) if any({*marks} & {*output} for output in outputs)]
         if wrong:  # no text; a trained model hardly ever says them, and forbidding them changes every probability
             again = [sources[row] for row in wrong], replace(limits, longest=[limits.longest[row] for row in wrong])
             kept = [prefixes[row] for row in wrong] if prefixes else None
             instead = self._translate(*again, beam, kept, suppress_sequences=[[mark] for mark in marks])
             for row, outputs in zip(wrong, instead, strict=True):
                 found[row] = outputs
-        pairs = [(source, output) for source, outputs in zip(sources, found, strict=True) for output in outputs]
-        scored = iter(self.score([source for source, _ in pairs], [output for _, output in pairs], alpha))
+        repeated = [source for source, outputs in zip(sources, found, strict=True) for _ in outputs]
+        scored = iter(self.score(repeated, [output for outputs in found for output in outputs], alpha))
         ranked = [sorted((next(scored) for _ in outputs), key=lambda each: -each.score) for outputs in found]
         return [hypotheses[:count] for hypotheses in ranked]
 
@@ -256,17 +274,8 @@ def _alike(limits: Limits, count: int) -> list[tuple[list[int], Limits]]:
     groups: dict[tuple[int, bool], list[int]] = {}
     for row in range(count):
         groups.setdefault((limits.longest[row], bool(limits.prefix and limits.prefix[row])), []).append(row)
-    return [
-        (
-            rows,
-            replace(
-                limits,
-                longest=[longest] * len(rows),
-                prefix=[limits.prefix[row] for row in rows] if has_prefix else (),
-            ),
-        )
-        for (longest, has_prefix), rows in groups.items()
-    ]
+    prefixes = {key: [limits.prefix[row] for row in rows] if key[1] else () for key, rows in groups.items()}
+    return [(rows, replace(limits, longest=[key[0]] * len(rows), prefix=prefixes[key])) for key, rows in groups.items()]
 
 
 class CTranslate2Backend(Backend):
@@ -310,3 +319,169 @@ class CTranslate2Engine(Engine):
     def backend(self, folder: Path, run: Run) -> Backend:
         source, target = text_processors(run)
         return CTranslate2Backend(CTranslate2Search(folder, tokens_of(source), tokens_of(target)))
+
+
+def ctranslate2_folder(
+    model: nn.Module,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    folder: Path,
+    *,
+    quantization: str | None = None,
+) -> None:
+    """Write `model` so that `ctranslate2.Translator(folder)` decodes with it.
+
+    The reader adds the end mark to a source and begins a target with the begin mark.
+
+    Args:
+        model: a Transformer whose mixers are attention.
+        source_tokens: the source vocabulary in the order of its ids.
+        target_tokens: the target vocabulary.
+        folder: a new one.
+        quantization: the type of stored weights, as CTranslate2 names it (`int8`, ...); None for the model's own.
+
+    Raises:
+        UserError: CTranslate2 cannot run such a model.
+    """
+    specification = _specification(model)
+    specification.register_source_vocabulary(list(source_tokens))
+    specification.register_target_vocabulary(list(target_tokens))
+    specification.config.bos_token = specification.config.decoder_start_token = SPECIALS[BOS]
+    specification.config.eos_token, specification.config.unk_token = SPECIALS[EOS], SPECIALS[UNKNOWN]
+    specification.config.add_source_eos = True
+    specification.validate()
+    specification.optimize(quantization=quantization)
+    keep_folder(folder, lambda unfinished: specification.save(str(unfinished)))
+
+
+def ctranslate2_refusal(model: nn.Module) -> str | None:
+    """The reason why CTranslate2 cannot run a model; None where it can, as far as is known without the library."""
+    if find_spec("ctranslate2") is None:
+        return None if type(model) is Transformer else "CTranslate2 has no such model"
+    try:
+        _specification(model)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def _specification(model: nn.Module) -> Any:
+    """The weights of a model as CTranslate2 arranges them. Raises UserError where it has no such model."""
+    from ctranslate2.specs import TransformerSpec
+
+    model = _known("model", model, Transformer)
+    source_embedding = _known("model", model.source_embedding, Embedding)
+    encoder = _stack(model.encoder, model.encoder_norm, source_embedding, decoder=False)
+    decoder = _stack(model.decoder, model.decoder_norm, model.target_embedding, decoder=True)
+    _fill_linear(decoder.projection, model.projection)
+    specification = TransformerSpec(encoder, decoder)
+    first = model.encoder[0]
+    assert isinstance(first, Block)
+    specification.config.layer_norm_epsilon = first.mixer_residual.norm.eps
+    return specification
+
+
+def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, decoder: bool) -> Any:
+    """The encoder or the decoder."""
+    from ctranslate2.specs import common_spec, transformer_spec
+
+    first = blocks[0]
+    assert isinstance(first, Block)
+    mixer, feed_forward = _known("mixer", first.mixer, Attention), first.feed_forward
+    _known("feed-forward network", feed_forward, *ACTIVATIONS)
+    kind = transformer_spec.TransformerDecoderSpec if decoder else transformer_spec.TransformerEncoderSpec
+    stack = kind(
+        len(blocks),
+        mixer.heads,
+        pre_norm=not first.mixer_residual.post,
+        activation=getattr(common_spec.Activation, ACTIVATIONS[type(feed_forward)]),
+        ffn_glu=isinstance(feed_forward, SwigluFeedForward),
+        rms_norm=isinstance(first.mixer_residual.norm, RmsNorm),
+        num_heads_kv=mixer.heads,
+        head_dim=mixer.key_dim,
+        **_rotation(mixer.position),
+    )
+    (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
+    stack.scale_embeddings = True
+    if isinstance(mixer.position, Rotary):
+        if type(embedding.position) is not NoPosition:
+            raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
+    else:
+        # The vectors that are added to the embeddings, zeros where there are none.
+        length = len(embedding.position.table) if isinstance(embedding.position, Learned) else POSITIONS
+        vectors = embedding.position.between(0, length).expand(length, embedding.tokens.embedding_dim)
+        stack.position_encodings.encodings = _array(vectors)
+    if not first.mixer_residual.post:
+        _fill_norm(stack.layer_norm, norm)
+    for layer, block in zip(stack.layer, blocks, strict=True):
+        assert isinstance(block, Block)
+        _fill_layer(layer, block, mixer)
+    return stack
+
+
+def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
+    """The weights of a block; the heads of all layers have to be those of the first."""
+    if (canon := block.mixer_canon or block.feed_forward_canon) is not None:
+        _known("layer", canon)
+    mixer = _known("mixer", block.mixer, Attention)
+    _check_heads(mixer, like)
+    if _rotation(mixer.position) != _rotation(like.position):
+        raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)
+    _fill_linear(layer.self_attention.linear[0], mixer.in_projection)
+    _fill_linear(layer.self_attention.linear[1], mixer.out_projection)
+    _fill_norm(layer.self_attention.layer_norm, block.mixer_residual.norm)
+    if block.cross is not None:
+        cross = _known("cross-attention", block.cross, MultiHeadCross)
+        _check_heads(cross, like)
+        projections = cross.query_projection, cross.memory_projection, cross.out_projection
+        for linear, projection in zip(layer.attention.linear, projections, strict=True):
+            _fill_linear(linear, projection)
+        _fill_norm(layer.attention.layer_norm, block.cross_residual.norm)
+    network = block.feed_forward
+    assert isinstance(network, ReluFeedForward | SwigluFeedForward)
+    _fill_linear(layer.ffn.linear_0, network.gate if isinstance(network, SwigluFeedForward) else network.inner)
+    if isinstance(network, SwigluFeedForward):
+        _fill_linear(layer.ffn.linear_0_noact, network.inner)
+    _fill_linear(layer.ffn.linear_1, network.outer)
+    _fill_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
+
+
+def _check_heads(attention: Attention | MultiHeadCross, like: Attention) -> None:
+    """Raise UserError where the heads are not those of the first layer, or their keys and values differ in size."""
+    if (attention.heads, attention.key_dim, attention.value_dim) != (like.heads, like.key_dim, like.key_dim):
+        what = "CTranslate2 wants as many heads in every layer, with keys and values of one size"
+        raise UserError(what, received=str(attention))
+
+
+def _fill_linear(layer: Any, linear: nn.Linear) -> None:
+    layer.weight = _array(linear.weight)
+    if linear.bias is not None:
+        layer.bias = _array(linear.bias)
+
+
+def _fill_norm(layer: Any, module: nn.Module) -> None:
+    norm: Any = _known("norm", module, LayerNorm, RmsNorm)
+    layer.gamma = _array(norm.weight)
+    if isinstance(norm, LayerNorm):
+        layer.beta = _array(norm.bias)
+
+
+def _rotation(position: nn.Module) -> dict[str, Any]:
+    """The arguments for the positions that attention reads."""
+    _known("position", position, Rotary, RelativePosition)
+    if not isinstance(position, Rotary):
+        return {}
+    return {"rotary_dim": position.rotated, "rotary_interleave": False, "rotary_base": position.base}
+
+
+def _array(weight: Tensor) -> NDArray[np.float32]:
+    """A copy of a weight, since CTranslate2 changes the numbers that it quantises."""
+    copied = weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
+    return copied.numpy()
+
+
+def _known(what: str, module: nn.Module, *types: type[Module]) -> Module:
+    """A module of exactly one of these types: what inherits from them may compute anything. Raises UserError."""
+    if type(module) not in types:
+        raise UserError(f"CTranslate2 has no such {what}", received=type(module).__name__)
+    return cast("Module", module)

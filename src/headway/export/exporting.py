@@ -16,10 +16,10 @@ from headway.export.parity import ParityReport, compare, longest_output, parity_
 from headway.files import write_json, write_text
 from headway.log import progress, say
 from headway.predictors.predictor import Run
-from headway.registry import config_of, foreign_code
-from headway.runs.load import load_run
+from headway.registry import config_of
 from headway.runs.model_card import card_of
-from headway.runs.run_folder import CARD, RunFolder
+from headway.runs.run import open_run
+from headway.runs.run_folder import CARD
 from headway.storage import check_new, put_in_place, workspace
 from headway.tables import Column, Table
 
@@ -43,8 +43,7 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
 
 def formats_of(path: Path, *, allow_code: bool = False) -> Table:
     """For every format whether it can express a run, and how or why not. Raises UserError where it has no weights."""
-    with foreign_code(allow_code):
-        run, rows = load_run(path), []
+    run, rows = open_run(path, allow_code).loaded(), []
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = exporter.refusal(run)
@@ -87,8 +86,8 @@ def export_run(
     exporter = build_exporter(name, given)
     if missing := [package for package in exporter.packages if find_spec(package) is None]:
         raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
-    with foreign_code(allow_code):
-        run = load_run(path)
+    run = open_run(path, allow_code).loaded()
+    with run.trusted():
         check_expressible(exporter, run)
         lines = parity_lines(run, options.input, options.sentences)
         with workspace(output.absolute().parent) as space:
@@ -102,11 +101,7 @@ def export_run(
             usage = exporter.usage(run)
             if (truncation := run.recipe.data.truncation()) is not None:
                 usage += f"\n\nThe run reads the first {truncation} of a source. Longer sources have to be cut there."
-            assert run.path is not None
-            card = card_of(
-                RunFolder(run.path), run.recipe, usage,
-                head=exporter.card(run), licence=options.licence, export=_told(report),
-            )  # fmt: skip
+            card = card_of(run, usage, head=exporter.card(run), licence=options.licence, export=_told(report))
             write_text(folder / CARD, card)
             exporter.finish(run, folder, card)
             put_in_place(folder, output)

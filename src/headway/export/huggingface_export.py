@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
 
 from headway.export.exporter import Answer, Answering, Exporter, Search, sentencepiece_fault, sentencepiece_of
 from headway.export.parity import answering_of
@@ -24,18 +23,17 @@ from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import RelativePosition
 from headway.models import Tagger
 from headway.models.block import Block
+from headway.models.components import GeluFeedForward, LayerNorm, ReluFeedForward, SwishFeedForward
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
-from headway.models.feed_forwards import GeluFeedForward, ReluFeedForward, SwishFeedForward
 from headway.models.layer_attention import LastLayer
-from headway.models.norms import LayerNorm
 from headway.models.transformer import Transformer
 from headway.predictors.predictor import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, transformers_quiet
 from headway.processing.text.text_processor import TextProcessor
 from headway.registry import import_paths
-from headway.runs.load import load_run
 from headway.runs.packing import pack_run, unpack_run
+from headway.runs.run import open_run
 from headway.storage import workspace
 from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
@@ -99,7 +97,7 @@ class HuggingFaceExporter(Exporter):
     def open(self, folder: Path, run: Run) -> Answering:
         if is_classifier(run):
             return open_classifier(folder, run)
-        return open_marian(folder) if marian_refusal(run) is None else answering_of(load_run(folder))
+        return open_marian(folder) if marian_refusal(run) is None else answering_of(open_run(folder))
 
     def usage(self, run: Run) -> str:
         if is_classifier(run):
@@ -115,10 +113,11 @@ class HuggingFaceExporter(Exporter):
 
 def marian_refusal(run: Run) -> str | None:
     """The reason why a run is no MarianMTModel; None where it is one."""
-    return next(_model_faults(run.model), None) or next(_text_faults(run), None)
+    return next(_marian_faults(run), None)
 
 
-def _model_faults(model: nn.Module) -> Iterator[str]:
+def _marian_faults(run: Run) -> Iterator[str]:
+    model = run.model
     if type(model) is not Transformer or type(model.source_embedding) is not Embedding:
         yield "MarianMTModel is an encoder and decoder of text, a Transformer"
         return
@@ -127,6 +126,12 @@ def _model_faults(model: nn.Module) -> Iterator[str]:
             yield "MarianMTModel has sinusoidal positions"
     for stack in (model.encoder, model.decoder):
         yield from _stack_faults([block for block in stack if isinstance(block, Block)], model.projection.in_features)
+    truncation = run.recipe.data.truncation()
+    if truncation is not None and truncation.unit == "words":
+        yield "a tokenizer of transformers cuts sources by tokens, not by words (data.truncate_source, data.count)"
+    for processor, name in ((run.source, "source"), (run.target, "target")):
+        if (fault := sentencepiece_fault(processor)) is not None:
+            yield f"{fault} (text.{name}, vocabulary)"
 
 
 def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
@@ -159,16 +164,6 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
         shapes.add((attentions[0].heads, type(block.feed_forward), inner.out_features))
     if len(shapes) > 1:
         yield "MarianMTModel has layers that are all of one shape"
-
-
-def _text_faults(run: Run) -> Iterator[str]:
-    truncation = run.recipe.data.truncation()
-    if truncation is not None and truncation.unit == "words":
-        yield "a tokenizer of transformers cuts sources by tokens, not by words (data.truncate_source, data.count)"
-    for processor, name in ((run.source, "source"), (run.target, "target")):
-        fault = sentencepiece_fault(processor)
-        if fault is not None:
-            yield f"{fault} (text.{name}, vocabulary)"
 
 
 def write_marian(run: Run, folder: Path) -> None:
@@ -294,6 +289,7 @@ def open_marian(folder: Path) -> Answering:
 
 @torch.inference_mode()
 def _generate(model: Any, tokenizer: Any, inputs: Any, search: Search) -> list[list[Answer]]:
+    """The outputs of `generate` with their log probabilities."""
     # As headway's own search, it goes on while a hypothesis that is alive can still be the best.
     beams = {"early_stopping": False, "length_penalty": 0.0} if search.beam > 1 else {}
     ids = model.generate(
@@ -301,23 +297,16 @@ def _generate(model: Any, tokenizer: Any, inputs: Any, search: Search) -> list[l
         max_length=None, no_repeat_ngram_size=0, **beams,
     )  # fmt: skip
     ids = torch.nn.functional.pad(ids, (0, 1), value=EOS)  # for outputs that were cut at the longest length
-    scores = _scores(model, inputs, ids, search.beam)
+    sources, mask = (inputs[name].repeat_interleave(search.beam, 0) for name in ("input_ids", "attention_mask"))
+    logits = model(input_ids=sources, attention_mask=mask, decoder_input_ids=ids[:, :-1]).logits
+    chosen = logits.float().log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)
+    real = (ids[:, 1:] == EOS).cumsum(1) - (ids[:, 1:] == EOS).long() == 0
     answers = []
-    for row, score in zip(ids.tolist(), scores, strict=True):
+    for row, score in zip(ids.tolist(), (chosen * real).sum(1).tolist(), strict=True):
         kept = [id for id in row[1:] if id not in (PAD, EOS)]
         text = tokenizer.decode(row, skip_special_tokens=True)
         answers.append(Answer(tuple(tokenizer.convert_ids_to_tokens(kept)), score, text, tuple(kept)))
     return [answers[start : start + search.beam] for start in range(0, len(answers), search.beam)]
-
-
-def _scores(model: Any, inputs: Any, ids: Tensor, beam: int) -> list[float]:
-    """The log probability of each output ids (N * W, T), which begin with the decoder's start."""
-    sources, mask = (inputs[name].repeat_interleave(beam, 0) for name in ("input_ids", "attention_mask"))
-    logits = model(input_ids=sources, attention_mask=mask, decoder_input_ids=ids[:, :-1]).logits
-    chosen = logits.float().log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)
-    real = (ids[:, 1:] == EOS).cumsum(1) - (ids[:, 1:] == EOS).long() == 0
-    totals: list[float] = (chosen * real).sum(1).tolist()
-    return totals
 
 
 def is_classifier(run: Run) -> bool:

@@ -91,13 +91,10 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
         if not line.strip():
             continue
         row = NAACL.fullmatch(line)
-        if row is None or int(row[1]) == 0:
-            allowed = "SENTENCE SOURCE TARGET [S|P] [CONFIDENCE], numbered from 1"
+        if row is None or not 0 < int(row[1]) <= most:
+            allowed = f"SENTENCE SOURCE TARGET [S|P] [CONFIDENCE], numbered from 1, sentences up to {most:,}"
             raise UserError("this is no NAACL alignment", where=f"{path}:{number}", received=line, allowed=allowed)
         sentence, source, target = int(row[1]), int(row[2]) - 1, int(row[3]) - 1
-        if sentence > most:
-            what, allowed = "this sentence is far beyond the lines of the file", f"up to {most:,}"
-            raise UserError(what, where=f"{path}:{number}", received=sentence, allowed=allowed)
         links = (possible if row[4] == "P" else sure).setdefault(sentence, [])
         if source >= 0 and target >= 0:
             links.append((source, target))
@@ -148,23 +145,17 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     (first, source), (second, target) = ((name, _read_treebank(file)) for name, file in banks.items())
     group, links = dict[tuple[int, str], set[tuple[int, str]]](), []  # by side and sentence: all that it belongs with
     for line, kind, ends in aligned:
-        where = f"{path}:{line}"
-        if kind not in KINDS:
-            raise UserError("there is no such kind of link", where=where, received=kind, allowed=KINDS)
-        if ends.keys() != banks.keys():
-            what = "a link is between a node of one treebank and a node of the other"
-            raise UserError(what, where=where, received=list(ends), allowed=list(banks))
-        for bank, name in ((source, first), (target, second)):
-            if ends[name] not in bank.nodes:
-                raise UserError(f"there is no such node in {banks[name].name}", where=where, received=ends[name])
+        known = all(ends.get(name) in bank.nodes for bank, name in ((source, first), (target, second)))
+        if kind not in KINDS or not known:
+            what, received = "this is no link of words or phrases", {"type": kind, **ends}
+            allowed = f"{' or '.join(KINDS)}, from {first} to {second}"
+            raise UserError(what, where=f"{path}:{line}", received=received, allowed=allowed)
         one, other = ends[first], ends[second]
         sentences = (0, source.nodes[one]), (1, target.nodes[other])
         joined = set[tuple[int, str]]().union(*(group.get(sentence, {sentence}) for sentence in sentences))
         group |= dict.fromkeys(joined, joined)
         if one in source.words and other in target.words:
             links.append((one, other, kind == "good"))
-    if not aligned:
-        raise UserError("this alignment links nothing", where=str(path))
     first_of = {id(group[0, name]): group[0, name] for name in source.sentences if (0, name) in group}
     return [_pair(source, target, joined, links) for joined in first_of.values()]
 
@@ -196,8 +187,6 @@ def _read_treebank(path: Path) -> _Treebank:
             bank.nodes[id] = sentence
         elif name == "nt":
             bank.nodes[id] = sentence
-    if not bank.words:
-        raise UserError("this is no treebank in TIGER-XML: it has no words", where=str(path))
     return bank
 
 

@@ -14,8 +14,6 @@ from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled, RowError
 from headway.formats.labelled_words import check_label, check_word, read_columns
 from headway.formats.lines import blocks
 
-COLUMNS = 10
-
 
 class ConlluToken(NamedTuple):
     """A row: a syntactic word, a range of these (`2-3`) or an empty node (`8.1`).
@@ -121,7 +119,8 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
     for block in blocks(path):
         rows = [(line, row) for line, row in block if not row.startswith("#")]
         try:
-            sentence = ConlluSentence(block[0][0], [_read_row(package, row, line, path) for line, row in rows])
+            tokens = [_read_row(package, row, f"{path}:{line}", line) for line, row in rows]
+            sentence = ConlluSentence(block[0][0], tokens)
             for number, word in enumerate(sentence.words(), start=1):
                 if word.id != number:
                     what = "the words of a sentence are numbered in their order, and a blank line ends it"
@@ -133,18 +132,14 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
             yield sentence
 
 
-def _read_row(package: Any, row: str, line: int, path: Path) -> ConlluToken:
-    where = f"{path}:{line}"
-    cells = row.split("\t")
-    if len(cells) != COLUMNS:
-        raise UserError("wrong number of columns", where=where, received=len(cells), allowed=f"{COLUMNS}")
-    try:  # the package takes two spaces for the end of a column
+def _read_row(package: Any, row: str, where: str, line: int) -> ConlluToken:
+    try:
+        _, form, lemma, upos, xpos, _, _, deprel, _, _ = row.split("\t")
+        # The package takes two spaces for the end of a column.
         token = package.parse_line(re.sub(" {2,}", " ", row), package.DEFAULT_FIELDS)
-    except package.ParseException as error:
+    except (ValueError, package.ParseException) as error:
         raise UserError(f"this row is not CoNLL-U ({error})", where=where, received=row) from error
-    return ConlluToken(
-        line, token["id"], cells[1], cells[2], cells[3], cells[4], token["head"], cells[7], token["misc"] or {}
-    )
+    return ConlluToken(line, token["id"], form, lemma, upos, xpos, token["head"], deprel, token["misc"] or {})
 
 
 def check_dependent(token: ConlluToken, index: int, path: Path) -> None:

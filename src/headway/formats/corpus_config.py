@@ -63,11 +63,9 @@ EITHER = (
 )
 
 
-def expand(value: Any) -> Any:
+def expand(value: Any) -> dict[str, Any]:
     """The long form of a corpus. Raises ValueError where a short one does not tell its kind, or tells several."""
-    if not isinstance(value, Mapping):
-        return value
-    given = dict(value)
+    given = dict(value) if isinstance(value, Mapping) else {}
     if "kind" not in given:
         given = {name: option for name, option in given.items() if option is not None and option not in ([], ())}
         kinds = [kind for kind, names in SHORT_FORMS.items() if names.keys() & given.keys()]
@@ -87,25 +85,16 @@ def expand(value: Any) -> Any:
 
 
 def _parse_one(value: Any) -> Any:
-    if isinstance(value, CorpusConfig):
-        return value
-    expanded = expand(value)
-    if not isinstance(expanded, dict):
-        raise ValueError(EITHER)
-    return FORMATS.section(expanded)
+    return value if isinstance(value, CorpusConfig) else FORMATS.section(expand(value))
 
 
 OneCorpus = Annotated[SerializeAsAny[CorpusConfig], BeforeValidator(_parse_one)]
 _Corpora = tuple[OneCorpus, ...]
-_SEVERAL: TypeAdapter[_Corpora] = TypeAdapter(_Corpora)
+_SEVERAL: TypeAdapter[_Corpora] = TypeAdapter(Annotated[_Corpora, Field(min_length=1)])
 
 
 def _parse(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        return _parse_one(value)
-    if not value:
-        raise ValueError("a list of corpora has at least one")
-    return _SEVERAL.validate_python(tuple(value))
+    return _SEVERAL.validate_python(tuple(value)) if isinstance(value, list | tuple) else _parse_one(value)
 
 
 AnyCorpus = CorpusConfig | _Corpora

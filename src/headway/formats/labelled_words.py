@@ -6,6 +6,7 @@ Any format that has them gives them through `open_labelled`.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -124,10 +125,8 @@ def fingerprint(sentences: Sequence[Labelled], more: Sequence[str]) -> str:
 
 def check_word(text: str, where: str) -> str:
     """A word as it stands there. Raises UserError where it is blank, or holds a character that ends a line."""
-    if not text.strip():
-        raise UserError("this row has no word", where=where)
-    if has_line_end(text):
-        raise UserError("there is a character in this word that ends a line", where=where, received=text)
+    if not text.strip() or has_line_end(text):
+        raise UserError("this row has no word, or one with a character that ends a line", where=where, received=text)
     return text
 
 
@@ -184,6 +183,8 @@ def union(sets: Sequence[Sequence[str]]) -> list[str]:
 
 
 Edits = dict[int, list[tuple[int, int]]]
+NUMBER = r"(-?[0-9]{1,9})"
+EDIT = re.compile(rf"A\s+{NUMBER}\s+{NUMBER}\s*\|\|\|(.*?)\|\|\|.*?\|\|\|.*?\|\|\|.*?\|\|\|\s*{NUMBER}\s*")
 
 
 class M2(CorpusFormat):
@@ -245,23 +246,13 @@ def _read_block(path: Path, block: list[tuple[int, str]]) -> tuple[int, tuple[st
         raise UserError("a sentence of M2 begins with S and has words", where=f"{path}:{first}", received=sentence)
     words, edits = tuple(token for token in sentence[2:].split(" ") if token), Edits()
     for line, text in rest:
-        where = f"{path}:{line}"
-        fields = text.removeprefix("A ").split("|||")
-        try:
-            start, end = map(int, fields[0].split())
-            annotator = int(fields[5])
-        except (ValueError, IndexError):
-            allowed = "A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR"
-            raise UserError("this is no edit of M2", where=where, received=text, allowed=allowed) from None
-        spans = edits.setdefault(annotator, [])
-        if fields[1] == "noop":
-            continue
-        if not 0 <= start <= end <= len(words):
-            raise UserError(
-                "this edit lies outside its sentence", where=where, received=fields[0],
-                allowed=f"positions from 0 to {len(words)}",
-            )  # fmt: skip
-        spans.append((start, end))
+        edit = EDIT.fullmatch(text)
+        if edit is None or not (edit[3] == "noop" or 0 <= int(edit[1]) <= int(edit[2]) <= len(words)):
+            allowed = f"A START END|||TYPE|||CORRECTION|||REQUIRED|||COMMENT|||ANNOTATOR, positions 0 to {len(words)}"
+            raise UserError("this is no edit of M2", where=f"{path}:{line}", received=text, allowed=allowed)
+        spans = edits.setdefault(int(edit[4]), [])
+        if edit[3] != "noop":
+            spans.append((int(edit[1]), int(edit[2])))
     return first, words, edits
 
 

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import IO, cast
 
 from headway.errors import UserError
+from headway.files import exists
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Bytes: a line is held in memory, and a small compressed file may hold a line of any length.
 LONGEST_LINE = 1 << 22
 LONGEST_BLOCK = 100_000  # lines between blank ones
 CHUNK = 1 << 16
-KINDS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive"}  # by how they begin
-OTHER_COMPRESSION = (".bz2", ".lz4", ".zst")
+# What files that are not text begin with. Of compressed ones, .gz and .xz are read.
+KINDS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"BZh": "a .bz2 file"}
+KINDS |= {b"\x28\xb5\x2f\xfd": "a .zst file", b"\x04\x22\x4d\x18": "a .lz4 file"}
 
 _kept: ContextVar[dict[Path, bytes] | None] = ContextVar("kept pipes", default=None)
 
@@ -36,14 +38,9 @@ class ReadingPosition:
 
 def check_file(path: Path, where: str) -> None:
     """Raise UserError, with the recipe key `where`, unless there is such a file with something in it."""
-    try:
-        exists, is_file = path.exists(), path.is_file()
-    except OSError as error:
-        raise UserError(f"there can be no such file ({error.strerror})", where=where, received=str(path)) from error
-    if not exists:
-        raise UserError("there is no such file", where=where, received=str(path))
-    if not is_file:
-        raise UserError("this is not a file that can be read again and again", where=where, received=str(path))
+    if not exists(path, "file"):
+        what = "this is not a file that can be read again and again" if exists(path) else "there is no such file"
+        raise UserError(what, where=where, received=str(path))
     if next(read_rows(path), None) is None:
         raise UserError("this file is empty", where=where, received=str(path))
 
@@ -136,9 +133,6 @@ def kept_pipes() -> Iterator[None]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    if path.suffix in OTHER_COMPRESSION:
-        allowed = "plain text, .gz or .xz"
-        raise UserError("this compression is not read", where=str(path), received=path.suffix, allowed=allowed)
     kept = _kept.get()
     file: Path | BytesIO = path
     if kept is not None and not path.is_file() and not path.is_dir():

@@ -47,20 +47,14 @@ class ParallelFiles(PairSource):
         streams = [read_rows(path) for path in self.files]
         for line, texts in enumerate(zip_longest(*streams), start=1):
             if None in texts:
-                raise self._uneven(line, texts, streams)
+                rest = [sum(1 for _ in stream) for stream in streams]
+                counts = [line - (text is None) + more for text, more in zip(texts, rest, strict=True)]
+                named = zip(self.files, counts, strict=True)
+                received = ", ".join(f"{path} has {counted(count, 'line')}" for path, count in named)
+                longer = self.files[counts.index(max(counts))]
+                raise UserError(f"this line has no partner: {received}", where=f"{longer}:{line}")
             error = next((text for text in texts if isinstance(text, UserError)), None)
             yield error or Pair.of(line, cast(tuple[str, ...], texts))
-
-    def _uneven(
-        self, line: int, texts: Sequence[str | UserError | None], streams: Sequence[Iterator[str | UserError]]
-    ) -> UserError:
-        counts = [
-            line - 1 if text is None else line + sum(1 for _ in rest) for text, rest in zip(texts, streams, strict=True)
-        ]
-        named = zip(self.files, counts, strict=True)
-        received = ", ".join(f"{path} has {counted(count, 'line')}" for path, count in named)
-        longer = self.files[counts.index(max(counts))]
-        return UserError(f"this line has no partner: {received}", where=f"{longer}:{line}")
 
 
 class ParallelLines(CorpusFormat):
@@ -147,7 +141,10 @@ class TabSeparated(PairSource):
             if isinstance(first, UserError):
                 raise first
             header = first.split("\t")
-            chosen, expected = tuple(self._number(str(name), header) for name in chosen), len(header)
+            if wrong := [name for name in chosen if header.count(str(name)) != 1]:
+                what = "several columns have this name" if wrong[0] in header else "no column has this name"
+                raise UserError(what, where=f"{self.files[0]}:1", received=wrong[0], allowed=header)
+            chosen, expected = tuple(header.index(str(name)) + 1 for name in chosen), len(header)
         indices = [int(column) - 1 for column in chosen]
         least = max(indices) + 1
         for line, row in rows:
@@ -166,13 +163,6 @@ class TabSeparated(PairSource):
                 yield UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
                 continue
             yield Pair.of(line, [cells[index] for index in indices])
-
-    def _number(self, name: str, header: list[str]) -> int:
-        """The number of the column of this name, from 1."""
-        if header.count(name) != 1:
-            what = "several columns have this name" if name in header else "no column has this name"
-            raise UserError(what, where=f"{self.files[0]}:1", received=name, allowed=header)
-        return header.index(name) + 1
 
 
 class Tsv(CorpusFormat):
@@ -322,8 +312,6 @@ class Hub(CorpusFormat):
         if isinstance(rows, Mapping):
             key = f"{self.where}.split"
             raise UserError("say which split of the data set to read", where=key, allowed=list(rows))
-        if not len(rows):
-            raise UserError("this data set is empty", where=where, received=f"{name} {split}")
         return rows
 
 
@@ -338,12 +326,8 @@ def field_of(record: Any, name: str, where: str) -> str:
     """The text at `name`, in which dots reach into nested mappings. Raises UserError where there is none."""
     value = record
     for part in name.split("."):
-        if not isinstance(value, Mapping):
-            raise UserError(f"no fields to find {name} in", where=where, received=value, allowed="a mapping of fields")
-        if part not in value:
-            raise UserError(f"no field {part} on the way to {name}", where=where, allowed=list(map(str, value)))
-        value = value[part]
+        value = value.get(part) if isinstance(value, Mapping) else None
     if not isinstance(value, str):
-        raise UserError(f"field {name} holds no text", where=where, received=value)
+        raise UserError(f"there is no text in a field {name}", where=where, received=record)
     check_characters(value, where, f"field {name}")
     return value

@@ -122,9 +122,10 @@ def check_sides(source: PairSource) -> None:
         missing = [side for side in missing if not getattr(pair, side).strip()]
         if not missing:
             return
+    what = f"no pair has any text as its {missing[0]}"
     if pair is None and source.row_errors.errors:
-        raise UserError(f"no row can be read; the first: {source.row_errors.errors[0]}", where=source.name)
-    raise UserError(f"no pair has any text as its {missing[0]}", where=source.name)
+        what = f"no row can be read; the first: {source.row_errors.errors[0]}"
+    raise UserError(what, where=source.name)
 
 
 def check_references(source: PairSource, where: str) -> None:

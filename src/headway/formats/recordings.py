@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -83,17 +84,15 @@ class LibriSpeech(CorpusFormat):
     products = (RECORDINGS,)
 
     def check(self) -> None:
-        for folder in self.config.folders:
-            if not folder.is_dir():
-                raise UserError("there is no such folder", where=f"{self.where}.folders", received=str(folder))
+        self.recordings()
 
     def recordings(self) -> PairSource:
         names = ", ".join(map(str, self.config.folders))
-        files = [file for folder in self.config.folders for file in sorted(folder.rglob("*.trans.txt"))]
-        if not files:
-            what = "no transcripts (*.trans.txt) are in there"
+        files = [sorted(folder.rglob("*.trans.txt")) for folder in self.config.folders]
+        if not all(files):
+            what = "there is no such folder, or it has no transcripts (*.trans.txt)"
             raise UserError(what, where=f"{self.where}.folders", received=names)
-        return Transcripts(names, files)
+        return Transcripts(names, list(chain(*files)))
 
 
 def open_recordings(corpus: GivenCorpus, where: str, broken: Broken = "error") -> PairSource:

@@ -9,6 +9,7 @@ such as punctuation, make no gaps; at the end they go below the lowest constitue
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,72 +38,55 @@ def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
     Raises:
         UserError: with file and line: no XML.
     """
-    sentences, begun = 0, None
-    within = list[Tag]()
-    for tag in read_tags(path):
-        if tag.name != "s":
-            within += [tag] if begun else []
-        elif tag.attributes is not None:
-            begun = tag.line
-            within = []
-        elif begun is not None:
+    tags, sentences = read_tags(path), 0
+    for tag in tags:
+        if tag.name == "s" and tag.attributes is not None:
             sentences += 1
             row: TreeAtLine | UserError
             try:
-                row = TreeAtLine(begun, _Sentence(path, begun, within).tree())
-            except UserError as error:
-                row = error
+                row = TreeAtLine(tag.line, _Sentence(takewhile(lambda inner: inner.name != "s", tags)).tree())
+            except ValueError as error:
+                row = UserError(f"this sentence is no tree: {error}", where=f"{path}:{tag.line}")
             yield row
-            begun = None
     if not sentences:
         raise UserError("this is no treebank in TIGER-XML: it has no sentences", where=str(path))
 
 
 class _Sentence:
-    """Words and constituents of a sentence by their ids, and the edges down from each. Raises UserError: no tree."""
+    """Words and constituents of a sentence by their ids, and the edges down from each. Raises ValueError: no tree."""
 
-    def __init__(self, path: Path, line: int, tags: Iterable[Tag]) -> None:
-        self.where = f"{path}:{line}"
+    def __init__(self, tags: Iterable[Tag]) -> None:
         self.words = dict[str, Leaf]()
         self.labels = dict[str, str]()
         self.children = dict[str, list[_Edge]]()
         self.parent = dict[str, str]()
         constituent: str | None = None
-        for name, attributes, at in tags:
-            where = f"{path}:{at}"
+        for name, attributes, _ in tags:
             if attributes is None:
                 constituent = None if name == "nt" else constituent
-            elif name == "t":
-                word = unescape("_".join(_attribute(attributes, "word", where).split()))
-                self.words[self._new_id(attributes, where)] = Leaf(_label(attributes, "pos", where), word)
+                continue
+            id = attributes.get("id", "")
+            if name in ("t", "nt") and (id in self.words or id in self.labels):
+                raise ValueError(f"two nodes have the id {id!r}")
+            if name == "t":
+                self.words[id] = Leaf(escape(_text(attributes, "pos")), unescape(_text(attributes, "word")))
             elif name == "nt":
-                constituent = self._new_id(attributes, where)
-                self.labels[constituent] = _label(attributes, "cat", where)
-                self.children[constituent] = []
+                constituent = id
+                self.labels[id] = escape(_text(attributes, "cat"))
+                self.children[id] = []
             elif name == "edge" and constituent is not None:
-                label = _label(attributes, "label", where) if attributes.get("label") else NO_LABEL
-                self.children[constituent].append(_Edge(_attribute(attributes, "idref", where), label))
+                label = _text(attributes, "label") if attributes.get("label") else NO_LABEL
+                self.children[constituent].append(_Edge(attributes.get("idref", ""), label))
+            if len(self.words) + len(self.labels) > LARGEST:
+                raise ValueError(f"it has more than {LARGEST:,} words and constituents")
         for name, edges in self.children.items():
             for edge in edges:
-                if edge.child not in self.children and edge.child not in self.words:
-                    raise UserError("this edge goes nowhere", where=self.where, received=edge.child)
-                if edge.child in self.parent:
-                    raise UserError("two edges lead to this node", where=self.where, received=edge.child)
+                if edge.child in self.parent or (edge.child not in self.children and edge.child not in self.words):
+                    raise ValueError(f"an edge leads to {edge.child!r}, which is no node or is below another one")
                 self.parent[edge.child] = name
-            if not edges:
-                raise UserError("this constituent holds nothing", where=self.where, received=name)
         below_a_root = set(self._lowest_first())
-        for name in self.children:
-            if name not in below_a_root:
-                raise UserError("this constituent is below itself", where=self.where, received=name)
-
-    def _new_id(self, attributes: dict[str, str], where: str) -> str:
-        id = _attribute(attributes, "id", where)
-        if id in self.words or id in self.labels:
-            raise UserError("two nodes of this sentence have one id", where=where, received=id)
-        if len(self.words) + len(self.labels) == LARGEST:
-            raise UserError(f"this sentence has more than {LARGEST:,} words and constituents", where=where)
-        return id
+        if lost := [name for name, edges in self.children.items() if not edges or name not in below_a_root]:
+            raise ValueError(f"the constituent {lost[0]!r} holds nothing or is below itself")
 
     def _lowest_first(self) -> list[str]:
         """The constituents, every one after all that are below it."""
@@ -130,7 +114,7 @@ class _Sentence:
             raised = [edge for part in parts if part is not kept for edge in part]
             done += len(raised)
             if done > MOST_RAISED:
-                raise UserError("this tree has too many crossing edges", where=self.where, received=name)
+                raise ValueError(f"too many edges cross, below {name!r}")
             above = self.children[self.parent[name]] if name in self.parent else roots
             above += raised
             spans[name] = spans[kept[0].child][0], spans[kept[-1].child][1]
@@ -139,17 +123,12 @@ class _Sentence:
         return fill(Tree(ROOT, _nodes(roots, nodes)), words, [held.get(word) for word in self.words])
 
 
-def _attribute(attributes: dict[str, str], name: str, where: str) -> str:
-    if not attributes.get(name, "").strip():
-        raise UserError(f"this element has no {name}", where=where, received=attributes)
-    return attributes[name]
-
-
-def _label(attributes: dict[str, str], name: str, where: str) -> str:
-    text = _attribute(attributes, name, where)
-    if len(text.split()) > 1 or text != text.strip():
-        raise UserError(f"there is white space in this {name}", where=where, received=text)
-    return escape(text)
+def _text(attributes: dict[str, str], name: str) -> str:
+    """An attribute, with `_` in the place of white space. Raises ValueError where it is blank."""
+    text = "_".join(attributes.get(name, "").split())
+    if not text:
+        raise ValueError(f"an element has no {name}: {attributes}")
+    return text
 
 
 def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[list[_Edge]]:

@@ -74,22 +74,12 @@ class Treebank(CorpusFormat):
         return TreePairs(self.config.path, self.config.leaves, self.config.functions)
 
 
-def _tagged(tree: Tree) -> str:
-    """The words with their tags. Raises UserError where a tag cannot be told from its word again."""
-    words = [f"{leaf.word}_{leaf.tag}" for leaf in tree.leaves()]
-    for word, leaf in zip(words, tree.leaves(), strict=True):
-        if "_" in leaf.tag:
-            what = "a tag with an underscore cannot be told from the word before it"
-            raise UserError(what, where=option("format"), received=word, allowed="brackets, linear")
-    return " ".join(words)
-
-
 STYLES: dict[str, Callable[[Tree], str]] = {
     "drawing": lambda tree: f"{' '.join(tree.words())}\n{draw(tree)}\n",
     "brackets": Tree.write,
     "linear": linearise,
     "words": lambda tree: " ".join(tree.words()),
-    "tagged": _tagged,
+    "tagged": lambda tree: " ".join(f"{leaf.word}_{leaf.tag}" for leaf in tree.leaves()),
 }
 
 
@@ -106,21 +96,16 @@ def write_trees(
         functions: keep grammatical functions.
 
     Raises:
-        UserError: an unknown style or kind of leaves; what a style does not write; a file at fault, or without a tree.
+        UserError: an unknown style or kind of leaves; a file at fault.
     """
-    if style not in STYLES:
-        raise UserError("unknown format", where=option("format"), received=style, allowed=STYLES)
-    if leaves not in (None, *get_args(Leaves)):
-        raise UserError("unknown leaves", where=option("leaves"), received=leaves, allowed=get_args(Leaves))
+    for name, value, allowed in (("format", style, STYLES), ("leaves", leaves or "tags", get_args(Leaves))):
+        if value not in allowed:
+            raise UserError(f"unknown {name}", where=option(name), received=value, allowed=allowed)
     write = partial(linearise, leaves="xx") if style == "linear" and leaves == "xx" else STYLES[style]
     trees: Iterable[Tree | None] = (tree for _, tree in read_trees(path, functions=functions))
     if sample is not None:
         everything = list(trees)
         chosen = sorted(random.Random(1).sample(range(len(everything)), min(sample, len(everything))))
         trees = [everything[index] for index in chosen]
-    empty = True
     for tree in trees:
-        empty = False
         yield "" if tree is None else write(tree)
-    if empty:
-        raise UserError("there are no trees here", where=str(path))

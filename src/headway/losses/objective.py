@@ -123,11 +123,11 @@ def _checked(key: str, part: LossPart, given: Any) -> Mapping[str, Tensor]:
     named = given if isinstance(given, Mapping) else {"": given}
     if named is given and all(isinstance(loss, Tensor) and loss.dim() == 0 for loss in given.values()):
         return given
-    received = ", ".join(f"{name} {_in_words(loss)}".strip() for name, loss in named.items())
+    kinds = {
+        name: f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        for name, loss in named.items()
+    }
+    received = ", ".join(f"{name} {kind}".strip() for name, kind in kinds.items())
     what = f"{type(part).__name__} gives something else than a loss does"
     allowed = "a dict of names and sums over the batch, tensors without axes"
     raise UserError(what, where=f"objective.{key}", received=received, allowed=allowed)
-
-
-def _in_words(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -20,13 +20,6 @@ from headway.tensors.batch import TargetBatch
 Weight = Annotated[float, Field(gt=0, le=1e6)]
 
 
-def _from_1(head: int) -> int:
-    """Refuse head 0, which older recipes had."""
-    if head < 1:
-        raise ValueError("heads count from 1")
-    return head
-
-
 def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
     """Refuse a head that is named twice, which would count twice."""
     if len(set(heads)) < len(heads):
@@ -34,7 +27,7 @@ def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
     return heads
 
 
-Head = Annotated[int, Field(ge=0, le=2**16), AfterValidator(_from_1)]
+Head = Annotated[int, Field(ge=1, le=2**16)]  # they count from 1
 Heads = Annotated[tuple[Head, ...], Field(min_length=1), AfterValidator(_once_each)]
 
 

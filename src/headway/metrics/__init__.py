@@ -1,6 +1,7 @@
-"""Scoring: metrics over per-segment statistics, significance, and reports on files."""
+"""Scoring: metrics over per-segment statistics, and the intervals of scores."""
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,48 +10,24 @@ from headway.languages import is_language
 from headway.registry import Registry, config_of, construct
 
 if TYPE_CHECKING:
-    from headway.metrics.groups import GroupScore, scores_by_group
-    from headway.metrics.metric import Kind, Metric, Score
-    from headway.metrics.signature import Signature
-    from headway.metrics.significance import (
-        Interval,
-        PairedDifference,
-        approximate_randomisation,
-        bootstrap_interval,
-        paired_bootstrap,
-    )
+    from headway.metrics.intervals import Estimate, Interval, linearise
+    from headway.metrics.metric import Kind, Metric, Score, Signature
 
 __all__ = [
-    "METRICS",
-    "GroupScore",
-    "Interval",
-    "Metric",
-    "PairedDifference",
-    "Score",
-    "Signature",
-    "approximate_randomisation",
-    "as_metrics",
-    "bootstrap_interval",
-    "build_metric",
-    "build_metrics",
-    "check_kind",
-    "metric_in",
-    "paired_bootstrap",
-    "scores_by_group",
-]
+    "METRICS", "Estimate", "Interval", "Metric", "Score", "Signature", "as_metrics", "build_metric", "check_kind",
+    "linearise", "metric_in",
+]  # fmt: skip
 
 _HOMES = {
-    "GroupScore": "groups",
-    "scores_by_group": "groups",
+    "Estimate": "intervals",
+    "Interval": "intervals",
+    "linearise": "intervals",
     "Metric": "metric",
     "Score": "metric",
-    "Signature": "signature",
-    "PairedDifference": "significance",
-    "Interval": "significance",
-    "approximate_randomisation": "significance",
-    "bootstrap_interval": "significance",
-    "paired_bootstrap": "significance",
+    "Signature": "metric",
 }
+# `chrf`, `chrf:word_order=2`, `bleu:tokenize=none,lowercase=true`, and `module:Class:key=value`.
+WITH_OPTIONS = re.compile(r"(?P<name>.+?)(:(?P<options>\w+=.*))?", re.DOTALL)
 
 METRICS: Registry["Metric"] = Registry(
     "metric",
@@ -68,7 +45,7 @@ METRICS: Registry["Metric"] = Registry(
         "rouge-lsum": "headway.metrics.rouge:RougeLsum",
         "wer": "headway.metrics.error_rates:WordErrorRate",
         "cer": "headway.metrics.error_rates:CharacterErrorRate",
-        "exact_match": "headway.metrics.exact_match:ExactMatch",
+        "exact_match": "headway.metrics.metric:ExactMatch",
         "precision": "headway.metrics.label_metrics:Precision",
         "recall": "headway.metrics.label_metrics:Recall",
         "f0.5": "headway.metrics.label_metrics:FBeta",
@@ -110,30 +87,19 @@ def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str) -> None:
 
 
 def metric_in(language: str | None, entry: Mapping[str, Any]) -> "Metric":
-    """`build_metric` of a recipe's entry, for texts in a language: metrics of words that name no other take it."""
-    asks = "language" in config_of(METRICS.get(entry["name"], option("metric"))).model_fields
+    """A metric of a recipe's entry, for texts in a language: metrics of words that name no other take it.
+
+    The name may have options behind it, `NAME:KEY=VALUE,KEY=VALUE`. Raises UserError as `build_metric` does.
+    """
+    spelled = WITH_OPTIONS.fullmatch(entry["name"])
+    name, given = (spelled["name"], spelled["options"]) if spelled else (entry["name"], None)
+    pairs = (part.partition("=") for part in re.split(r",(?=\w+=)", given or "") if part)
+    asks = "language" in config_of(METRICS.get(name, option("metric"))).model_fields
     named = {"language": language} if asks and language is not None and is_language(language) else {}
-    return build_metric(**(named | dict(entry)))
+    return build_metric(**(named | dict(entry) | {key: value for key, _, value in pairs} | {"name": name}))
 
 
 def as_metrics(metrics: "Metric | str | Sequence[Metric | str]", language: str | None = None) -> list["Metric"]:
-    """Metrics, one or several, of which some are given by their name. Raises UserError as `build_metric` does."""
+    """Metrics, one or several, of which some are given by their name. Raises UserError as `metric_in` does."""
     several = metrics if isinstance(metrics, Sequence) and not isinstance(metrics, str) else [metrics]
     return [metric_in(language, {"name": one}) if isinstance(one, str) else one for one in several]
-
-
-def build_metrics(names: Sequence[str], options: Mapping[str, object], language: str | None = None) -> list["Metric"]:
-    """Metrics by name, each with those of the options that it has, for texts in a language.
-
-    Raises:
-        UserError: as `build_metric`; an option that none of the metrics has.
-    """
-    known = [config_of(METRICS.get(name, option("metric"))).model_fields for name in names]
-    for key in options:
-        if not any(key in fields for fields in known):
-            raise UserError("none of these metrics has such an option", where=option(key), received=", ".join(names))
-    pairs = zip(names, known, strict=True)
-    return [
-        metric_in(language, {"name": name} | {key: options[key] for key in options if key in fields})
-        for name, fields in pairs
-    ]

@@ -23,8 +23,7 @@ from headway.errors import UserError
 from headway.formats.lines import read_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
-from headway.metrics.metric import Metric, Statistics, check_one_reference, share
-from headway.metrics.signature import Signature, release
+from headway.metrics.metric import Metric, Signature, Statistics, check_one_reference, release, share
 from headway.tensors.batch import SPECIALS
 from headway.trees.linear_form import KINDS, NO_TREE, repair
 from headway.trees.tree import TOP, Tree, clean

@@ -12,14 +12,15 @@ from headway.languages import LanguageCode, has_no_spaces
 from headway.log import warn
 from headway.metrics.metric import (
     Metric,
+    Signature,
     Statistics,
     check_segments,
     present,
     references_of_each,
+    release,
     spelt,
     without_words,
 )  # fmt: skip
-from headway.metrics.signature import Signature, release
 
 CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
 
@@ -90,11 +91,7 @@ class ErrorRate(Metric):
     def signature(self) -> Signature:
         case, punctuation = "lc" if self._lowercase else "mixed", "yes" if self._punctuation else "no"
         return Signature.of(
-            nrefs=self._references,
-            case=case,
-            punct=punctuation,
-            space="collapsed",
-            version=release("jiwer"),
+            nrefs=self._references, case=case, punct=punctuation, space="collapsed", version=release("jiwer")
         )
 
 

@@ -12,8 +12,7 @@ from pydantic import Field
 from headway.errors import UserError
 from headway.formats import LabelColumn
 from headway.formats.conllu import is_conllu, read_labelled
-from headway.metrics.metric import Metric, Statistics, check_segments, share
-from headway.metrics.signature import Signature, release
+from headway.metrics.metric import Metric, Signature, Statistics, check_segments, release, share
 
 
 class LabelMetric(Metric):
@@ -135,11 +134,7 @@ class FBeta(OneLabel):
     name = "f0.5"
 
     def __init__(
-        self,
-        *,
-        label: str = "i",
-        beta: Annotated[float, Field(gt=0, le=100)] = 0.5,
-        conllu_label: LabelColumn = "upos",
+        self, *, label: str = "i", beta: Annotated[float, Field(gt=0, le=100)] = 0.5, conllu_label: LabelColumn = "upos"
     ) -> None:
         super().__init__(label=label, conllu_label=conllu_label)
         self.beta = beta

@@ -6,10 +6,13 @@ A metric says what it needs to know of each segment (`statistics`) apart from ho
 Shapes: N segments, k statistics of one segment.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -19,7 +22,52 @@ from numpy.typing import NDArray
 from headway.errors import UserError, check_characters, shortened
 from headway.formats.lines import REMEDIES, read_lines, rows_kind
 from headway.languages import look_unspaced
-from headway.metrics.signature import Signature
+
+
+def release(package: str = "headway") -> str:
+    """A package with its version, as signatures have it."""
+    return f"{package}-{version(package)}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Settings and versions in their order. `str` gives `key:value` joined by `|`; a key without a value stands alone.
+
+    Args:
+        fields: keys with their values; None where the key alone says it.
+    """
+
+    fields: tuple[tuple[str, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, **fields: str | int | None) -> Signature:
+        """A signature in the order of the keywords; those that are None are left out, those that are True stand alone.
+
+        `Signature.of(nrefs=None, f1=True, case="lower")` is `f1|case:lower`.
+        """
+        given = ((key, value) for key, value in fields.items() if value is not None)
+        return cls(tuple((key, None if value is True else str(value)) for key, value in given))
+
+    def with_references(self, steps: str) -> Signature:
+        """The signature of a score by references that these steps, separated by commas, have normalised."""
+        return Signature((*self.fields, ("refs", steps.replace(", ", "+")))) if steps else self
+
+    @classmethod
+    def parse(cls, text: str) -> Signature:
+        """The signature that `text` spells."""
+        parts = [part.partition(":") for part in text.split("|") if part]
+        return cls(tuple((key, value if colon else None) for key, colon, value in parts))
+
+    def __str__(self) -> str:
+        return "|".join(key if value is None else f"{key}:{value}" for key, value in self.fields)
+
+    def __getitem__(self, key: str) -> str | None:
+        """The value of a key. Raises KeyError where it has no such key."""
+        return dict(self.fields)[key]
+
+    def __contains__(self, key: object) -> bool:
+        return any(key == name for name, _ in self.fields)
+
 
 Statistics: TypeAlias = NDArray[np.float64]
 Kind: TypeAlias = Literal["text", "labels", "trees", "links", "heads", "numbers"]
@@ -234,3 +282,31 @@ def check_words(metric: Metric, paths: Sequence[Path]) -> None:
             if words != others:
                 what, where = f"these words are not those of {first}", f"{path}, segment {segment}"
                 raise UserError(what, where=where, received=" ".join(words), allowed=shortened(" ".join(others)))
+
+
+class ExactMatch(Metric):
+    """Segments equal to any of their references once outer white space is stripped, times 100.
+
+    Statistics: 1 or 0, and 1.
+    """
+
+    name = "exact_match"
+    kinds = ("text", "labels", "trees")
+
+    def __init__(self) -> None:
+        self._references: int | str | None = None
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        check_segments(hypotheses, references)
+        there = present(references)
+        self._references = references_of_each(there)
+        outputs = [output.strip() for output in hypotheses]
+        equal = np.array([[*map(str.__eq__, outputs, map(str.strip, lines))] for lines in references])
+        matches = (equal & there).max(axis=0).astype(np.float64)
+        return np.stack([matches, np.ones(len(outputs))], axis=1)
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(100 * totals[0] / totals[1])
+
+    def signature(self) -> Signature:
+        return Signature.of(nrefs=self._references, case="mixed", space="stripped", version=release())

@@ -23,8 +23,7 @@ from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
 from headway.errors import UserError
 from headway.languages import LanguageCode, has_no_spaces, language_name
 from headway.log import warn
-from headway.metrics.metric import Metric, Statistics, check_segments, present, references_of_each
-from headway.metrics.signature import Signature, release
+from headway.metrics.metric import Metric, Signature, Statistics, check_segments, present, references_of_each, release
 from headway.processing.text.sentences import language_of_rules, sentences
 
 MOST_CELLS = 10**9  # of a table of R x O words, which takes a bit for each: 125 MB, and five seconds

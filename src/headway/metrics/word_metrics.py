@@ -10,8 +10,7 @@ from headway.errors import UserError
 from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines
-from headway.metrics.metric import Metric, Statistics, check_one_reference, share
-from headway.metrics.signature import Signature, release
+from headway.metrics.metric import Metric, Signature, Statistics, check_one_reference, release, share
 
 UNKNOWN = "_"  # a word whose head is not known
 MOST_DIGITS = 9  # of the number of a head

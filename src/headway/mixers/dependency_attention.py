@@ -61,16 +61,13 @@ class DependencyAttention(Attention):
         self.key_bias = nn.Parameter(torch.zeros(dependency_heads, 1, self.key_dim)) if key_bias else None
 
     def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As all attention, with Q U + u as the queries of dependency heads: all else of their score is the same."""
         query, key, value = super()._project(x, positions)
-        return self._transformed(query), key, value
-
-    def _transformed(self, query: Tensor) -> Tensor:
-        """Queries (B, K, L, d), those of the dependency heads as Q U + u: all else of a biaffine score is attention."""
         biaffine, plain = query[:, : self.dependency_heads], query[:, self.dependency_heads :]
         biaffine = biaffine @ self.bilinear
         if self.key_bias is not None:
             biaffine = biaffine + self.key_bias
-        return torch.cat([biaffine.to(query.dtype), plain], 1)
+        return torch.cat([biaffine.to(query.dtype), plain], 1), key, value
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dependency_heads={self.dependency_heads}, key_bias={self.key_bias is not None}"

@@ -65,8 +65,6 @@ class LightConv(Mixer):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if width < 1:
-            raise ValueError(f"width must be at least 1; received {width}")
         if dim % heads:
             raise ValueError(f"heads ({heads}) do not divide dim ({dim}); give another number of heads")
         self.causal, self.width, self.heads, self.dropout = causal, width, heads, dropout

@@ -48,7 +48,7 @@ class LocalAttention(Attention):
         heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
 
     Raises:
-        ValueError: n is below 1, or what `Attention` refuses.
+        ValueError: what `Attention` refuses.
     """
 
     def __init__(
@@ -65,8 +65,6 @@ class LocalAttention(Attention):
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:
-        if n < 1:
-            raise ValueError(f"n must be at least 1; received {n}")
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
             bias=bias, position=position,

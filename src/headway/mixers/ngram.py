@@ -52,8 +52,8 @@ class Ngram(Mixer):
         bias: whether the three maps have one.
 
     Raises:
-        ValueError: n is below 1, heads do not divide dim and head_dim is not given, or the whole sequence's context
-            in a causal mixer.
+        ValueError: heads do not divide dim and head_dim is not given, or the whole sequence's context where it is
+            causal.
     """
 
     def __init__(
@@ -68,8 +68,6 @@ class Ngram(Mixer):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if n < 1:
-            raise ValueError(f"n must be at least 1; received {n}")
         if global_context not in (True, False, "prefix"):
             raise ValueError(f"global_context is true, false or prefix; received {global_context!r}")
         if global_context != "prefix":
@@ -87,9 +85,6 @@ class Ngram(Mixer):
         self.global_weight = nn.Parameter(torch.empty(heads, self.head_dim, self.head_dim)) if global_context else None
         self.global_context, self.prefix = global_context, global_context == "prefix"
         self.out_projection = Linear(width, dim, bias=bias)
-        self._initialise()
-
-    def _initialise(self) -> None:
         # Twice the variance of Xavier's for what goes into a ReLU (He et al. 2015), the input being all of a head's.
         inputs = self.head_dim * (self.window + (self.global_weight is not None))
         for weight in (self.weight, self.global_weight):

@@ -60,10 +60,6 @@ class Nplm(Mixer):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        for name, value, least in (("n", n, 1), ("blocks", blocks, 0), ("block_size", block_size, 1),
-                                   ("kernels", kernels, 1), ("hidden", hidden or dim, 1)):  # fmt: skip
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}; received {value}")
         self.causal, self.n, self.blocks, self.block_size = causal, n, blocks, block_size
         hidden, sides = hidden or dim, 1 if causal else 2
         window = n if causal else 2 * n - 1
@@ -87,14 +83,9 @@ class Nplm(Mixer):
         hidden = F.conv2d(_as_image(F.pad(x, (0, 0, self.n - 1, after))), self.near.unsqueeze(2), self.bias)
         if self.far is not None:
             for side in range(len(self.far)):
-                hidden = hidden + self._read_blocks(x, side)
+                far = _as_read(self.far[side], side).unsqueeze(2)
+                hidden = hidden + F.conv2d(_as_image(self._averages(x, side)), far, dilation=(1, self.block_size))
         return Mixed(zero_padding(self.out_projection(hidden.relu().squeeze(2).transpose(1, 2)), mask), None)
-
-    def _read_blocks(self, x: Tensor, side: int) -> Tensor:
-        """The blocks on one side of each position of x (B, L, D) through their part of W_1: (B, H, 1, L)."""
-        assert self.far is not None
-        far = _as_read(self.far[side], side).unsqueeze(2)
-        return F.conv2d(_as_image(self._averages(x, side)), far, dilation=(1, self.block_size))
 
     def _averages(self, x: Tensor, side: int) -> Tensor:
         """Averages over b positions of x (B, L, D), at every position: (B, L + (M - 1) b, C D).

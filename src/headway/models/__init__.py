@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, MODELS, NORMS
+from headway.mixers import State
+from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, MODELS, NORMS, PRESETS, model_section
 from headway.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from headway.models.front_end import FrontEndConfig
 from headway.models.matching import matched
-from headway.models.model import Axes, Memory, Model, ModelConfig, ModelSection, Output, Seq2Seq, State
-from headway.models.presets import PRESETS, model_section
+from headway.models.model import Axes, Memory, Model, ModelConfig, ModelSection, Output, Seq2Seq
 from headway.models.stacks import MatchConfig, StackConfig, StackedConfig
 from headway.models.tagger import Tagger, TaggerConfig
 from headway.models.transformer import Transformer, TransformerConfig

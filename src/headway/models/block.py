@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from headway.mixers import Mixer, State
 from headway.models.canon import Canon, CanonState
+from headway.models.components import FeedForward
 from headway.models.cross_attention import CrossMixer, View
-from headway.models.feed_forwards import FeedForward
 from headway.tensors.dropout import Dropout
 
 Beside = TypeVar("Beside")

@@ -1,11 +1,113 @@
-"""The registries of models and of what they are built from; classes are imported when they are first asked for."""
+"""The registries of models and of their components, norms and feed-forward networks, the presets of papers, and the
+reading of a `model` section.
 
-from torch import nn
+Shapes: D model.
+"""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, ValidationError
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from headway.config import Section, Width, explain, merge, named
+from headway.errors import UserError, shortened
 from headway.models.cross_attention import CrossMixer
-from headway.models.feed_forwards import FeedForward
-from headway.models.model import Model
-from headway.registry import Registry
+from headway.models.model import Model, ModelSection
+from headway.registry import Registry, config_of
+from headway.tensors.linear import Linear
+
+
+class FeedForward(nn.Module, ABC):
+    """A map of each position on its own. A subclass takes `dim` and its `Config`, or keyword-only options."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) to (..., D)."""
+
+
+class FeedForwardConfig(Section):
+    """The options of these networks. `hidden`: the size of the hidden layer."""
+
+    hidden: Width = 2048
+
+
+class ReluFeedForward(FeedForward):
+    """ReLU(x W1 + b1) W2 + b2 (Vaswani et al. 2017, equation 2)."""
+
+    Config: ClassVar = FeedForwardConfig
+
+    def __init__(self, dim: int, config: FeedForwardConfig) -> None:
+        super().__init__()
+        self.inner, self.outer = Linear(dim, config.hidden), Linear(config.hidden, dim)
+        for layer in (self.inner, self.outer):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.activation(self.inner(x)))  # type: ignore[no-any-return]
+
+    def activation(self, hidden: Tensor) -> Tensor:
+        """The hidden layer (..., H) after its activation."""
+        return F.relu(hidden)
+
+
+class GeluFeedForward(ReluFeedForward):
+    """The same with a GELU in the place of the ReLU (Hendrycks and Gimpel 2016)."""
+
+    def activation(self, hidden: Tensor) -> Tensor:
+        return F.gelu(hidden)
+
+
+class SwishFeedForward(ReluFeedForward):
+    """The same with a Swish, x sigmoid(x), in the place of the ReLU (Ramachandran et al. 2017)."""
+
+    def activation(self, hidden: Tensor) -> Tensor:
+        return F.silu(hidden)
+
+
+class SwigluFeedForward(FeedForward):
+    """(SiLU(x W1) * x V) W2, a hidden layer with a gate and no biases (Shazeer 2020, equation 6)."""
+
+    Config: ClassVar = FeedForwardConfig
+
+    def __init__(self, dim: int, config: FeedForwardConfig) -> None:
+        super().__init__()
+        self.gate, self.inner = Linear(dim, config.hidden, bias=False), Linear(dim, config.hidden, bias=False)
+        self.outer = Linear(config.hidden, dim, bias=False)
+        for layer in (self.gate, self.inner, self.outer):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(F.silu(self.gate(x)) * self.inner(x))  # type: ignore[no-any-return]
+
+
+class LayerNorm(nn.LayerNorm):
+    """Each vector minus its mean, over its deviation, with a learned scale and shift (Ba et al. 2016).
+
+    Args:
+        dim: D.
+        eps: what is added to the variance.
+    """
+
+    def __init__(self, dim: int, *, eps: Annotated[float, Field(gt=0, le=1)] = 1e-5) -> None:
+        super().__init__(dim, eps=eps)
+
+
+class RmsNorm(nn.RMSNorm):
+    """Each vector over its root mean square, with a learned scale (Zhang and Sennrich 2019).
+
+    Args:
+        dim: D.
+        eps: what is added to the mean square.
+    """
+
+    def __init__(self, dim: int, *, eps: Annotated[float, Field(gt=0, le=1)] = 1e-6) -> None:
+        super().__init__(dim, eps=eps)
+
 
 MODELS: Registry[Model] = Registry(  # type: ignore[type-arg]
     "model",
@@ -33,17 +135,93 @@ CROSS_ATTENTIONS: Registry[CrossMixer] = Registry(
 
 FEED_FORWARDS: Registry[FeedForward] = Registry(
     "feed-forward network",
-    "headway.models.feed_forwards:FeedForward",
+    "headway.models.components:FeedForward",
     {
-        "relu": "headway.models.feed_forwards:ReluFeedForward",
-        "gelu": "headway.models.feed_forwards:GeluFeedForward",
-        "swish": "headway.models.feed_forwards:SwishFeedForward",
-        "swiglu": "headway.models.feed_forwards:SwigluFeedForward",
+        "relu": "headway.models.components:ReluFeedForward",
+        "gelu": "headway.models.components:GeluFeedForward",
+        "swish": "headway.models.components:SwishFeedForward",
+        "swiglu": "headway.models.components:SwigluFeedForward",
     },
 )
 
 NORMS: Registry[nn.Module] = Registry(
     "norm",
     "torch.nn:Module",
-    {"layer": "headway.models.norms:LayerNorm", "rms": "headway.models.norms:RmsNorm"},
+    {"layer": "headway.models.components:LayerNorm", "rms": "headway.models.components:RmsNorm"},
 )
+
+
+# Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of
+# pairs. The n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for
+# translation, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3
+# (whose maxout has 500 units, here as many as the embedding); Luong et al. (2015), section 4.1.
+PRESETS: dict[str, dict[str, Any]] = {
+    "transformer-base": {"kind": "transformer"},
+    "transformer-big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
+    "transformer-small": {
+        "dim": 256, "feed_forward": 1024, "heads": 4, "encoder": {"layers": 3}, "decoder": {"layers": 3},
+    },
+    "transformer-tiny": {
+        "dim": 128, "feed_forward": 256, "heads": 4, "dropout": 0.3, "encoder": {"layers": 4}, "decoder": {"layers": 4},
+    },
+    "multinn-base": {
+        "encoder": {"mixer": {"kind": "ngram", "n": 12, "global_context": True}},
+        "decoder": {"mixer": {"kind": "ngram", "n": 12}},
+    },
+    "multinn-speech": {
+        "front_end": {},
+        "encoder": {"mixer": {"kind": "ngram", "n": 11, "global_context": True}},
+        "decoder": {"mixer": {"kind": "ngram", "n": 11}},
+    },
+    "sutskever": {
+        "kind": "recurrent", "cell": "lstm", "dim": 1000, "dropout": 0.0, "tied": "none", "readout": "state",
+        "encoder": {"layers": 4, "hidden": 1000, "reverse": True}, "decoder": {"layers": 4, "hidden": 1000},
+        "attention": {"kind": "none"},
+    },
+    "bahdanau": {
+        "kind": "recurrent", "cell": "gru", "dim": 620, "dropout": 0.0, "tied": "none", "readout": "maxout",
+        "encoder": {"layers": 1, "hidden": 2000, "bidirectional": True},
+        "decoder": {"layers": 1, "hidden": 1000, "start": "project"},
+        "attention": {"score": "additive", "timing": "bahdanau"},
+    },
+    "luong": {
+        "kind": "recurrent", "cell": "lstm", "dim": 1000, "dropout": 0.2, "tied": "none", "readout": "tanh",
+        "encoder": {"layers": 4, "hidden": 1000, "reverse": True}, "decoder": {"layers": 4, "hidden": 1000},
+        "attention": {"score": "general", "timing": "luong", "input_feeding": True},
+    },
+}  # fmt: skip
+
+
+def model_section(value: Any) -> ModelSection:
+    """A checked `model` section: a preset's name, `{preset: NAME, ...}` with changes to it, or keys.
+
+    Its class is the `Config` of the model that `kind` names, a Transformer by default.
+
+    Raises:
+        UserError: an unknown preset, kind or key, or values that are not allowed; every mistake with its key.
+    """
+    if isinstance(value, ModelSection):
+        return value
+    tree = _expanded(value)
+    section = config_of(MODELS.get(tree["kind"], "model.kind"))
+    try:
+        checked = section.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(explain(error, section, "model")) from error
+    if not isinstance(checked, ModelSection):
+        raise UserError("the Config of this model is no ModelSection", where="model.kind", received=tree["kind"])
+    return checked
+
+
+def _expanded(value: Any) -> dict[str, Any]:
+    """The settings that a preset's name stands for, with changes to them."""
+    value = named(value, "preset")
+    if not isinstance(value, dict):
+        raise UserError("input should be a valid dictionary", where="model", received=value)
+    if "preset" in value:
+        changes = {key: change for key, change in value.items() if key != "preset"}
+        preset = value["preset"]
+        if not (isinstance(preset, str) and preset in PRESETS):
+            raise UserError(f"unknown preset {shortened(preset)}", where="model", allowed=PRESETS)
+        value = merge(PRESETS[preset], changes)
+    return {"kind": "transformer", **value}

@@ -15,8 +15,19 @@ from torch import Tensor, nn
 
 from headway.config import Probability, Width
 from headway.mixers.attention import attend, sizes_of_head
-from headway.models.choices import Choice
 from headway.tensors.linear import Linear
+
+
+class Choice(NamedTuple):
+    """Weights (B, T, S) and, where they are all on one source position, that `position` (B, T).
+
+    `log_probability` and `entropy` (B, T), of the distribution it was drawn from, exist where REINFORCE needs them.
+    """
+
+    weights: Tensor
+    position: Tensor | None = None
+    log_probability: Tensor | None = None
+    entropy: Tensor | None = None
 
 
 @dataclass(frozen=True)

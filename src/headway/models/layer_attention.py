@@ -81,16 +81,14 @@ class LayerAttention(LayerMix):
         projected = torch.baddbmm(self.bias, hidden, self.weight)  # (L, N, 2 J d)
         values, keys = projected.chunk(2, dim=2)  # (L, N, J d) each: equations 4 and 5
         keys = self.dropout(keys.relu())
-        scores = torch.baddbmm(self.score_bias, keys, self._score_matrix())  # (L, N, J): equation 6
+        # Each head's score weights in their own rows (L, J d, J), so that one product scores the keys of all heads.
+        diagonal = torch.eye(self.heads, device=self.score_weight.device)[:, None]  # (J, 1, J)
+        matrix = (self.score_weight.squeeze(1)[..., None] * diagonal).flatten(1, 2)
+        scores = torch.baddbmm(self.score_bias, keys, matrix)  # (L, N, J): equation 6
         weights = scores.softmax(0)  # equation 7
         by_head = values.view(*values.shape[:2], self.heads, self.size // self.heads)
         mixed = (self.dropout(weights)[..., None] * by_head).sum(0)  # equation 8
         return mixed.flatten(1), weights.permute(1, 2, 0)  # equation 9
-
-    def _score_matrix(self) -> Tensor:
-        """(L, J d, J): each head's score weights in its own rows, so that one product scores the keys of all heads."""
-        diagonal = torch.eye(self.heads, device=self.score_weight.device)[:, None]  # (J, 1, J)
-        return (self.score_weight.squeeze(1)[..., None] * diagonal).flatten(1, 2)
 
 
 def _linear(layers: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:

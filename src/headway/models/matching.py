@@ -8,8 +8,8 @@ from torch import nn
 
 from headway.errors import UserError
 from headway.mixers import MIXERS
+from headway.models.components import model_section
 from headway.models.model import ModelConfig
-from headway.models.presets import model_section
 from headway.models.stacks import MatchConfig, StackedConfig
 
 LARGEST = 1 << 16

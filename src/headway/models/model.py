@@ -22,23 +22,9 @@ from torch.nn import functional as F
 
 from headway.config import Probability, Section, Width
 from headway.mixers import State
-from headway.models.scores import Location
+from headway.models.scored_attention import Location
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 from headway.tensors.precision import trial_linear
-
-__all__ = [
-    "Axes",
-    "Memory",
-    "Model",
-    "ModelConfig",
-    "ModelSection",
-    "Output",
-    "Seq2Seq",
-    "State",
-    "log_probabilities",
-    "wanted",
-]
-
 
 USUAL_WIDTH = 768  # of pretrained encoders, where a recipe does not say it
 
@@ -234,3 +220,21 @@ def wanted(name: str, capture: Sequence[str]) -> bool:
 def log_probabilities(logits: Tensor) -> Tensor:
     """The log softmax of logits (..., V), in float32 or wider."""
     return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+def sentences_of(index: Tensor, width: int, count: int) -> tuple[int, Tensor | None]:
+    """The sentences whose hypotheses the rows `index` of a state are; no value of `index` is looked at.
+
+    Args:
+        index: rows; two axes (N', W') say that the W' entries of each line belong to one sentence, and, where N' is
+            `count`, that line i belongs to sentence i.
+        width: how many consecutive rows of the state belong to one sentence.
+        count: the sentences of the state.
+
+    Returns:
+        How many consecutive entries of `index` belong to one sentence, and the sentences in their order, or None where
+        these are those of the state as they are.
+    """
+    if index.dim() == 2:
+        return index.shape[1], None if index.shape[0] == count else index[:, 0] // width
+    return 1, index // width

@@ -1,25 +1,215 @@
 """Attention to the source with one head: a score, a window and a choice (Luong et al. 2015; Bahdanau et al. 2015).
 
-The values are the encoded source itself.
+Scores say how well each source position suits a query (Luong et al. 2015, section 3.1), windows which positions it may
+look at (section 3.2), and choices make weights of the scores, spread over positions (soft) or all on one (hard). The
+values are the encoded source itself, s_j; h is a query. Positions count from 0.
+
 Shapes: B sentences, T queries, S source, E memory, H query, W hypotheses of a sentence, R = B * W rows of a decoding
 step, n new positions of a row.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import model_validator
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headway.config import Section, Width
-from headway.models.choices import Choice, hard, joined, soft
-from headway.models.cross_attention import CrossMixer, Read, View
-from headway.models.scores import Additive, AttentionScore, Dot, General, Location
-from headway.models.windows import WINDOWS
+from headway.errors import UserError
+from headway.models.cross_attention import Choice, CrossMixer, Read, View
+from headway.tensors.linear import Linear
 from headway.tensors.masks import additive
+
+
+class AttentionScore(nn.Module, ABC):
+    """Scores of all source positions: products with keys, which depend on the source alone, unless `forward` differs.
+
+    Args:
+        memory_dim: E.
+        dim: H.
+        positions: the longest source in training.
+    """
+
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def keys(self, values: Tensor) -> Tensor:
+        """The keys (B, S, H) of the encoded source (B, S, E)."""
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Scores (B, T, S) for query (B, T, H)."""
+        return torch.bmm(query, keys.transpose(1, 2))
+
+
+class Dot(AttentionScore):
+    """s_j^T h."""
+
+    def keys(self, values: Tensor) -> Tensor:
+        return values
+
+
+class General(AttentionScore):
+    """s_j^T W h."""
+
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__(memory_dim, dim, positions)
+        self.source = Linear(memory_dim, dim, bias=False)
+        nn.init.xavier_uniform_(self.source.weight)
+
+    def keys(self, values: Tensor) -> Tensor:
+        return self.source(values)  # type: ignore[no-any-return]
+
+
+class Additive(AttentionScore):
+    """v^T tanh(W s_j + U h) (Bahdanau et al. 2015, A.1.2); Luong's concat, v^T tanh([W U] [s_j; h]), is the same."""
+
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__(memory_dim, dim, positions)
+        self.source, self.target = Linear(memory_dim, dim, bias=False), Linear(dim, dim, bias=False)
+        self.v = Linear(dim, 1, bias=False)
+        for layer in (self.source, self.target, self.v):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def keys(self, values: Tensor) -> Tensor:
+        return self.source(values)  # type: ignore[no-any-return]
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return self.v((self.target(query)[:, :, None] + keys[:, None]).tanh()).squeeze(3)  # type: ignore[no-any-return]
+
+
+class Location(AttentionScore):
+    """Row j of W h, whatever the source says (equation 8); there are as many rows as positions in training."""
+
+    def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
+        super().__init__(memory_dim, dim, positions)
+        self.weight = nn.Parameter(torch.empty(positions, dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def keys(self, values: Tensor) -> Tensor:
+        if values.shape[1] > len(self.weight):
+            raise UserError(
+                "a source is longer than the positions that score location has learned",
+                where="model.max_position",
+                received=values.shape[1],
+                allowed=f"up to {len(self.weight)}",
+            )
+        return self.weight[: values.shape[1]].expand(len(values), -1, -1)
+
+
+class AttentionWindow(nn.Module, ABC):
+    """A choice of source positions.
+
+    Args:
+        dim: H.
+        width: how far from its centre a window reaches, in positions.
+    """
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    @abstractmethod
+    def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Positions that each query may look at, and the factors of its weights.
+
+        Args:
+            query: (B, T, H).
+            mask: (B, S), True where the source is real.
+            positions: (B or 1, T) of the queries in their target.
+
+        Returns:
+            A mask (B, T or 1, S), which leaves at least one position of a source, and factors (B, T, S) or None.
+        """
+
+
+class Global(AttentionWindow):
+    """The whole source."""
+
+    def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, None]:
+        return mask[:, None], None
+
+
+class LocalMonotonic(AttentionWindow):
+    """local-m: up to D positions from the query's own position, or from the source's end once that lies behind."""
+
+    def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, None]:
+        centre = torch.minimum(positions, mask.sum(1, keepdim=True) - 1)
+        return mask[:, None] & (_distances(mask, centre).abs() <= self.width), None
+
+
+class LocalPredictive(AttentionWindow):
+    """local-p: up to D positions from p = length * sigmoid(v^T tanh(W h)), weighed by a Gaussian around p.
+
+    Its deviation is D / 2 (equations 9 and 10); the weights are not normalised again.
+    """
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__(dim, width)
+        self.hidden, self.v = Linear(dim, dim, bias=False), Linear(dim, 1, bias=False)
+        for layer in (self.hidden, self.v):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        # In float32 also under autocast: bf16 cannot tell neighbouring positions beyond 256 apart.
+        share = self.v(self.hidden(query).tanh()).squeeze(2)
+        share = share.to(torch.promote_types(share.dtype, torch.float32)).sigmoid()
+        distances = _distances(mask, mask.sum(1, keepdim=True) * share)
+        deviation = self.width / 2
+        return mask[:, None] & (distances.abs() <= self.width), (-(distances**2) / (2 * deviation**2)).exp()
+
+
+def _distances(mask: Tensor, centre: Tensor) -> Tensor:
+    """How far each source position lies behind `centre` (B, T): (B, T, S)."""
+    return torch.arange(mask.shape[1], device=mask.device) - centre[:, :, None]
+
+
+WINDOWS: dict[str, type[AttentionWindow]] = {"global": Global, "local-m": LocalMonotonic, "local-p": LocalPredictive}
+
+
+def soft(scores: Tensor, factor: Tensor | None) -> Choice:
+    """The softmax, times `factor`."""
+    weights = scores.softmax(-1)
+    return Choice(weights if factor is None else weights * factor)
+
+
+def hard(scores: Tensor, estimator: str, training: bool) -> Choice:
+    """One position: the best one, or, where `reinforce` trains, one drawn with the softmax of the scores.
+
+    Training by `straight_through` passes the gradient of the weights on to the softmax.
+    """
+    if not training or estimator == "straight_through":
+        position = scores.argmax(-1)
+        weights = F.one_hot(position, scores.shape[-1]).to(scores.dtype)
+        if training:
+            spread = scores.softmax(-1)
+            weights = weights - spread.detach() + spread
+        return Choice(weights, position)
+    log_probabilities = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    probabilities = log_probabilities.exp()
+    position = torch.multinomial(probabilities.detach().flatten(0, 1), 1).view(scores.shape[:2])
+    return Choice(
+        F.one_hot(position, scores.shape[-1]).to(scores.dtype),
+        position,
+        log_probabilities.gather(2, position[..., None]).squeeze(2),
+        -(probabilities * log_probabilities).sum(-1),
+    )
+
+
+def joined(choices: list[Choice]) -> Choice:
+    """The choices of n single queries of W hypotheses as those of W * n queries, those of a hypothesis together."""
+
+    def join(name: str) -> Tensor | None:
+        parts = [getattr(choice, name) for choice in choices]
+        return None if parts[0] is None else torch.stack(parts, 2).flatten(1, 2)
+
+    weights = torch.stack([choice.weights for choice in choices], 2).flatten(1, 2)
+    return Choice(weights, *map(join, Choice._fields[1:]))
 
 
 class ScoredConfig(Section):

@@ -50,10 +50,6 @@ class ReadingStackConfig(StackConfig):
     cross: Component = Field(default={"kind": "multi_head"}, validate_default=True)
 
 
-def _match(value: Any) -> Any:
-    return value if value is None or isinstance(value, dict | MatchConfig) else {"to": value}
-
-
 class MatchConfig(Section):
     """A wish for as many parameters as another model has.
 
@@ -88,7 +84,10 @@ class StackedConfig(ModelConfig):
     norm: Literal["post", "pre"] = "post"
     norm_kind: Component = Field(default={"kind": "layer"}, validate_default=True)
     position: Component = Field(default={"kind": "sinusoidal"}, validate_default=True)
-    match_parameters: Annotated[MatchConfig | None, BeforeValidator(_match)] = None
+    match_parameters: Annotated[
+        MatchConfig | None,
+        BeforeValidator(lambda value: value if isinstance(value, dict | MatchConfig | None) else {"to": value}),
+    ] = None
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -142,11 +141,8 @@ def build_blocks(
     def residual() -> Residual:
         return Residual(build_norm(config), config.dropout, post=config.norm == "post")
 
-    def reader() -> CrossMixer | None:
-        return None if cross is None else _build_cross(config, cross, f"{where}.cross")
-
     def block(mixer: Mixer) -> Block:
-        reads = reader()
+        reads = None if cross is None else _build_cross(config, cross, f"{where}.cross")
         options = config.feed_forward_options()
         feed_forward = FEED_FORWARDS.build(options, config.dim, where="model.feed_forward")
         canons = [Canon(config.dim, causal) if point in (stack.canon or "") else None for point in "AC"]
@@ -178,23 +174,19 @@ def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where
     """The mixers of a stack; relative positions are one module for all that can use them."""
     defaults = _attention_options(config)
     if is_relative(str(config.position.get("kind")), "model.position"):
-        _require_use(config, stack, where)
+        kinds = [str(options.get("kind")) for options in stack.mixers()]
+        if not any("position" in MIXERS.options(kind, f"{where}.mixer.kind") for kind in kinds):
+            raise UserError(
+                f"position {config.position['kind']} is a part of attention, which no mixer of this stack has",
+                where="model.position",
+                received=f"{where}.mixer: {', '.join(dict.fromkeys(kinds))}",
+                allowed="sinusoidal, learned or none, or a stack with attention or local in it",
+            )
         defaults["position"] = RelativePositions(config.position, causal, "model.position")
     return [
         build_mixer(options, config.dim, causal, defaults=defaults, where=f"{where}.mixer[{number}]")
         for number, options in enumerate(stack.mixers())
     ]
-
-
-def _require_use(config: StackedConfig, stack: StackConfig, where: str) -> None:
-    kinds = [str(options.get("kind")) for options in stack.mixers()]
-    if not any("position" in MIXERS.options(kind, f"{where}.mixer.kind") for kind in kinds):
-        raise UserError(
-            f"position {config.position['kind']} is a part of attention, which no mixer of this stack has",
-            where="model.position",
-            received=f"{where}.mixer: {', '.join(dict.fromkeys(kinds))}",
-            allowed="sinusoidal, learned or none, or a stack with attention or local in it",
-        )
 
 
 def shared_positions(model: nn.Module) -> Sequence[nn.Module]:

@@ -20,8 +20,7 @@ from headway.models.block import Block, Wanted
 from headway.models.cross_attention import View
 from headway.models.embeddings import Embedding, SourceReader, output_projection, token_embedding, tying
 from headway.models.front_end import FrontEnd, FrontEndConfig
-from headway.models.model import Memory, Output, Seq2Seq, log_probabilities, wanted
-from headway.models.sharing import sentences_of
+from headway.models.model import Memory, Output, Seq2Seq, log_probabilities, sentences_of, wanted
 from headway.models.stacks import (
     ReadingStackConfig,
     StackConfig,

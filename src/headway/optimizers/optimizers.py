@@ -126,7 +126,8 @@ class OptimizerConfig(Section):
         """Check the options of the optimizer, and give those that are left out their defaults."""
         section, given = OPTIMIZERS.config(self.kind), self.__pydantic_extra__
         assert given is not None
-        if _needs_closure(OPTIMIZERS.get(self.kind)):
+        closure = signature(OPTIMIZERS.get(self.kind).step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
             what = "this optimizer computes losses by itself, several for an update; allowed: one that needs no closure"
             raise ValidationError.from_exception_data(self.kind, [mistake(what, "kind")])
         names = [*type(self).model_fields, *section.model_fields]
@@ -147,11 +148,6 @@ class OptimizerConfig(Section):
     def options(self) -> dict[str, Any]:
         """The optimizer's own options."""
         return dict(self.__pydantic_extra__ or {})
-
-
-def _needs_closure(optimizer: type[Optimizer]) -> bool:
-    closure = signature(optimizer.step).parameters.get("closure")
-    return closure is not None and closure.default is closure.empty
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:

@@ -17,10 +17,6 @@ class Token(NamedTuple):
     label: str
 
 
-class NotATreeError(ValueError):
-    """Heads that stand nowhere or go in a circle."""
-
-
 @dataclass(frozen=True)
 class Parse:
     """The tokens of one line: a tree, or one for each of its sentences. No tokens: the parser has no parse of it.
@@ -30,7 +26,7 @@ class Parse:
         depths: how many edges each token is below its root.
 
     Raises:
-        NotATreeError: the heads make no trees.
+        ValueError: the heads make no trees.
     """
 
     tokens: tuple[Token, ...]
@@ -52,14 +48,14 @@ class Parse:
 
 
 def depths(heads: Sequence[int]) -> list[int]:
-    """The number of edges from each token to its root. Raises NotATreeError where there is none."""
+    """The number of edges from each token to its root. Raises ValueError where there is none."""
     levels: dict[int, int] = {}
     for token in range(len(heads)):
         path, token_above = list[int](), token
         while token_above not in levels:
             head = heads[token_above]
             if not 0 <= head < len(heads) or len(path) > len(heads):
-                raise NotATreeError(f"word {token_above + 1} has no way to a root (its head is {head + 1})")
+                raise ValueError(f"word {token_above + 1} has no way to a root (its head is {head + 1})")
             if head == token_above:
                 levels[token_above] = 0
             else:

@@ -21,7 +21,7 @@ import numpy as np
 
 from headway.config import Section
 from headway.errors import UserError, option
-from headway.files import named_in_errors, take_lock
+from headway.files import exists, named_in_errors, take_lock
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.log import counted, progress, warn
@@ -51,9 +51,14 @@ def store_of(corpus: AnyCorpus, side: str, parses: ParsesConfig) -> Path:
     """The store of one side (`source`, `target`) of a corpus, by the parser that `parses` names for it.
 
     Several corpora share the store of the first, since sentences are found by their text.
+
+    Raises:
+        UserError: the recipe names no parser for the side.
     """
     parser: ParserConfig | None = getattr(parses, side)
-    assert parser is not None
+    if parser is None:
+        what, allowed = "the recipe names no parser", "KIND:MODEL, such as spacy:ja_ginza"
+        raise UserError(what, where=f"data.parses.{side}", allowed=allowed)
     where, first = parts(corpus, "data")[0]
     return store_beside(open_format(first, where).annotations(side), parser, parses.folder)
 
@@ -66,20 +71,18 @@ def store_beside(file: Path, parser: ParserConfig, folder: Path | None) -> Path:
 
 def _read_header(path: Path) -> dict[str, Any]:
     """Who made the store. Raises UserError where there is none or it is damaged."""
+    if not exists(path):
+        what, allowed = "these sentences have not been parsed yet", "headway data annotate makes the parses"
+        raise UserError(what, where=str(path), allowed=allowed)
     try:
         with path.open("rb") as file:
-            header: dict[str, Any] = json.loads(file.readline())
-        if header["format"] != FORMAT:
-            raise ValueError(f"format {header['format']}")
-    except FileNotFoundError:
-        raise UserError(
-            "these sentences have not been parsed yet",
-            where=str(path),
-            allowed="headway data annotate makes the parses",
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"this is no store of parses ({error})", where=str(path)) from error
-    return header
+            header: Any = json.loads(file.readline())
+        error = "" if isinstance(header, dict) and header.get("format") == FORMAT else "another format"
+    except (OSError, ValueError) as damage:
+        error = str(damage)
+    if error:
+        raise UserError(f"this is no store of parses ({error})", where=str(path))
+    return dict(header)
 
 
 class ParseStore:

@@ -15,8 +15,9 @@ from headway.errors import UserError, not_installed
 from headway.files import exists, sha256
 from headway.formats.conllu import ConlluSentence, check_dependent, read_sentences
 from headway.formats.corpus_format import content_hash
+from headway.formats.lines import check_file
 from headway.parses import PARSERS
-from headway.parses.parse import NotATreeError, Parse, Token
+from headway.parses.parse import Parse, Token
 
 
 class ParserConfig(Section):
@@ -168,8 +169,9 @@ class ConlluParser(Parser):
         super().__init__(config, where)
         path = Path(config.model)
         files = sorted(path.glob("*.conllu")) if exists(path, "folder") else [path]
-        if not files or not all(exists(file, "file") for file in files):
-            raise UserError("there is no such CoNLL-U file", where=where, received=config.model)
+        if not files:
+            raise UserError("there is no CoNLL-U file in this folder", where=where, received=config.model)
+        check_file(files[0], where)
         self.version = content_hash([sha256(file) for file in files])
         self.sentences: dict[str, Parse] = {}
         self.texts: list[str] = []
@@ -227,7 +229,7 @@ def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
     for sentence in read_sentences(path):
         try:
             yield _conllu_sentence(sentence, path)
-        except NotATreeError as error:
+        except ValueError as error:
             raise UserError(f"these heads make no tree ({error})", where=f"{path}:{sentence.line}") from error
 
 
@@ -239,10 +241,8 @@ def _conllu_sentence(sentence: ConlluSentence, path: Path) -> tuple[str, Parse]:
         if separator == ".":  # an empty node
             continue
         if separator or first > until:  # a word with its characters, or the whole of a contraction
-            form = "".join(token.form.split())
-            if not form:
-                raise UserError("this row has no form", where=f"{path}:{token.line}", received=token.form)
-            shared, visible = (visible, visible + len(form)), visible + len(form)
+            end = visible + len("".join(token.form.split()))
+            shared, visible = (visible, end), end
             text += token.form + ("" if token.misc.get("SpaceAfter") == "No" else " ")
             until = last
         if not separator:

@@ -26,12 +26,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.parses.parse import Parse
 from headway.parses.parse_store import ParsesConfig, ParseStore, store_of
-from headway.processing.labeller import Labeller
-from headway.processing.text.text_processor import TextProcessor, TextToken
+from headway.processing.text.text_processor import Labeller, TextProcessor, TextToken
 
 NONE = -1
 # What is counted of each line, in this order.
@@ -87,7 +85,12 @@ def project(subwords: Sequence[TextToken], parse: Parse | None, *, segmented: bo
     parse = parse or Parse(())
     words = _words(subwords, parse, segmented)
     covered = [_covered(words, token.start, token.end) for token in parse.tokens]
-    _join(words, covered)
+    joined = [False] * len(words)  # whether a word belongs with the one before it, since a token covers both
+    for span in covered:
+        for number in span[1:]:
+            joined[number] = True
+    for number in range(1, len(words)):  # blocks are numbered in order
+        words[number].block = words[number - 1].block + (not joined[number])
     members: dict[int, list[int]] = {word.block: [] for word in words}
     for token, span in enumerate(covered):
         if span:
@@ -140,16 +143,6 @@ def _covered(words: Sequence[_Word], start: int, end: int) -> range:
     first = bisect_right(words, start, key=lambda word: word.end)
     last = bisect_left(words, end, key=lambda word: word.start)
     return range(first, max(first, last))
-
-
-def _join(words: list[_Word], covered: Sequence[range]) -> None:
-    """Give all the words that a token covers one block; blocks are numbered in order."""
-    joined = [False] * len(words)  # whether a word belongs with the one before it
-    for span in covered:
-        for word in span[1:]:
-            joined[word] = True
-    for number in range(1, len(words)):
-        words[number].block = words[number - 1].block if joined[number] else words[number - 1].block + 1
 
 
 def _heads(
@@ -223,14 +216,4 @@ def head_labellers(corpus: AnyCorpus, parses: ParsesConfig, names: Sequence[str]
     Raises:
         UserError: the recipe names no parser for a side, or its parses are missing.
     """
-    labellers = []
-    for name in names:
-        side = name.removesuffix("_heads")
-        if getattr(parses, side) is None:
-            raise UserError(
-                "the objective learns from parses, and the recipe names no parser",
-                where=f"data.parses.{side}",
-                allowed="KIND:MODEL, such as spacy:ja_ginza",
-            )
-        labellers.append(HeadLabeller(name, store_of(corpus, side, parses)))
-    return labellers
+    return [HeadLabeller(name, store_of(corpus, name.removesuffix("_heads"), parses)) for name in names]

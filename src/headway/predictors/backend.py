@@ -16,8 +16,7 @@ from headway.models.model import Memory
 from headway.predictors.predict_options import PredictOptions
 from headway.search.beam import Searchable, beam_search
 from headway.search.decoding_options import SearchOptions
-from headway.search.hypotheses import Hypothesis
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits
 from headway.search.sampling import sample
 from headway.tensors.batch import collate
 

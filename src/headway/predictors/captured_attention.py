@@ -252,8 +252,7 @@ class AttentionWeights(Mapping[str, Floats]):
         """
         import matplotlib.pyplot
 
-        from headway.figures.drawing import STYLE, draw_weights
-        from headway.figures.fonts import drawable
+        from headway.figures import STYLE, draw_weights, drawable
 
         chosen = self._chosen(name, layer)
         parsed, weights, rows, columns = (

@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from headway.corpora.word_corpus import collate_windows
 from headway.documents import read_json, shaped
-from headway.errors import UserError, option
+from headway.errors import UserError, memory_named, option
 from headway.files import sha256, write_json
 from headway.formats.lines import check_texts
 from headway.log import say
-from headway.memory import memory_named
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, AttentionWeights, layer_titles
@@ -29,7 +28,7 @@ from headway.predictors.predict_options import Capture, LabelOptions
 from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Request, Run, batches
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
-from headway.search.hypotheses import check_scores
+from headway.search.limits import check_scores
 
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
 THRESHOLD = "threshold.json"  # in the folder of a run

@@ -56,7 +56,7 @@ class TextHypothesis:
     """One output for an input.
 
     Attributes:
-        score: see `headway.search.hypotheses.Hypothesis`.
+        score: see `headway.search.limits.Hypothesis`.
         log_probabilities: of each token and, last, of the end mark.
         written: the text that the model wrote, of which its task made `text`.
         repairs: how often what had to be repaired in it, by kind; None where nothing can need repair.

@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.errors import UserError, option
+from headway.errors import UserError, memory_named, option
 from headway.formats.lines import check_texts
-from headway.memory import memory_named
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens, patterns_of, row_tokens
@@ -30,10 +29,9 @@ from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
 from headway.processing.text.text_processor import TextProcessor
+from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
-from headway.search.ensemble import Ensemble
-from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import UNKNOWN, Batch, collate
 
 RECORDINGS = 128  # together: their frames take about 0.5 MB each

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, PositiveInt, TypeAdapter, model_validator
 
 from headway.documents import read_json, shaped
 from headway.errors import UserError
@@ -26,20 +26,37 @@ PREFIX = "hf:"
 WHERE = "model.from"
 FILES = ["config.json", "*.spm", "*vocab.json", "*.safetensors", "*.safetensors.index.json"]
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-# What a Marian model has to say of itself so that headway's Transformer computes the same.
-NEEDED = {
-    "scale_embedding": True,
-    "normalize_embedding": False,
-    "normalize_before": False,
-    "add_final_layer_norm": False,
-    "static_position_embeddings": True,
-}
-SIZES = (
-    "vocab_size", "d_model", "encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads",
-    "encoder_layers", "decoder_layers",
-)  # fmt: skip
-OPTIONAL_SIZES = ("decoder_vocab_size", "max_position_embeddings")
 SAMPLES = ("a", "Hello, world!", "1 2 3 (4)", "ÄÖÜ ß é ñ", "Привет", "日本語")
+
+
+class MarianShape(BaseModel):
+    """The configuration of a Marian model that headway's Transformer computes alike, as OPUS-MT models are."""
+
+    model_config = ConfigDict(strict=True)
+
+    model_type: Literal["marian"]
+    vocab_size: PositiveInt
+    d_model: PositiveInt
+    encoder_ffn_dim: PositiveInt
+    decoder_ffn_dim: PositiveInt
+    encoder_attention_heads: PositiveInt
+    decoder_attention_heads: PositiveInt
+    encoder_layers: PositiveInt
+    decoder_layers: PositiveInt
+    decoder_vocab_size: PositiveInt | None = None
+    max_position_embeddings: PositiveInt | None = None
+    activation_function: Literal["relu", "gelu", "swish", "silu"] = "relu"
+    scale_embedding: Literal[True] = True
+    normalize_embedding: Literal[False] = False
+    normalize_before: Literal[False] = False
+    add_final_layer_norm: Literal[False] = False
+    static_position_embeddings: Literal[True] = True
+
+    @model_validator(mode="after")
+    def _sides_are_alike(self) -> Self:
+        if (self.encoder_ffn_dim, self.encoder_attention_heads) != (self.decoder_ffn_dim, self.decoder_attention_heads):
+            raise ValueError("encoder and decoder need the same ffn_dim and attention_heads")
+        return self
 
 
 class MarianVocabulary(SubwordVocabulary):
@@ -179,41 +196,24 @@ def marian_folder(place: str) -> Path:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a Marian model. Raises UserError where the folder holds none, or another model."""
+    """The configuration of a Marian model. Raises UserError where there is none like `MarianShape`."""
     config: dict[str, Any] = read_json(folder / "config.json", what="configuration of a Hugging Face model")
-    if config.get("model_type") != "marian":
-        what = "this is a model of another family"
-        raise UserError(what, where=WHERE, received=config.get("model_type"), allowed="marian, as OPUS-MT models are")
-    for key in SIZES + tuple(key for key in OPTIONAL_SIZES if config.get(key) is not None):
-        value = config.get(key)
-        if type(value) is not int or value < 1:
-            what, where = "this configuration needs a size here", f"{folder / 'config.json'}: {key}"
-            raise UserError(what, where=where, received=value, allowed="a whole number above 0")
+    what = "this configuration of a Marian model"
+    shaped(config, TypeAdapter(MarianShape), f"{WHERE}: {folder / 'config.json'}", what)
     return config
 
 
 def marian_section(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The `model` section of a recipe for a Marian model. Raises UserError where headway has no such model."""
-    for name, value in NEEDED.items():
-        if config.get(name, value) != value:
-            what = f"headway has no Marian model with {name}"
-            raise UserError(what, where=WHERE, received=config[name], allowed=str(value))
-    pairs = {name: (config[f"encoder_{name}"], config[f"decoder_{name}"]) for name in ("ffn_dim", "attention_heads")}
-    for name, (first, second) in pairs.items():
-        if first != second:
-            what = f"encoder and decoder need the same {name}"
-            raise UserError(what, where=WHERE, received=f"{first} and {second}")
+    """The `model` section of a recipe for a Marian model."""
     activation = config.get("activation_function", "relu")
-    if activation not in ACTIVATIONS:
-        raise UserError("headway has no such activation", where=WHERE, received=activation, allowed=ACTIVATIONS)
     return {
         "kind": "transformer",
         "dim": config["d_model"],
-        "feed_forward": pairs["ffn_dim"][0],
-        "heads": pairs["attention_heads"][0],
+        "feed_forward": config["encoder_ffn_dim"],
+        "heads": config["encoder_attention_heads"],
         "dropout": config.get("dropout", 0.1),
         "attention_dropout": config.get("attention_dropout", 0.0),
-        "activation": ACTIVATIONS[activation],
+        "activation": "swish" if activation == "silu" else activation,
         "max_position": config.get("max_position_embeddings", 512),
         "tied": "all" if _shared(config) else "target" if config.get("tie_word_embeddings", True) else "none",
         "output_bias": True,
@@ -261,17 +261,12 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
 
 def _table(file: Path, size: int) -> list[str]:
     """The piece of each row. Raises UserError unless every row has just one."""
-    table = read_json(file, what="table of pieces")
-    pieces: list[str | None] = [None] * size
-    for piece, row in table.items():
-        if not isinstance(row, int) or not 0 <= row < size or pieces[row] is not None:
-            what = "the tokenizer does not round-trip: each piece needs a row of the model that no other has"
-            raise UserError(what, where=str(file), received=f"{piece!r}: {row}", allowed=f"0 to {size - 1}")
-        pieces[row] = piece
-    if None in pieces:
-        what = "the tokenizer does not round-trip: a row of the model has no piece"
-        raise UserError(what, where=str(file), received=f"{len(table)} pieces", allowed=f"{size}")
-    return [piece for piece in pieces if piece is not None]
+    table = shaped(read_json(file, what="table of pieces"), TypeAdapter(dict[str, int]), str(file))
+    pieces = {row: piece for piece, row in table.items()}
+    if len(table) != size or pieces.keys() != set(range(size)):
+        what = "the tokenizer does not round-trip: each row of the model needs a piece, and each piece a row"
+        raise UserError(what, where=str(file), received=f"{len(table)} pieces", allowed=f"0 to {size - 1}")
+    return [pieces[row] for row in range(size)]
 
 
 def _ordered(pieces: list[str], config: Mapping[str, Any], file: Path) -> tuple[list[str], list[int]]:

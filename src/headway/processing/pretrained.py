@@ -13,9 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 from pydantic import TypeAdapter
 
 from headway.documents import read_json, shaped
-from headway.errors import HeadwayError, UserError, check_characters, not_installed
+from headway.errors import HeadwayError, UserError, check_characters, is_out_of_memory, not_installed
 from headway.files import exists, write_json
-from headway.memory import is_out_of_memory
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.processing.processor import Encoded, Processor, Truncation
 
@@ -264,9 +263,8 @@ class LabelProcessor(Processor):
         """The ids of the labels of a line. Raises UserError for a label that there is not."""
         assert truncation is None
         given = raw.split() if isinstance(raw, str) else raw
-        unknown = next((label for label in given if label not in self.names), None)
-        if unknown is not None:
-            raise UserError("there is no such label", received=unknown, allowed=self.names)
+        if unknown := [label for label in given if label not in self.names]:
+            raise UserError("there is no such label", received=unknown[0], allowed=self.names)
         return Encoded([self.names.index(label) for label in given])
 
     def length(self, encoded: Sequence[int]) -> int:

@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 import headway
-from headway.batched import batched
 from headway.documents import read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, sync, write_json
@@ -32,10 +31,11 @@ from headway.log import Progress, progress, say
 from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
 from headway.runs.load import AnyPredictor
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.storage import check_new, locked, put_in_place, workspace
 from headway.tasks import build_task
 
@@ -104,8 +104,8 @@ def decode_corpus(
     search = options.decoding()
     resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()
     paths = [run.path for run in predictor.runs if run.path is not None]
-    runs = [{"run": str(path), "model_sha256": RunFolder(path).read_manifest().get("model_sha256")} for path in paths]
-    begun: dict[str, Any] = {"command": f"headway {kind}", "runs": runs, "loaded": loaded}
+    runs = [{"run": str(path), "model_sha256": open_run(path).manifest.get("model_sha256")} for path in paths]
+    begun: dict[str, Any] = {"command": f"headway augment {kind}", "runs": runs, "loaded": loaded}
     begun |= {"input": given.fingerprint, "decoding": resolved | search, "chunk": options.chunk}
     work = output.absolute().with_name(f".{output.absolute().name}.work")
     if (manifest := _made_before(output, begun | {"filters": filters})) is None:

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.config import WRITES_FOLDER
+from headway.config import WRITES_FOLDER, Section
 from headway.predictors.predict_options import SamplingOptions
 from headway.search.decoding_options import SearchOptions
 
 FILTERS: dict[str, Any] = {"group": "Filters"}
 
 
-class BulkOptions(SamplingOptions, SearchOptions):
-    """The corpus that is read and the one that is made; how lines are decoded; which of the new pairs are kept."""
+class DecodedOptions(Section):
+    """The corpus that is made, and which of the new pairs are kept."""
 
     output: Annotated[Path | None, WRITES_FOLDER] = Field(
         default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"}
@@ -35,6 +35,10 @@ class BulkOptions(SamplingOptions, SearchOptions):
         le=1e9,
         json_schema_extra={**FILTERS, "default_text": "any"},
     )
+
+
+class BulkOptions(DecodedOptions, SamplingOptions, SearchOptions):
+    """The corpus that is made, and how its lines are decoded."""
 
     def decoding(self) -> dict[str, Any]:
         """The options of decoding that were given, by name."""

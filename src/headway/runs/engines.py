@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,11 +20,10 @@ from headway.predictors.backend import Backend
 from headway.predictors.predictor import Run
 from headway.recipe import read_tree
 from headway.registry import Registry
-from headway.runs.own_code import code_hashes
-from headway.runs.run_folder import RunFolder
-from headway.storage import cache_folder, locked, put_in_place, workspace
+from headway.runs.packing import code_hashes
+from headway.runs.run import StoredRun
+from headway.storage import HASHES, cache_folder, file_hashes, locked, put_in_place, workspace
 
-HASHES = "files.json"  # the SHA-256 of each file of an export
 LONGEST_WAIT = 3600.0  # seconds, for another process that makes the same export
 
 
@@ -68,51 +67,44 @@ def build_engine(name: str) -> Engine:
     return engine
 
 
-def export_folder(engine: Engine, run: Path) -> Path:
+def export_folder(engine: Engine, run: StoredRun) -> Path:
     """The folder in the cache that has the export of a run, by all that it depends on."""
-    folder = RunFolder(run)
+    folder = run.folder
     files = {name: sha256(path) for name, path in [("recipe", folder.recipe_file), ("weights", folder.weights)]}
     versions = {name: import_module(name).__version__ for name in ("headway", "torch", *engine.packages)}
     code = code_hashes(read_tree(folder.recipe_file, alone=True))
-    parts = [files, folder.vocabulary_hashes(), folder.read_manifest().get("format"), code, versions]
+    parts = [files, folder.vocabulary_hashes(), run.manifest.get("format"), code, versions]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return cache_folder() / "engines" / f"{engine.name}-{key}"
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether the files of an export are those that were written."""
-    try:
-        return bool(read_json(folder / HASHES) == _hashes(folder))
-    except (UserError, OSError):
-        return False
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != HASHES)
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
-
-
-def kept_export(engine: Engine, path: Path, load: Callable[[], Run]) -> Path:
+def kept_export(engine: Engine, run: StoredRun) -> Path:
     """The export of a run for an engine, which is made at first use, and again where it was damaged.
 
-    Nothing is read from the run's folder but the run: an export in it could be of another model. `load` gives the run
-    with its weights, where these are needed.
+    Nothing is read from the run's folder but the run: an export in it could be of another model. The weights are read
+    only where an export has to be made.
 
     Raises:
         UserError: the engine cannot express the run, or nothing can be written to the cache.
     """
-    RunFolder(path).check_has_weights()
-    folder = export_folder(engine, path)
-    if _is_whole(folder):
+    run.folder.check_has_weights()
+    folder = export_folder(engine, run)
+
+    def is_whole() -> bool:  # the files are those that were written
+        with suppress(UserError, OSError):
+            return bool(read_json(folder / HASHES) == file_hashes(folder))
+        return False
+
+    if is_whole():
         return folder
-    run = load()
+    run.loaded()  # a run that is damaged is no matter of the cache
     try:
         with locked(folder.with_suffix(".lock"), LONGEST_WAIT):
-            if not _is_whole(folder):  # another process may have made it
+            if not is_whole():  # another process may have made it
                 shutil.rmtree(folder, ignore_errors=True)
                 with workspace(folder.parent) as space:
                     engine.export(run, space / "export")
-                    write_json(space / "export" / HASHES, _hashes(space / "export"))
+                    write_json(space / "export" / HASHES, file_hashes(space / "export"))
                     put_in_place(space / "export", folder)
                 say(f"made for {engine.name}: {folder}")
     except OSError as error:

@@ -12,8 +12,8 @@ from headway.files import write_text
 from headway.languages import base_language
 from headway.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
-from headway.runs.inspect.pages import kept_evaluations, weights_shown
-from headway.runs.run_folder import RunFolder, portable
+from headway.runs.run import StoredRun
+from headway.runs.run_folder import portable
 from headway.tasks import dev_metrics
 
 FILL_IN = "to be filled in"
@@ -26,23 +26,22 @@ PIPELINES = {
 }
 
 
-def write_card(folder: RunFolder) -> None:
+def write_card(run: StoredRun) -> None:
     """Write the card of a trained run, unless it has one of these very weights, which somebody may have filled in."""
-    digest = str(folder.read_manifest().get("model_sha256"))
-    if folder.card.is_file() and digest in folder.card.read_text(encoding="utf-8"):
+    card, digest = run.folder.card, str(run.manifest.get("model_sha256"))
+    if card.is_file() and digest in card.read_text(encoding="utf-8"):
         return
-    name = folder.path.resolve().name
+    name = run.path.resolve().name
     usage = (
         f"With headway {headway.__version__}:\n\n"
         f"    headway predict {name} < input > output\n\n"
         f'```python\nimport headway\n\nmodel = headway.load("{name}")\n```'
     )
-    write_text(folder.card, card_of(folder, folder.read_recipe(), usage))
+    write_text(card, card_of(run, usage))
 
 
 def card_of(
-    folder: RunFolder,
-    recipe: Recipe,
+    run: StoredRun,
     usage: str,
     *,
     head: Mapping[str, Any] | None = None,
@@ -52,14 +51,14 @@ def card_of(
     """The card of a model, as Markdown.
 
     Args:
-        folder: the run.
-        recipe: the run's.
+        run: its run.
         usage: how the model is used.
         head: further keys of the card's head.
         licence: as the hub names it; None leaves it to be filled in.
         export: a text on an export of the run.
     """
-    manifest, task, languages = folder.read_manifest(), recipe.task, _languages(recipe)
+    manifest, recipe = run.manifest, run.recipe
+    task, languages = recipe.task, _languages(recipe)
     keys = {
         **({"language": list(dict.fromkeys(map(base_language, languages)))} if languages else {}),
         "license": licence or "other",
@@ -79,7 +78,7 @@ def card_of(
     sections = {
         "Use": usage,
         "Task and data": _data(recipe, manifest),
-        "Scores": _scores(folder, recipe),
+        "Scores": _scores(run),
         "Speed": _speed(manifest),
         **({} if export is None else {"The export": export}),
         "Licence": licence or f"{FILL_IN.capitalize()}. The terms of the training data bind the weights.",
@@ -87,7 +86,7 @@ def card_of(
         "Provenance": "\n".join(f"- {name}: {value}" for name, value in facts.items() if value is not None),
     }
     body = "\n\n".join(f"## {name}\n\n{text}" for name, text in sections.items())
-    return f"---\n{dump_yaml(keys)}---\n\n# {folder.path.resolve().name}\n\n{body}\n"
+    return f"---\n{dump_yaml(keys)}---\n\n# {run.path.resolve().name}\n\n{body}\n"
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:
@@ -113,21 +112,21 @@ def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"- Model: {model}"])
 
 
-def _scores(folder: RunFolder, recipe: Recipe) -> str:
+def _scores(run: StoredRun) -> str:
     """The dev scores of the checkpoint that the weights are, or of those that they are the mean of."""
-    evaluations = kept_evaluations(folder) if folder.metrics.is_file() else []
+    evaluations = run.kept_evaluations() if run.folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
-    manifest = folder.read_manifest()
-    metrics = dev_metrics(recipe, by_language="dev_language" in manifest)
-    steps = manifest.get("references", "")
+    with run.trusted():
+        metrics = dev_metrics(run.recipe, by_language="dev_language" in run.manifest)
+    steps = run.manifest.get("references", "")
     signatures = {metric.name: (metric.label, metric.signature().with_references(steps)) for metric in metrics}
     rows = ["| on dev, after update | metric | score | signature |", "|---|---|---|---|"]
     for entry in evaluations:
         for name, value in entry["dev"].items():
             label, signature = signatures.get(name, (name, ""))
             rows.append(f"| {entry['update']} | {label} | {value:.2f} | `{str(signature).replace('|', '&#124;')}` |")
-    return "\n".join(rows) + f"\n\nThe weights are {weights_shown(folder, recipe)}."
+    return "\n".join(rows) + f"\n\nThe weights are {run.weights_shown()}."
 
 
 def _speed(manifest: Mapping[str, Any]) -> str:

@@ -6,17 +6,21 @@ Reading it writes files and imports nothing. Code that the run names is a packag
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import os
 import re
 import shutil
 import stat
 import struct
+import sysconfig
 import unicodedata
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.documents import dump_yaml
 from headway.errors import UserError, option
@@ -24,9 +28,129 @@ from headway.files import sha256, sync, write_json, write_text
 from headway.formats.lines import check_file
 from headway.log import warn
 from headway.recipe import read_tree
-from headway.runs.own_code import named_modules
+from headway.registry import IMPORT_PATH
 from headway.runs.run_folder import RunFolder, portable
 from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
+
+INIT = "__init__.py"
+
+
+class Source(NamedTuple):
+    """The file of a module: its name below a folder of sources, and where it is."""
+
+    name: str
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """The folder on Python's path that the module was found in."""
+        return self.path.parents[self.name.count("/")]
+
+    def is_installed(self) -> bool:
+        """Whether the module is one of Python's own, or of an installed package, as torch is."""
+        installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
+        return self.root.resolve() in installed or self.root.name in ("site-packages", "dist-packages")
+
+
+def named_modules(tree: Any) -> list[str]:
+    """The modules that a raw recipe names by import path."""
+    return sorted(set(_modules(tree)))
+
+
+def code_hashes(tree: Any) -> dict[str, str]:
+    """The SHA-256 of each file of the modules that a raw recipe names by import path.
+
+    Names are those below a folder of sources. Of modules that are not installed, these are also the packages that they
+    are in, and what they import from their own package and folder. Modules without a file, as a notebook's own, are
+    left out. Nothing is imported.
+    """
+    return {name: sha256(path) for name, path in _with_helpers(named_modules(tree)).items()}
+
+
+def code_versions(tree: Any) -> dict[str, str]:
+    """The versions of the installed packages that have the modules which a raw recipe names by import path."""
+    tops = {module.partition(".")[0] for module in named_modules(tree)}
+    packages = metadata.packages_distributions() if tops else {}
+    return {name: metadata.version(name) for top in sorted(tops) for name in packages.get(top, ())}
+
+
+def changed_code(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The files with a hash in `known` that have another one in `now`, or none."""
+    return [name for name, expected in known.items() if now.get(name) != expected]
+
+
+def find_source(module: str) -> Source | None:
+    """The file that Python would import a module from; None where there is none. Nothing is imported."""
+    # A script or notebook has no module that others could import.
+    try:
+        top = None if module == "__main__" else importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return None
+    if top is None:
+        return None
+    stem, places = module.replace(".", "/"), [*(top.submodule_search_locations or ())]
+    if not places and "." not in module:
+        origin = Path(top.origin or "")
+        return Source(f"{stem}.py", origin) if origin.suffix == ".py" else None  # others are compiled, or Python's own
+    for place in places:
+        for name in (f"{stem}/{INIT}", f"{stem}.py"):
+            path = Path(place).parent / name
+            if path.is_file():
+                return Source(name, path)
+    return None
+
+
+def _modules(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        # Columns are the names of a file's own fields, such as dc:title.
+        value = [below for key, below in value.items() if key != "columns"]
+    if isinstance(value, list | tuple):
+        for below in value:
+            yield from _modules(below)
+    elif isinstance(value, str) and IMPORT_PATH.fullmatch(value):
+        yield value.partition(":")[0]
+
+
+def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
+    """The files of modules and, unless these are installed, of their packages and of what they import from beside."""
+    found, waiting, known = dict[str, Path](), list(modules), set(modules)
+    while waiting:
+        module = waiting.pop()
+        source = find_source(module)
+        if source is None:
+            continue
+        found[source.name] = source.path
+        if source.is_installed():
+            continue
+        above = [module.rpartition(".")[0]] if "." in module else []
+        for other in (*above, *_imported(module, source)):
+            if other in known:
+                continue
+            top = other.partition(".")[0]
+            if top != module.partition(".")[0]:  # of another package: it counts where it is in the same folder
+                beside = None if top == "headway" else find_source(top)
+                if beside is None or beside.root != source.root:
+                    continue
+            known.add(other)
+            waiting.append(other)
+    return dict(sorted(found.items()))
+
+
+def _imported(module: str, source: Source) -> Iterator[str]:
+    """The modules that a file imports, wherever in it; what is imported from a module may be one as well."""
+    try:
+        tree = ast.parse(source.path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    package = module.split(".") if source.name.endswith(f"/{INIT}") else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *filter(None, [node.module])])
+            yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
+
 
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
 SOURCE = "source"  # older packs have that of the code that they name
@@ -56,14 +180,19 @@ def pack_run(run: Path, output: Path) -> list[str]:
             raise UserError("a run that is packed has no links to other files", where=str(path))
     folder.check_has_weights()
     folder.check_vocabulary()
-    if output.is_dir() or output.resolve().is_relative_to(run.resolve()):
-        what, allowed = "a pack is no part of what it packs", "a file outside of the run"
-        raise UserError(what, where=option("output"), received=str(output), allowed=allowed)
-    if output.suffix != ".zip":
-        raise UserError("a pack is a zip file", where=option("output"), received=str(output), allowed="a name.zip")
-    if os.path.lexists(output) and not zipfile.is_zipfile(output):
-        what = "there is something else there already"
-        raise UserError(what, where=option("output"), received=str(output), allowed="a new file, or an older pack")
+    for is_wrong, what, allowed in (
+        (
+            output.is_dir() or output.resolve().is_relative_to(run.resolve()),
+            "a pack is no part of what it packs", "a file outside of the run",
+        ),
+        (output.suffix != ".zip", "a pack is a zip file", "a name.zip"),
+        (
+            os.path.lexists(output) and not (output.is_file() and zipfile.is_zipfile(output)),
+            "there is something else there already", "a new file, or an older pack",
+        ),
+    ):  # fmt: skip
+        if is_wrong:
+            raise UserError(what, where=option("output"), received=str(output), allowed=allowed)
     tree = read_tree(folder.recipe_file, alone=True)
     if modules := named_modules(tree):
         warn(f"code that the run names is no part of the pack, and is needed where it is used: {', '.join(modules)}")
@@ -140,10 +269,20 @@ def _warn_of_files(value: Any, key: str) -> None:
 def _extract(file: Path, folder: Path) -> None:
     """Write the files of a pack, of which nothing is written where one is none that a pack has. Raises UserError."""
     try:
-        _check_directory(file)
+        with file.open("rb") as opened:  # the list of entries, which is read whole, is not longer than that of a pack
+            opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
+            tail = opened.read()
+        signature, size = END.unpack(tail[-END.size :])
+        if signature != b"PK\5\6":
+            raise zipfile.BadZipFile("it does not end as a zip file does")
+        if LOCATOR.unpack(tail[-END.size - LOCATOR.size : -END.size])[0] == b"PK\6\7":
+            size = END64.unpack(tail[: END64.size])[1]
+        if size > LARGEST_DIRECTORY:
+            raise UserError("this pack has more files than a run", where=str(file))
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            _check(entries, file)
+            for what, name in _problems(entries, file.stat().st_size):
+                raise UserError(what, where=str(file), received=name)
             for entry in entries:
                 target = folder / entry.filename
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,43 +292,34 @@ def _extract(file: Path, folder: Path) -> None:
         raise UserError(f"this pack cannot be read ({error})", where=str(file)) from error
 
 
-def _check_directory(file: Path) -> None:
-    """Raise UserError where the list of a zip file's entries, which is read whole, is longer than that of a pack."""
-    with file.open("rb") as opened:
-        opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
-        tail = opened.read()
-    signature, size = END.unpack(tail[-END.size :])
-    if signature != b"PK\5\6":
-        raise zipfile.BadZipFile("it does not end as a zip file does")
-    if LOCATOR.unpack(tail[-END.size - LOCATOR.size : -END.size])[0] == b"PK\6\7":
-        size = END64.unpack(tail[: END64.size])[1]
-    if size > LARGEST_DIRECTORY:
-        raise UserError("this pack has more files than a run", where=str(file))
+def _problems(entries: Sequence[zipfile.ZipInfo], size: int) -> Iterator[tuple[str, str | None]]:
+    """Faults of a pack, with the file where one has it: files are uncompressed, each by its own name in its own place.
 
-
-def _check(entries: Sequence[zipfile.ZipInfo], file: Path) -> None:
-    """Raise UserError unless these are files that a pack has, uncompressed, each by its own name in its own place."""
+    Args:
+        entries: the files.
+        size: the bytes of the pack.
+    """
     names, end = dict[str, str](), 0
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
         name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
         if not _is_known(name) or kind not in (0, stat.S_IFREG):
-            raise UserError("a run has no such file", where=str(file), received=name)
+            yield "a run has no such file", name
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
-            raise UserError("the files of a pack are not compressed", where=str(file), received=name)
+            yield "the files of a pack are not compressed", name
         if entry.header_offset < end:
-            raise UserError("files of this pack lie one in the other", where=str(file), received=name)
+            yield "files of this pack lie one in the other", name
         end = entry.header_offset + SHORTEST_HEADER + entry.file_size
         folded = unicodedata.normalize("NFC", name).casefold()  # for file systems that take the two for one
         if folded in names:
-            raise UserError("this pack has a file twice", where=str(file), received=name)
+            yield "this pack has a file twice", name
         names[folded] = name
-    if end > file.stat().st_size:
-        raise UserError("files of this pack lie one in the other", where=str(file))
+    if end > size:
+        yield "files of this pack lie one in the other", None
     for name in names:
         if any(str(above) in names for above in PurePosixPath(name).parents):
-            raise UserError("this pack has a file in a file", where=str(file), received=names[name])
+            yield "this pack has a file in a file", names[name]
     if "recipe.yaml" not in names:
-        raise UserError("this is no pack of a run: it has no recipe.yaml", where=str(file))
+        yield "this is no pack of a run: it has no recipe.yaml", None
 
 
 def _is_known(name: str) -> bool:

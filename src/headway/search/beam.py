@@ -1,4 +1,4 @@
-"""Greedy and beam search. It sees only start, extend and select of a model, so any object with these will do.
+"""Greedy and beam search, and ensembles. Of a model it sees start, extend and select: any object with these will do.
 
 Rows keep their shape from step to step: W hypotheses of each of N sentences, of which some may be finished. Tokens and
 parents are kept step by step, and followed backwards once a sentence is done.
@@ -9,14 +9,16 @@ Shapes: N sentences, W hypotheses of a sentence, C candidates of a sentence at a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from headway.models.model import Memory, State
-from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
-from headway.search.limits import Limits
+from headway.mixers import State
+from headway.models.model import Memory, Seq2Seq
+from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import BOS, EOS
 
 # For each step and sentence the parents, tokens and log probabilities of the W hypotheses.
@@ -263,3 +265,46 @@ def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     columns = torch.cat([columns, torch.arange(cut, size).expand(rows, -1)], 1) if cut < size else columns
     values, order = scores.gather(1, columns).topk(count, dim=1)
     return values, columns.gather(1, order)
+
+
+@dataclass(frozen=True)
+class EnsembleMemory(Memory):
+    """The memories of all models; `values` and `mask` are those of the first."""
+
+    members: tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class EnsembleState(State):
+    """The states of all models."""
+
+    members: tuple[State, ...]
+
+    def select(self, index: Tensor) -> EnsembleState:
+        """Rows `index` of every model's state."""
+        return EnsembleState(tuple(member.select(index) for member in self.members))
+
+
+class Ensemble:
+    """Models over the same vocabularies; the next token's probability is the mean of theirs."""
+
+    def __init__(self, models: Sequence[Seq2Seq]) -> None:
+        self.models = tuple(models)
+
+    def encode(self, source: Tensor, mask: Tensor) -> EnsembleMemory:
+        """Encode a source with every model."""
+        members = tuple(model.encode(source, mask) for model in self.models)
+        return EnsembleMemory(members[0].values, members[0].mask, members)
+
+    def start(self, memory: Memory, capacity: int) -> EnsembleState:
+        """The states of all models before the first token."""
+        assert isinstance(memory, EnsembleMemory)
+        pairs = zip(self.models, memory.members, strict=True)
+        return EnsembleState(tuple(model.start(member, capacity) for model, member in pairs))
+
+    def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, EnsembleState]:
+        """Log of the mean probability (R, V) of the token after tokens (R, n)."""
+        assert isinstance(state, EnsembleState)
+        steps = [model.extend(tokens, member) for model, member in zip(self.models, state.members, strict=True)]
+        scores = torch.stack([log_probabilities for log_probabilities, _ in steps]).logsumexp(0) - math.log(len(steps))
+        return scores, EnsembleState(tuple(after for _, after in steps))

@@ -3,6 +3,8 @@
 Shapes: N sentences, V vocabulary.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,8 +14,7 @@ from torch import Tensor
 
 from headway.models.model import Memory
 from headway.search.beam import Searchable, time_to_look
-from headway.search.hypotheses import Hypothesis, check_scores, length_penalty
-from headway.search.limits import Limits
+from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import BOS, EOS
 from headway.tensors.precision import exact_dtype
 

@@ -30,8 +30,7 @@ from headway.predictors.sequence_predictor import RECORDINGS, SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
-from headway.processing.text.kept_processors import trained_once
-from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target
+from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target, trained_once
 from headway.recipe import Recipe
 from headway.storage import fingerprint, keep_folder
 from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources

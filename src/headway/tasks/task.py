@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headway.batched import batched
 from headway.corpora.data_checks import DataCheck
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus
@@ -31,6 +30,7 @@ from headway.models import Model
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Example, Output, TestSet
 from headway.predictors.predictor import Predictor, Run
+from headway.processes import batched
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.text_processor import PreparationConfig, as_written

@@ -12,7 +12,7 @@ import torch
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
 from headway.corpora.lead import LeadConfig, leads_of
-from headway.corpora.mixture import mixture_of
+from headway.corpora.plan import mixture_of
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, TREES, check_product
@@ -27,18 +27,18 @@ from headway.parses.projection import head_labellers
 from headway.predictors.output import Example, Output, TestSet
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
-from headway.processing.labeller import Labeller
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import check_extensible, extended_processors, tagged
-from headway.processing.text.kept_processors import trained_once
 from headway.processing.text.subword_sampling import KINDS as SAMPLED
 from headway.processing.text.subword_sampling import PairSampler, SubwordSampler
 from headway.processing.text.text_processor import (
+    Labeller,
     TextProcessor,
     load_processors,
     save_processors,
     train_processors,
+    trained_once,
     with_characters,
 )
 from headway.recipe import Recipe

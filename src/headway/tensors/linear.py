@@ -1,19 +1,354 @@
-"""Linear maps that are quick where no gradient is needed: for the few rows of a decoding step, and once prepared.
+"""Linear maps and their products: by the library that suits a processor, for the few rows of a decoding step, and once
+prepared for a weight that does not change any more.
+
+torch leaves float32 on a CPU to MKL as a rule, which reaches half of what oneDNN does on AMD's processors with AVX-512,
+and nine tenths where these are told to use AVX2 (benchmarks/backends.py).
 
 Shapes: R rows, D inputs, O outputs.
 """
 
 from __future__ import annotations
 
+import math
+import time
+import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
-from headway.tensors.backends import linear
-from headway.tensors.products import FEW_ROWS, KINDS, Multiply, PlainProduct, TransposedProduct, trial
+BACKENDS = ("torch", "onednn")
+
+
+def has_onednn() -> bool:
+    """Whether this torch has oneDNN's product of float32 matrices."""
+    try:
+        _onednn(torch.ones(2, 2), torch.ones(2, 2), None)
+    except (RuntimeError, AttributeError):
+        return False
+    return True
+
+
+def suited_backend(device: torch.device, processor: str) -> str:
+    """The faster library of `BACKENDS` for a machine: oneDNN on AMD's processors with AVX-512, else torch's own.
+
+    It is a rule, and no measurement, so that a recipe computes the same in every run on a machine, whatever else that
+    does.
+
+    Args:
+        device: where a model computes.
+        processor: its name, as `headway.device.processor` has it.
+    """
+    wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    return "onednn" if device.type == "cpu" and wide and "AMD" in processor and has_onednn() else "torch"
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, backend: str) -> Tensor:
+    """x W^T + b for x (..., D) and W (O, D), by a backend of `BACKENDS`; by torch where oneDNN has no such product."""
+    if backend == "onednn" and _suits_onednn(x, weight):
+        product: Tensor = OneDnnLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return product
+    return F.linear(x, weight, bias)
+
+
+def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
+    return (
+        x.device.type == weight.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and x.numel() > 0
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+class OneDnnLinear(torch.autograd.Function):
+    """x W^T + b, and its gradients, by oneDNN."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x (..., D), W (O, D) and b (O,) to (..., O)."""
+        ctx.save_for_backward(x, weight)
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The gradients of x, W and b for that of the result (..., O)."""
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        outputs, inputs = weight.shape
+        rows = gradient.reshape(-1, outputs).contiguous()
+        return (
+            _onednn(rows, weight.t(), None).view(x.shape) if of_x else None,
+            _gradient_of_weight(x.reshape(-1, inputs), rows) if of_weight else None,
+            rows.sum(0) if of_bias else None,
+        )
+
+
+def _gradient_of_weight(x: Tensor, gradient: Tensor) -> Tensor:
+    """g^T x (O, D) for x (R, D) and g (R, O): oneDNN is quicker with fewer rows in the result than columns."""
+    if gradient.shape[1] >= x.shape[1]:
+        return _onednn(x.t(), gradient.t(), None).t().contiguous()
+    return _onednn(gradient.t(), x.t(), None)
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return product
+
+
+# Packing for so many rows serves any number of them from 2 on; packing for few makes many slow (benchmarks/linear.py).
+PACKED_FOR = 256
+TINY = torch.finfo(torch.float32).tiny
+
+
+Multiply = Callable[[Tensor], Tensor]  # rows (R, D) to (R, O)
+
+
+class Product(ABC):
+    """x W^T + b for rows x (R, D) that lie one behind the other, float32 in and out, without gradients."""
+
+    @abstractmethod
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Prepare W (O, D) and b (O,)."""
+
+    @abstractmethod
+    def __call__(self, rows: Tensor) -> Tensor:
+        """(R, O)."""
+
+
+class PlainProduct(Product):
+    """torch's own product."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return F.linear(rows, self.weight, self.bias)
+
+
+class OneDnnProduct(PlainProduct):
+    """The same product by oneDNN, with W in the order in which it reads it."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, None)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if not rows.shape[0]:
+            return super().__call__(rows)
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
+        return product
+
+
+class PackedProduct(PlainProduct):
+    """The same product, with W in the order in which MKL reads it.
+
+    MKL takes a packed matrix with any number of rows. torch's operator wants to be told the number, and does nothing
+    else with it than to compare it with that of the rows.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.packed = torch.ops.mkl._mkl_reorder_linear_weight(self.weight, PACKED_FOR)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        count = rows.shape[0]
+        if count <= 1:
+            return super().__call__(rows)
+        product: Tensor = torch.ops.mkl._mkl_linear(rows, self.packed, self.weight, self.bias, count)
+        return product
+
+
+class TransposedProduct(PlainProduct):
+    """The same product as (W x^T)^T + b, laid out by columns.
+
+    With few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
+    many rows (benchmarks/linear.py).
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.column = None if bias is None else bias.detach()[:, None]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if self.column is None:
+            return torch.mm(self.weight, rows.t()).t()
+        return torch.addmm(self.column, self.weight, rows.t()).t()
+
+
+class Bf16Product(Product):
+    """Inputs and weights rounded to bf16, sums in float32."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.detach().bfloat16()
+        self.bias = None if bias is None else bias.detach().bfloat16()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return F.linear(rows.bfloat16(), self.weight, self.bias).float()
+
+
+class Int8Product(Product):
+    """Weights of 8 bits, scaled by output; inputs of 8 bits, scaled by row, so that no row depends on another.
+
+    `steps` are the integers on either side of zero for an input; by default as many as `exact_steps` finds.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, steps: int | None = None) -> None:
+        self.steps = exact_steps(type(self)) if steps is None else steps
+        weight = weight.detach().float()
+        self.bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().float()
+        self.prepare(weight, weight.abs().amax(1).clamp(min=TINY) / 127)
+
+    @abstractmethod
+    def prepare(self, weight: Tensor, scales: Tensor) -> None:
+        """Round W (O, D) to integers times the scales (O,)."""
+
+    @abstractmethod
+    def multiply(self, rows: Tensor) -> Tensor:
+        """(R, O): the product without the bias of rows (R, D) between -1 and 1."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if not rows.shape[0]:
+            return rows.new_empty(0, len(self.bias))
+        largest = rows.abs().amax(1, keepdim=True).clamp_(min=TINY)
+        return torch.addcmul(self.bias, self.multiply(rows / largest), largest)
+
+
+class FbgemmInt8(Int8Product):
+    """The product of FBGEMM, for AVX2 and AVX-512."""
+
+    def prepare(self, weight: Tensor, scales: Tensor) -> None:
+        engine, zeros = torch.backends.quantized.engine, torch.zeros(len(weight), dtype=torch.int64)
+        torch.backends.quantized.engine = "fbgemm"
+        try:
+            with warnings.catch_warnings():
+                # The type of its argument is deprecated, and there is no other way to FBGEMM.
+                warnings.simplefilter("ignore", UserWarning)
+                whole = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
+                self.packed = torch.ops.quantized.linear_prepack(whole, None)
+        finally:
+            torch.backends.quantized.engine = engine
+
+    def multiply(self, rows: Tensor) -> Tensor:
+        quantized = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+        product: Tensor = quantized(rows, 1 / self.steps, self.steps + 1, self.packed)
+        return product
+
+
+class OneDnnInt8(Int8Product):
+    """The product of oneDNN, which knows the matrix units of newer processors."""
+
+    def prepare(self, weight: Tensor, scales: Tensor) -> None:
+        whole = (weight / scales[:, None]).round().to(torch.int8)
+        self.scales, self.zeros = scales, torch.zeros(len(weight), dtype=torch.int64)
+        self.packed = torch.ops.onednn.qlinear_prepack(whole, [PACKED_FOR, weight.shape[1]])
+        self.middle = torch.tensor(self.steps + 1.5)  # half a step more than the zero, since conversion cuts
+
+    def multiply(self, rows: Tensor) -> Tensor:
+        whole = rows.mul(self.steps).add_(self.middle).to(torch.uint8)
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(
+            whole, 1 / self.steps, self.steps + 1, self.packed, self.scales, self.zeros, None,
+            1.0, 0, torch.float32, "none", [], "",
+        )  # fmt: skip
+        return product
+
+
+@cache
+def exact_steps(kind: type[Int8Product]) -> int:
+    """127 where sums of the largest numbers are right, 63 where the processor adds pairs of products in 16 bits."""
+    ones = torch.ones(16, 64)
+    return 127 if bool(((kind(ones, None, 127).multiply(ones) - 64).abs() < 0.1).all()) else 63
+
+
+# The kinds of products of each precision; one has to be clearly quicker than those before it.
+KINDS: Mapping[str, tuple[type[Product], ...]] = {
+    "float32": (OneDnnProduct, PackedProduct, TransposedProduct, PlainProduct),
+    "bf16": (Bf16Product,),
+    "int8": (FbgemmInt8, OneDnnInt8),
+}
+TRIAL_ROWS, TRIES = (4, 16), 3  # one sentence and its beam, and a few
+FEW_ROWS = 8  # a single row has kernels of its own
+CLEARLY = 1.05
+CACHED = 1 << 20  # numbers in the weights of a try: more than the caches of one core hold
+MOST_COPIES = 32
+
+
+class ProductTrial(NamedTuple):
+    """The quickest kinds of product of a precision for weights of one shape, and their seconds together.
+
+    `few` is that for the first of `TRIAL_ROWS`, `many` that for the second.
+    """
+
+    few: type[Product]
+    many: type[Product]
+    seconds: float
+
+    def prepared(self, weight: Tensor, bias: Tensor | None) -> Multiply:
+        """The product with a weight."""
+        many = self.many(weight, bias)
+        return many if self.few is self.many else ProductByRows(self.few(weight, bias), many)
+
+
+# What follows runs some twenty times in a step of decoding, so every call in it counts: `len` of a tensor takes a
+# microsecond, its shape a fifth of one.
+class ProductByRows:
+    """One product for few rows, and another for a single row or many."""
+
+    def __init__(self, few: Multiply, many: Multiply) -> None:
+        self.few, self.many = few, many
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self.few(rows) if 1 < rows.shape[0] <= FEW_ROWS else self.many(rows)
+
+
+@cache
+def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
+    """Measure the kinds of products of a precision in turns, each by its best try; None where none works here.
+
+    In decoding a weight is read anew at each step, after those of the other layers. So a try goes through more weights
+    than a core's caches hold, and no kind shares its weights with another. The time is this thread's own, so that what
+    else the machine does hardly counts.
+    """
+    copies = min(max(CACHED // (outputs * inputs), 1), MOST_COPIES)
+    weights = torch.full((copies, outputs, inputs), inputs**-0.5)
+    batches = [torch.ones(rows, inputs) for rows in TRIAL_ROWS]
+    tried = [(kind, _working(kind, weights, batches)) for kind in KINDS[precision]]
+    products = {kind: prepared for kind, prepared in tried if prepared}
+    seconds = {kind: [math.inf] * len(batches) for kind in products}
+    for _ in range(TRIES):
+        for number, rows in enumerate(batches):
+            for kind, prepared in products.items():
+                began = time.thread_time()
+                for product in prepared:
+                    product(rows)
+                seconds[kind][number] = min((time.thread_time() - began) / copies, seconds[kind][number])
+    if not products:
+        return None
+    order = list(products)
+    few, many = (
+        min(order, key=lambda kind: seconds[kind][number] * CLEARLY ** order.index(kind))
+        for number in range(len(batches))
+    )
+    return ProductTrial(few, many, seconds[few][0] + seconds[many][1])
+
+
+def _working(kind: type[Product], weights: Tensor, batches: Sequence[Tensor]) -> list[Product]:
+    """Products that have been tried once, which makes their kernels; none where torch or the processor has none."""
+    try:
+        products = [kind(weight, None) for weight in weights.clone()]
+        for rows in batches:
+            products[0](rows)
+    except (RuntimeError, AttributeError):  # an operator that is not built, or not for this processor
+        return []
+    return products
+
 
 # Of few rows, W x^T pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see
 # benchmarks/linear.py), and where the weight is large: its result lies in columns, which the next map has to copy.
@@ -28,7 +363,7 @@ class Linear(nn.Linear):
     """`torch.nn.Linear` that is quicker, and equal to rounding, where no gradient is needed.
 
     Attributes:
-        backend: the library that multiplies, a name in `headway.tensors.backends.BACKENDS`.
+        backend: the library that multiplies, a name in `BACKENDS`.
         product: what `prepare` has made of the weight; None where it has not, and once the weight may change.
         low_rank: what is learned in the place of the weight (see `headway.tensors.low_rank`), if that is so.
     """
@@ -79,7 +414,7 @@ class Linear(nn.Linear):
 
 
 def use_backend(model: nn.Module, backend: str) -> None:
-    """Let all linear maps of a model multiply by a library of `headway.tensors.backends.BACKENDS`."""
+    """Let all linear maps of a model multiply by a library of `BACKENDS`."""
     for layer in model.modules():
         if isinstance(layer, Linear):
             layer.backend = backend
@@ -103,16 +438,14 @@ def prepare(model: nn.Module, precision: str = "float32") -> str:
     Raises:
         ValueError: this machine has no product of that precision.
     """
-    layers = [layer for layer in model.modules() if isinstance(layer, Linear) and _large(layer)]
+    linears = [layer for layer in model.modules() if isinstance(layer, Linear)]
+    single = [layer for layer in linears if layer.weight.dtype == torch.float32]
+    layers = [layer for layer in single if layer.weight.numel() >= LEAST_PREPARED]
     if precision == "auto":
         precision = _fastest(layers)
     for layer in layers:
         layer.product = _product(layer, precision)
     return precision
-
-
-def _large(layer: Linear) -> bool:
-    return layer.weight.dtype == torch.float32 and layer.weight.numel() >= LEAST_PREPARED
 
 
 def _product(layer: Linear, precision: str) -> Multiply | None:

@@ -66,12 +66,6 @@ def trial_linear(dim: int) -> tuple[Linear, int]:
     return Linear(dim, dim), dim
 
 
-def _most(layer: nn.Module, rows: int) -> int:
-    """As many rows as a CPU multiplies in some milliseconds."""
-    weights = sum(parameter.numel() for parameter in layer.parameters())
-    return min(rows, MOST_ROWS, max(2 * FEW_ROWS, PRODUCTS // weights))
-
-
 @torch.enable_grad()
 def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOST_ROWS) -> Speed:
     """Measure how many times as fast as float32 a forward and backward pass in bf16 is.
@@ -86,7 +80,9 @@ def bf16_speed(layer: nn.Module, dim: int, device: torch.device, rows: int = MOS
         rows: R of the product's batches; a slow device is asked for fewer.
     """
     layer = layer.to(device)
-    most = _most(layer, rows) if device.type == "cpu" else rows
+    weights = sum(parameter.numel() for parameter in layer.parameters())
+    # As many rows as a CPU multiplies in some milliseconds.
+    most = min(rows, MOST_ROWS, max(2 * FEW_ROWS, PRODUCTS // weights)) if device.type == "cpu" else rows
     speed = REFUSED
     for count, pairs in ((FEW_ROWS, 1), (most, PAIRS)):
         x = torch.randn(max(1, count // POSITIONS), POSITIONS, dim, device=device, requires_grad=True)

@@ -12,7 +12,6 @@ from headway.corpora.generated.length_tasks import (
     LENGTH_TASKS,
     LengthData,
     Sizes,
-    generate,
     lengths_data,
     write_lengths,
 )
@@ -105,7 +104,7 @@ def test_lengths_are_uniform_and_the_test_goes_further(task: str, variant: str) 
 
 
 def test_test_prompts_of_trained_lengths_exist_where_there_are_enough() -> None:
-    tested = Counter(example.length for example in generate(LENGTH_TASKS["copy"], sizes=SMALL).test)
+    tested = Counter(example.length for example in lengths_data("copy", sizes=SMALL).test)
     assert all(tested[length] == SMALL.test for length in range(2, 41))
 
 
@@ -122,16 +121,19 @@ def test_addition_has_every_pair_of_lengths_and_then_a_longer_number() -> None:
 
 
 def test_the_seed_decides_and_more_training_leaves_the_test_alone() -> None:
-    task = LENGTH_TASKS["addition"]
-    first, again = generate(task, seed=5, sizes=SMALL), generate(task, seed=5, sizes=SMALL)
+    task = "addition"
+    first, again = lengths_data(task, seed=5, sizes=SMALL), lengths_data(task, seed=5, sizes=SMALL)
     assert first == again
-    other, more = generate(task, seed=6, sizes=SMALL), generate(task, seed=5, sizes=Sizes(train=800, dev=40, test=6))
+    other, more = (
+        lengths_data(task, seed=6, sizes=SMALL),
+        lengths_data(task, seed=5, sizes=Sizes(train=800, dev=40, test=6)),
+    )
     assert other.train != first.train
     assert (more.test, more.dev, len(more.train)) == (first.test, first.dev, 800)
 
 
 def test_lengths_can_be_chosen() -> None:
-    data = generate(LENGTH_TASKS["summation"], sizes=SMALL, trained=3, tested=5)
+    data = lengths_data("summation", sizes=SMALL, trained=3, tested=5)
     assert {example.length for example in data.train} == {1, 2, 3}
     assert {example.length for example in data.test} >= {3, 4, 5}
     assert data.trained == 3
@@ -141,26 +143,25 @@ def test_lengths_can_be_chosen() -> None:
     ("arguments", "message"),
     [
         (["copi"], "unknown task; did you mean 'copy'"),
-        (["copy", "--variant", "thrice"], "--variant: copy has no such variant; received 'thrice'; allowed: random, "),
+        (["copy", "variant=thrice"], "variant: copy has no such variant; received 'thrice'; allowed: random, "),
         (
-            ["copy", "--test-length", "10"],
+            ["copy", "test_length=10"],
             "no such test length; received 10; allowed: at least the training length, 20",
         ),
-        (["lego", "--test-length", "27"], "and at most 26"),
-        (["scan"], "--scan: the length split of SCAN is read from files"),
-        (["scan", "--scan", ".", "--test-length", "3"], "SCAN is one task, whose test has all of its longer lengths"),
+        (["lego", "test_length=27"], "and at most 26"),
+        (["scan"], "scan: the length split of SCAN is read from files"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], message: str, run_headway: Command, tmp_path: Path) -> None:
-    ended = run_headway("data", "lengths", *arguments, "--output", tmp_path / "data")
+    ended = run_headway("data", "make", "lengths", *arguments, "--output", tmp_path / "data")
     assert ended.code == 2
     assert message in ended.err
     assert not (tmp_path / "data").exists()
 
 
 def test_files_say_what_was_drawn(run_headway: Command, tmp_path: Path) -> None:
-    sizes = ["--train-size", "40", "--dev-size", "5", "--test-size", "2"]
-    ended = run_headway("data", "lengths", "reverse", "--variant", "twice", "--seed", "4", *sizes, "--output", tmp_path)
+    sizes = ["train_size=40", "dev_size=5", "test_size=2"]
+    ended = run_headway("data", "make", "lengths", "reverse", "variant=twice", "seed=4", *sizes, "--output", tmp_path)
     assert ended.code == 0
     data = lengths_data("reverse", "twice", seed=4, sizes=Sizes(40, 5, 2))
     for name, part in (("train", data.train), ("dev", data.dev), ("test", data.test)):
@@ -206,7 +207,7 @@ def test_scan_is_split_anew_at_a_length(tmp_path: Path) -> None:
     assert Counter(example.length for example in data.test)[8] == 50
     assert {example.length for example in lengths_data("scan", scan=folder, trained=3).test} >= {4, 5, 7, 8}
     for length in (0, 8):
-        with pytest.raises(UserError, match=rf"no actions of such a length; received {length}; allowed: 1 to 7"):
+        with pytest.raises(UserError, match=rf"actions, \[.*\], do not go on both sides of that; received {length}$"):
             lengths_data("scan", scan=folder, trained=length)
 
 
@@ -217,18 +218,18 @@ def test_a_line_that_is_not_of_scan_is_named(tmp_path: Path) -> None:
 
 
 def test_parts_are_written_whole(tmp_path: Path) -> None:
-    write_lengths(generate(LENGTH_TASKS["parity"], sizes=SMALL), tmp_path / "new" / "folder", {})
+    write_lengths(lengths_data("parity", sizes=SMALL), tmp_path / "new" / "folder", {})
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
         "dev.tsv", "lengths.json", "test.lengths", "test.tsv", "train.tsv",
     ]  # fmt: skip
     facts = (tmp_path / "new" / "folder" / "lengths.json").read_bytes()
     with pytest.raises(UserError, match=r"output: there is a file .* with another text; received '.*train\.tsv'"):
-        write_lengths(generate(LENGTH_TASKS["copy"], sizes=SMALL), tmp_path / "new" / "folder", {"task": "copy"})
+        write_lengths(lengths_data("copy", sizes=SMALL), tmp_path / "new" / "folder", {"task": "copy"})
     assert (tmp_path / "new" / "folder" / "lengths.json").read_bytes() == facts
 
 
 def test_a_file_without_commands_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"tasks_train_length\.txt: this file has no command"):
+    with pytest.raises(UserError, match=r"the lengths of actions, \[1\], do not go on both sides of that; received 0"):
         lengths_data("scan", scan=write_scan(tmp_path, [], ["IN: walk OUT: I_WALK"]))
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from headway.losses import Objective, ObjectiveConfig
-from headway.models.choices import Choice, hard
-from headway.models.recurrent.reinforce import Reinforce
+from headway.models.cross_attention import Choice
+from headway.models.recurrent.recurrent_model import Reinforce
+from headway.models.scored_attention import hard
 from headway.tensors.batch import collate
 from tests.models.recurrent import toys
 from tests.models.toys import batch

@@ -1,6 +1,5 @@
-"""Recurrent models equal their oracle with every gradient, in every way of attending; steps equal the whole."""
+"""Recurrent models equal their oracle with every gradient, in every way of attending."""
 
-import copy
 import itertools
 
 import pytest
@@ -8,8 +7,6 @@ import torch
 
 from headway.errors import UserError
 from headway.models import build_model, model_section
-from headway.search.beam import beam_search
-from headway.search.limits import Limits
 from headway.tensors.batch import BOS, collate
 from tests.models.recurrent import oracle, toys
 from tests.models.toys import batch
@@ -46,62 +43,6 @@ def test_equals_oracle_with_every_gradient(changes):
             assert changes["attention"]["kind"] in ("hard", "monotonic")
         else:
             assert torch.allclose(one, other, rtol=1e-8, atol=1e-10), name
-
-
-@variants
-def test_step_by_step_equals_the_whole(changes):
-    model, given = toys.model(**changes), batch()
-    whole = model(given).logits.log_softmax(-1)
-    state = model.start(model.encode(given.source, given.source_mask), 10)
-    for time in range(given.target_input.shape[1]):
-        before = state
-        scores, state = model.extend(given.target_input[:, time : time + 1], before)
-        again, _ = model.extend(given.target_input[:, time : time + 1], before)
-        real = given.target_mask[:, time]
-        assert torch.allclose(scores[real], whole[real, time], atol=1e-10)
-        assert torch.equal(scores, again)
-
-
-@variants
-def test_selected_rows_go_on_as_they_would_have(changes):
-    model, given = toys.model(**changes), batch()
-    state = model.start(model.encode(given.source, given.source_mask), 10)
-    _, state = model.extend(torch.full((3, 1), BOS), state)
-    tokens = torch.tensor([[4], [5], [6], [7]])
-    apart, _ = model.extend(tokens, state.select(torch.tensor([2, 2, 0, 0])))
-    together, wide = model.extend(tokens, state.select(torch.tensor([[2, 2], [0, 0]])))
-    assert torch.allclose(apart, together, atol=1e-12)
-    one, _ = model.extend(tokens[:2], wide.select(torch.tensor([[3, 2]])))
-    single, _ = model.extend(tokens[:2], wide.select(torch.tensor([3, 2])))
-    assert torch.allclose(one, single, atol=1e-12)
-
-
-@variants
-def test_a_batch_is_its_rows_whatever_the_padding(changes):
-    model, given = toys.model(**changes), batch()
-    logits = model(given).logits
-    padded = copy.copy(given)
-    object.__setattr__(padded, "source", given.source.masked_fill(~given.source_mask, 5))
-    assert torch.equal(model(padded).logits, logits)
-    for row in range(3):
-        source = given.source[row][given.source_mask[row]][:-1].numpy()
-        target = given.target_output[row][given.target_mask[row]][:-1].numpy()
-        alone = model(collate([source], [target])).logits[0]
-        assert torch.allclose(logits[row][given.target_mask[row]], alone, atol=1e-12)
-
-
-@variants
-def test_the_score_of_a_beam_is_its_rescoring(changes):
-    model, given = toys.model(**changes), batch()
-    memory = model.encode(given.source, given.source_mask)
-    for beam in (1, 3):
-        found = beam_search(model, memory, Limits(0, [6, 4, 5]), beam=beam)
-        for row, hypotheses in enumerate(found):
-            source = given.source[row][given.source_mask[row]][:-1].numpy()
-            for each in hypotheses:
-                again = collate([source], [torch.tensor(each.ids, dtype=torch.long).numpy()])
-                scores = model(again).logits[0].log_softmax(-1).gather(1, again.target_output[0, :, None])
-                assert each.log_probability == pytest.approx(float(scores.detach().sum()), abs=1e-5)
 
 
 @variants

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headway.corpora import encoding
+from headway.corpora import corpus as encoding
 from headway.errors import UserError
 from headway.processing.text.segmentation import Segmenter, segmenter
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, save_processors

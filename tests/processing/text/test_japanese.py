@@ -65,9 +65,9 @@ def test_kytea_reads_its_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert made._tagger.options == f"-model {model} -notags"  # type: ignore[attr-defined]
     assert made.segment("彼は 15") == "彼 は 1 5"
     for name, message in (
-        ("nowhere.bin", r"text\.segment\.model: there is no such model of KyTea; received .*nowhere"),
+        ("nowhere.bin", r"text\.segment\.model: there is no such model of KyTea, .*nowhere"),
         ("damaged.bin", r"text\.segment\.model: KyTea: bad model"),
-        ("a model.bin", r"text\.segment\.model: .*whose path has a space"),
+        ("a model.bin", r"text\.segment\.model: .*or its path has a space"),
     ):
         with pytest.raises(UserError, match=message):
             segmenter({"kind": "kytea", "model": str(tmp_path / name)}, "ja")

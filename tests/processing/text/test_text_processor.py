@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
@@ -237,12 +235,8 @@ def test_decoding_detokenises() -> None:
     side = TextProcessor(config, vocabulary)
     assert side.decode([1, *side.encode(line).values, 2, 0]) == 'The well-known dog, isn\'t it "old" & < b >?'
     assert side.decode([]) == ""
-
-
-def test_moses_output_keeps_what_looks_like_an_escape() -> None:
-    config = PreparationConfig(segment="moses")
     vocabulary = train_vocabulary(VocabularyConfig(kind="whitespace"), ["&amp;"])
-    assert TextProcessor(config, vocabulary).decode([4]) == "&amp;"
+    assert TextProcessor(config, vocabulary).decode([4]) == "&amp;"  # no escape
 
 
 @pytest.mark.parametrize("segment", ["none", "whitespace", "moses"])
@@ -316,19 +310,23 @@ def test_a_side_can_be_sent_to_a_worker(kind: str) -> None:
     assert sent.encode_with_spans(PAIRS[0][0]) == side.encode_with_spans(PAIRS[0][0])
 
 
-def test_damaged_folders_are_errors_of_the_user(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"sides\.json: cannot read"):
-        load_processors(tmp_path)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (None, r"sides\.json: cannot read"),
+        ({"format": 99}, "received 99; allowed: 1"),
+        ({"source": {"segment": "nothing"}}, "damaged"),
+        ({"characters": [1]}, "the characters of training are damaged"),
+    ],
+)
+def test_damaged_folders_are_errors_of_the_user(tmp_path: Path, change: Any, message: str) -> None:
     save_processors(train_processors(TextConfig(), VocabularyConfig(kind="word"), pairs), tmp_path)
-    description = json.loads((tmp_path / "sides.json").read_text())
-    (tmp_path / "sides.json").write_text(json.dumps(description | {"format": 99}))
-    with pytest.raises(UserError, match="received 99; allowed: 1"):
-        load_processors(tmp_path)
-    (tmp_path / "sides.json").write_text(json.dumps(description | {"source": {"segment": "nothing"}}))
-    with pytest.raises(UserError, match="damaged"):
-        load_processors(tmp_path)
-    (tmp_path / "sides.json").write_text("{")
-    with pytest.raises(UserError, match="not JSON"):
+    file = tmp_path / "sides.json"
+    description = json.loads(file.read_text(encoding="utf-8"))
+    file.unlink()
+    if change is not None:
+        file.write_text(json.dumps(description | change))
+    with pytest.raises(UserError, match=message):
         load_processors(tmp_path)
 
 
@@ -336,10 +334,7 @@ def test_a_sample_is_even_and_the_same_in_every_process() -> None:
     sample = side_module.sampled(map(str, range(10_000)), 1000)
     assert len(set(sample)) == 1000
     assert 4700 < sum(map(int, sample)) / 1000 < 5300
-    script = "from headway.processing.text.text_processor import sampled\n"
-    script += "print(' '.join(sampled(map(str, range(10_000)), 1000)))"
-    other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert other.stdout.split() == sample
+    assert sample[:4] == ["0", "6332", "6261", "1114"]
     assert side_module.sampled(range(5), 5) == [0, 1, 2, 3, 4]
 
 
@@ -372,9 +367,6 @@ def test_characters_of_training_are_kept(tmp_path: Path) -> None:
     source, target = load_processors(tmp_path / "sides")
     assert source.characters == target.characters == known.characters
     description = json.loads((tmp_path / "sides" / "sides.json").read_text(encoding="utf-8"))
-    (tmp_path / "sides" / "sides.json").write_text(json.dumps(description | {"characters": [1]}))
-    with pytest.raises(UserError, match="the characters of training are damaged"):
-        load_processors(tmp_path / "sides")
     del description["characters"]  # of an older run
     (tmp_path / "sides" / "sides.json").write_text(json.dumps(description))
     assert load_processors(tmp_path / "sides")[0].unseen("日") == []

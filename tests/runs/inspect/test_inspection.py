@@ -1,4 +1,4 @@
-"""What `headway inspect --output` collects and writes: outputs, attention, alignments, arcs, contributions, labels."""
+"""The page and the heat map of `headway inspect`: what they collect, and what they write."""
 
 import base64
 import json
@@ -12,13 +12,16 @@ import pytest
 
 from headway.errors import UserError
 from headway.losses import DependencyConfig
+from headway.predictors.captured_attention import AttentionName
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.capture import TOGETHER
-from headway.runs.inspect.contributions import contributions
-from headway.runs.inspect.inspection import Inspected, Layer, Map, inspect
-from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
-from headway.runs.inspect.pages import quantise
+from headway.runs.inspect import inspection
+from headway.runs.inspect.capture import TOGETHER, AttentionWeights, contributions
+from headway.runs.inspect.inspect_options import HeatMapOptions
+from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, run_heat_map, write_inspection
+from headway.runs.inspect.pages import packed_weights
+from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from tests.conftest import Command, Reversal
 from tests.predictors.test_captured_attention import MODELS, stacks, untrained
@@ -65,11 +68,9 @@ def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) 
         layers = {layer.name: layer for map in each.maps for layer in map.layers}
         assert set(layers) == set(prediction.attention)
         for name, layer in layers.items():
-            np.testing.assert_allclose(layer.values, prediction.attention[name], atol=rounding())
-            assert (list(layer.rows), list(layer.columns)) == (
-                prediction.attention.rows[name],
-                prediction.attention.columns[name],
-            )
+            np.testing.assert_allclose(layer.weights, prediction.attention[name], atol=rounding())
+            attention = prediction.attention
+            assert (list(layer.rows), list(layer.columns)) == (attention.rows[name], attention.columns[name])
     assert [map.title for map in found[0].maps] == ["Encoder", "Decoder", "Cross"]
 
 
@@ -90,12 +91,12 @@ def test_layers_without_weights_show_what_their_offsets_add(predictor: SequenceP
     ]  # fmt: skip
     ((expected),) = contributions(own, ["abcd"], [said.outputs[0].text])
     (layer,) = maps["Encoder: contributions"].layers
-    np.testing.assert_allclose(layer.values, expected["encoder.1.self"].norm, rtol=1e-5)
+    np.testing.assert_allclose(layer.weights, expected["encoder.1.self"].norm, rtol=1e-5)
     assert list(layer.columns) == ["-1", "0", "+1"]
     assert layer.rows == ["▁", "a", "b", "c", "d", "</s>"]
     signed = maps["Encoder: gradient × input"]
     np.testing.assert_allclose(
-        signed.layers[0].values, expected["encoder.1.self"].gradient_input, rtol=1e-4, atol=rounding()
+        signed.layers[0].weights, expected["encoder.1.self"].gradient_input, rtol=1e-4, atol=rounding()
     )
     assert (signed.signed, maps["Encoder: contributions"].signed) == (True, False)
     assert empty.maps == []
@@ -133,7 +134,7 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
     assert said.alignment.gold.sure == {(0, 1)}
     layer = said.alignment.map.layers[0]
     assert (list(layer.rows), list(layer.columns)) == (["dc", "ba"], ["ab", "cd"])
-    assert said.alignment.links == [(int(row.argmax()), place) for place, row in enumerate(layer.values[0])]
+    assert said.alignment.links == [(int(row.argmax()), place) for place, row in enumerate(layer.weights[0])]
     links = set(said.alignment.links)
     hits = len(links & {(0, 1)}) + len(links & {(0, 1), (1, 0)})
     assert said.alignment.error_rate == pytest.approx(100 * (1 - hits / (len(links) + 1)))
@@ -150,7 +151,7 @@ def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) 
     layer = said.alignment.map.layers[0]
     assert (list(layer.columns), list(layer.rows)) == (prediction.source_tokens, prediction.tokens)
     cross = prediction.attention[layer.name].mean(0)[:-1, :-1]  # without the end marks
-    np.testing.assert_allclose(layer.values[0], cross, rtol=1e-6)
+    np.testing.assert_allclose(layer.weights[0], cross, rtol=1e-6)
     assert said.alignment.map.measure == "weight between words, or the tokens of a side of one word"
 
 
@@ -159,24 +160,26 @@ def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) 
 def test_values_come_back_as_near_as_is_said(bits: int, signed: bool) -> None:
     random = np.random.default_rng(1)
     values = random.dirichlet(np.full(30, 0.3), 50) * (random.choice([-1, 1], (50, 30)) if signed else 1)
-    most = float(np.abs(values).max())
-    steps = 2 ** (bits - signed) - 1
-    found = quantise(values, most, bits, signed)
-    assert found.dtype.itemsize == bits // 8
-    back = np.sign(found) * (found / steps) ** 2 * most
+    packed = packed_weights(values[None], bits, signed=signed)
+    most, steps = packed["most"], 2 ** (bits - signed) - 1
+    assert most == np.abs(values).max()
+    back = read_values(packed, bits, signed, 30)[0]
     assert (np.abs(back - values) <= np.sqrt(np.abs(values) * most) / steps + most / steps**2).all()
-    assert not quantise(np.zeros((1, 2, 3)), 0.0, bits, signed).any()
+    assert not read_values(packed_weights(np.zeros((1, 2, 3)), bits, signed=signed), bits, signed, 3).any()
 
 
 @pytest.mark.parametrize("most_exact", [0, 10**9])
 def test_the_page_holds_the_arrays(
     predictor: SequencePredictor, tmp_path: Path, most_exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.runs.inspect.inspection_page.MOST_EXACT", most_exact)
+    monkeypatch.setattr("headway.runs.inspect.inspection.MOST_EXACT", most_exact)
     bits, tolerance = (8, 4e-3) if most_exact == 0 else (16, 2e-5)
     found = list(inspect(predictor, raw(LINES), nbest=2))
     signed = Map(
-        "signed", [Layer("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])], "nats", signed=True
+        "signed",
+        [AttentionWeights("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])],
+        "nats",
+        signed=True,
     )
     found.append(Inspected("x", tokens=["x"], maps=[signed]))
     write_inspection(tmp_path / "page.html", title="t", facts=["f"], packed=pack_sentences(found, len(found)))
@@ -190,7 +193,7 @@ def test_the_page_holds_the_arrays(
                 assert written["tokens"][packed["rows"]] == list(layer.rows)
                 assert written["tokens"][packed["columns"]] == list(layer.columns)
                 values = read_values(packed, bits, map.signed, len(layer.columns))
-                np.testing.assert_allclose(values, layer.values, atol=tolerance * packed["most"] * 2)
+                np.testing.assert_allclose(values, layer.weights, atol=tolerance * packed["most"] * 2)
     tokens = sentences_of(tmp_path / "page.html")[0]["tokens"]
     assert len({tuple(each) for each in tokens}) == len(tokens)  # each list once
 
@@ -261,8 +264,62 @@ def test_what_does_not_go_together(
 
 def test_a_run_without_dev_needs_sentences(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "run"))
-    recipe = RunFolder(run).read_recipe()
+    recipe = open_run(run).recipe
     changed = recipe.model_copy(update={"data": recipe.data.model_copy(update={"dev": None})})
     RunFolder(run).write_recipe(changed)
     code, _, err = run_headway("inspect", run, "--output", tmp_path / "page.html")
     assert (code, "there are no sentences to look at, and the run has no dev" in err) == (2, True)
+
+
+def test_the_head_of_the_layer_is_drawn(reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(inspection, "draw_weights", lambda axes, weights, columns, rows, stretch: drawn.append(weights))
+    predictor = load(reversal.run)
+    assert isinstance(predictor, SequencePredictor)
+    (prediction,) = predictor.predict(["abcd"], capture="all")
+    for layer, head in ((None, None), ("decoder.1.cross", 2), ("encoder.1.self", 1)):
+        options = HeatMapOptions(output=tmp_path / "heat.svg", text="abcd", layer=layer, head=head)
+        message = run_heat_map(reversal.run, options)
+        name = layer or "decoder.2.cross"
+        title = AttentionName.parse(name).title
+        assert message.endswith(f"{title}, {'mean of heads' if head is None else f'head {head}'}")
+        weights = prediction.attention[name]
+        np.testing.assert_allclose(drawn.pop(), weights.mean(0) if head is None else weights[head - 1], atol=1e-6)
+
+
+def test_the_command_writes_a_figure(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", tmp_path / "heat.pdf")
+    assert (ended.code, ended.err) == (0, "")
+    assert (tmp_path / "heat.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layer": "decoder.9.cross"}, "no weights of this name.*decoder.1.cross"),
+        ({"layer": "decoder.0.cross"}, "no weights of this name"),
+        ({"head": 9}, "no such head.*allowed: 1 to 2"),
+        ({"text": " "}, "no weights to draw"),
+    ],
+)
+def test_mistakes(reversal: Reversal, tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run_heat_map(reversal.run, HeatMapOptions(**{"output": tmp_path / "heat.png", "text": "abcd"} | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none/heat.pdf", "no such folder"), ("heat.txt", "format is the suffix")]
+)
+def test_places_that_no_figure_can_have(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, name: str, message: str
+) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd", "--figure", tmp_path / name)
+    assert ended.code == 2
+    assert message in ended.err
+
+
+def test_a_page_goes_into_the_run(run_headway: Command, reversal: Reversal) -> None:
+    ended = run_headway("inspect", reversal.run, "--text", "abcd")
+    page = reversal.run / "inside.html"
+    assert (ended.code, ended.out.split(":")[0]) == (0, str(page))
+    page.unlink()

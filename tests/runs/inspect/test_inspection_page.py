@@ -8,8 +8,17 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headway.formats.alignments import parse_pharaoh
-from headway.runs.inspect.inspection import Alignment, Arcs, Inspected, LabelledWord, Layer, Map, ShownOutput
-from headway.runs.inspect.inspection_page import pack_sentences, write_inspection
+from headway.runs.inspect.capture import AttentionWeights as Layer
+from headway.runs.inspect.inspection import (
+    Alignment,
+    Arcs,
+    Inspected,
+    LabelledWord,
+    Map,
+    ShownOutput,
+    pack_sentences,
+    write_inspection,
+)
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"
@@ -52,16 +61,8 @@ def hostile() -> Inspected:
     tokens = [HOSTILE, "<b>b</b>", "</s>"]
     layer = Layer("decoder.1.cross", distributions(2, 3, 3), tokens, tokens)
     arcs = [Arcs(HOSTILE, tokens[:2], [1, 1], [0.5, 0.5])]
-    return Inspected(
-        HOSTILE,
-        HOSTILE,
-        tokens,
-        [ShownOutput(HOSTILE, -1.0, tokens, [0.5] * 3)],
-        [],
-        [Map("Cross", [layer])],
-        None,
-        arcs,
-    )
+    outputs = [ShownOutput(HOSTILE, -1.0, tokens, [0.5] * 3)]
+    return Inspected(HOSTILE, HOSTILE, tokens, outputs, [], [Map("Cross", [layer])], None, arcs)
 
 
 def labelled() -> Inspected:
@@ -184,18 +185,6 @@ def test_weights_have_one_scale_unless_it_is_stretched(page: Page) -> None:
     open_tab(page, "Encoder: gradient × input")
     expect(page.get_by_label("stretch the scale")).to_be_hidden()
     expect(page.locator("#uniform")).to_be_hidden()
-
-
-def test_pictures_are_saved(page: Page) -> None:
-    for kind, beginning in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
-        with page.expect_download() as download:
-            page.locator("#saving").get_by_role("button", name=kind, exact=True).click()
-        assert "script-window-harmed" in download.value.suggested_filename
-        content = Path(download.value.path()).read_bytes()
-        assert content.startswith(beginning)
-        if kind == "SVG":
-            assert content.count(b"<rect") == 5 * 6 + 1
-            assert all(token.encode() in content for token in SOURCE[:5])
 
 
 def test_values_below_zero_have_their_own_colour(page: Page) -> None:
@@ -413,13 +402,3 @@ def test_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, tmp_path: P
     expect(page.locator("#tip")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
     page.close()
-
-
-@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
-def test_without_a_browser_tests_are_skipped_but_fail_in_ci(
-    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("CI", ci)
-    with pytest.raises(outcome, match="install-test-system-packages"), open_browser():
-        pass

@@ -59,31 +59,36 @@ def test_a_canon_layer_is_a_part_of_its_own():
 
 
 def test_the_command_line(run_headway: Command, reversal: Reversal):
-    table = run_headway("inspect", "--parameters", reversal.run)
+    table = run_headway("inspect", "tables", "parameters", reversal.run)
     manifest = json.loads((reversal.run / "manifest.json").read_text())
     assert table.code == 0
     assert f"{manifest['parameters']:,}" in table.out
-    values = json.loads(run_headway("inspect", "--parameters", "--json", reversal.run).out)
+    values = json.loads(run_headway("inspect", "tables", "parameters", "--json", reversal.run).out)
     assert values["parameters"] == manifest["parameters"]
-    recipe = run_headway("inspect", "--parameters", "--json", "--vocabulary", "8", reversal.recipe, "model.dim=64")
+    recipe = run_headway(
+        "inspect", "tables", "parameters", "--json", "--vocabulary", "8", reversal.recipe, "model.dim=64"
+    )
     assert json.loads(recipe.out)["source_vocabulary"] == 8
     changed = ["vocabulary.shared=false", "vocabulary.target.size=99"]
-    sizes = json.loads(run_headway("inspect", "--parameters", "--json", reversal.recipe, *changed).out)
+    sizes = json.loads(run_headway("inspect", "tables", "parameters", "--json", reversal.recipe, *changed).out)
     assert (sizes["source_vocabulary"], sizes["target_vocabulary"]) == (8000, 99)
 
 
 def test_refusals(run_headway: Command, reversal: Reversal):
-    changed = run_headway("inspect", "--parameters", reversal.run, "model.dim=64")
+    changed = run_headway("inspect", "tables", "parameters", reversal.run, "model.dim=64")
     assert (changed.code, "cannot be changed" in changed.err) == (2, True)
-    learned = ["inspect", "--parameters", reversal.recipe, "model.position=learned", "model.max_position=24"]
+    learned = ["inspect", "tables", "parameters", reversal.recipe, "model.position=learned", "model.max_position=24"]
     longer = run_headway(*learned, "data.max_length=20")
     assert (longer.code, longer.err.split("; ", 1)[1]) == (2, "received 32; allowed: up to 24\n")
     assert run_headway(*learned, "data.max_length=20", "--length", "24").code == 0
 
 
+LAYERS = {"layers": 1, "hidden": 8}
+RECURRENT = {"kind": "recurrent", "dim": 8, "encoder": LAYERS, "decoder": LAYERS}
+
+
 def test_nothing_is_computed_of_a_recurrent_model():
-    layers = {"layers": 1, "hidden": 8}
-    section = model_section({"kind": "recurrent", "dim": 8, "encoder": layers, "decoder": layers})
+    section = model_section(RECURRENT)
     with torch.device("meta"):
         model = build_model(section, 11, 13, False)
     counted = count_parts(model, (11, 13), 4)
@@ -92,16 +97,13 @@ def test_nothing_is_computed_of_a_recurrent_model():
     assert counted.flops_per_token > 0  # the fused layers of a CPU are not counted, so the real ones are fewer
 
 
-@pytest.mark.parametrize("score", ["dot", "general", "additive", "concat", "location"])
-@pytest.mark.parametrize("choice", ["soft", "hard", "monotonic"])
+@pytest.mark.parametrize(
+    ("score", "choice"),
+    [("dot", "soft"), ("general", "hard"), ("additive", "monotonic"), ("concat", "soft"), ("location", "soft")],
+)
 def test_every_score_of_a_recurrent_model_is_counted(score: str, choice: str) -> None:
     """Those of `location` are rows of a weight, and nothing that is computed."""
-    layers = {"layers": 1, "hidden": 8}
-    attention = {"score": score, "kind": choice}
-    section = model_section(
-        {"kind": "recurrent", "dim": 8, "encoder": layers, "decoder": layers, "attention": attention}
-    )
     with torch.device("meta"):
-        model = build_model(section, 11, 13, False)
+        model = build_model(model_section(RECURRENT | {"attention": {"score": score, "kind": choice}}), 11, 13, False)
     by_name = {part.name: part for part in count_parts(model, (11, 13), 4).parts}
     assert by_name["decoder"].flops_per_token > 0

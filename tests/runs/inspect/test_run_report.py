@@ -11,6 +11,7 @@ from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.pages import SENTENCES, baseline_tables, scores_shown, summary_of, write_run_report
 from headway.runs.load import load
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.trained import Trained
 from headway.tables import Table
@@ -32,7 +33,7 @@ def test_training_leaves_a_report_of_dev_sentences(reversal: Reversal) -> None:
 
 
 def test_the_facts_at_the_top(reversal: Reversal, tmp_path: Path) -> None:
-    facts = summary_of(RunFolder(reversal.run))
+    facts = summary_of(open_run(reversal.run))
     assert facts["task"] == "translation"
     assert facts["model"] == "transformer, 34,496 parameters"
     assert facts["updates"] == "400"
@@ -40,7 +41,7 @@ def test_the_facts_at_the_top(reversal: Reversal, tmp_path: Path) -> None:
     assert facts["seed"] == "1"
     run = RunFolder(shutil.copytree(reversal.run, tmp_path / "run"))
     run.manifest_file.write_text(json.dumps({"format": run.read_manifest()["format"]}), encoding="utf-8")
-    few = summary_of(run)
+    few = summary_of(open_run(run.path))
     assert (few["model"], few["seed"], few["updates"]) == ("transformer", "1", "0")
 
 
@@ -58,9 +59,9 @@ def test_scores_are_those_of_the_weights(reversal: Reversal, tmp_path: Path) -> 
     ):
         manifest = run.read_manifest() | {"averaged_updates": kept}
         run.manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
-        assert scores_shown(run) == shown
+        assert scores_shown(open_run(run.path)) == shown
         assert trained.scores == ({"bleu": 20.0} if shown else {})
-        tables = baseline_tables(run)
+        tables = baseline_tables(open_run(run.path))
         assert title is None or title in tables[0].text()
         assert bool(tables) == bool(shown)
 

@@ -1,6 +1,6 @@
 """Run by kills.py in a process of its own: trains in forked children and kills them.
 
-    python -m tests.runs.training.attempts RECIPE OUTPUT KILLS SEED moments|files|evaluations
+    python tests/runs/training/attempts.py RECIPE OUTPUT KILLS SEED moments|files|evaluations
 
 `moments`: after a random time. `files`: just before a random one of the child's changes to files of the run, which
 finds what is wrong between any two of them. `evaluations`: in the middle of a random one of its evaluations. Everything
@@ -18,8 +18,8 @@ from functools import partial
 import torch
 
 import headway.runs.inspect.pages
-import headway.runs.training.evaluation
 import headway.runs.training.loop
+import headway.runs.training.session
 from headway.cli import main
 
 # Audit events of Python; those of files in folders that are being removed have no full path.
@@ -49,7 +49,7 @@ def die_before_change(number: int, folder: str, signal_number: int = signal.SIGK
 
 def die_in_evaluation(number: int) -> None:
     """Kill this process in the middle of its evaluation of that number."""
-    left, whole = number, headway.runs.training.evaluation.dev_loss
+    left, whole = number, headway.runs.training.session.dev_loss
 
     def dev_loss(*arguments: object) -> float:
         nonlocal left
@@ -58,7 +58,7 @@ def die_in_evaluation(number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(*arguments)
 
-    headway.runs.training.evaluation.dev_loss = dev_loss
+    headway.runs.training.session.dev_loss = dev_loss
 
 
 def attempt(recipe: str, output: str, prepare_death: Callable[[], None]) -> int:

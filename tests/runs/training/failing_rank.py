@@ -11,18 +11,18 @@ import signal
 import sys
 
 import headway.runs.training.checkpoints
-import headway.runs.training.evaluation
 import headway.runs.training.loop
-import headway.runs.training.opening
 import headway.runs.training.parallel
+import headway.runs.training.session
+import headway.runs.training.start
 from headway.cli import main
 
 # The module and the function of each place, and which of its calls fails.
 PLACES = {
-    "start": (headway.runs.training.opening, "new_model", 1),
+    "start": (headway.runs.training.start, "new_model", 1),
     "update": (headway.runs.training.loop, "make_update", 4),
     "checkpoint": (headway.runs.training.checkpoints, "write_text", 2),
-    "evaluation": (headway.runs.training.evaluation, "dev_loss", 1),
+    "evaluation": (headway.runs.training.session, "dev_loss", 1),
 }
 
 

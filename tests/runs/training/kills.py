@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from itertools import zip_longest
 from pathlib import Path
 
 import yaml
 
+from tests.command_server import commands
 from tests.conftest import REVERSAL, write_reversal
 
 ROOT = Path(__file__).parents[3]
@@ -34,8 +34,8 @@ def environment(cache: Path) -> dict[str, str]:
 
 
 def start(recipe: Path, output: Path, *more: str) -> subprocess.Popen:
-    """The real command line, once it has logged an update of its own."""
-    command = [sys.executable, "-m", "headway", "train", str(recipe), "--output", str(output), *more]
+    """The command line, once it has logged an update of its own."""
+    command = [commands() / "headway", "train", str(recipe), "--output", str(output), *more]
     file = output / "metrics.jsonl"
     before = file.read_text() if file.exists() else ""
     process = subprocess.Popen(
@@ -49,7 +49,7 @@ def start(recipe: Path, output: Path, *more: str) -> subprocess.Popen:
 
 def attempts(recipe: Path, output: Path, kills: int = 0, what: str = "moments", cache: str = "cache") -> int:
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.runs.training.attempts", str(recipe), str(output), str(kills), "5", what],
+        [commands() / "python", "tests/runs/training/attempts.py", recipe, output, str(kills), "5", what],
         cwd=ROOT, env=environment(recipe.parent / cache), capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]

@@ -13,7 +13,7 @@ from torch import nn
 from headway.errors import RunError, UserError
 from headway.optimizers import OPTIMIZERS
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.runs.checkpoint_files import damage, folder_of, hash_of, list_checkpoints, update_of
+from headway.runs.run_folder import damage, folder_of, hash_of, list_checkpoints, update_of
 from headway.runs.training import checkpoints
 from headway.runs.training.checkpoints import (
     Ranked,
@@ -316,7 +316,7 @@ def test_a_file_that_cannot_be_read_for_the_moment_is_not_damage(folder, monkeyp
     def broken(path):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("headway.runs.checkpoint_files.sha256", broken)
+    monkeypatch.setattr("headway.runs.run_folder.sha256", broken)
     with pytest.raises(OSError, match="Input/output error"):
         load_latest(folder, pytest.fail)
     assert len(list_checkpoints(folder)) == 2

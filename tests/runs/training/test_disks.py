@@ -12,7 +12,7 @@ import torch
 
 import headway
 from headway.errors import HeadwayError, RunError
-from headway.runs.checkpoint_files import damage, list_checkpoints
+from headway.runs.run_folder import damage, list_checkpoints
 from headway.runs.training.loop import train
 from tests.conftest import Reversal
 from tests.runs.training import toys

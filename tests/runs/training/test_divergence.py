@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from headway.errors import NotFiniteError, RunError
-from headway.runs.checkpoint_files import list_checkpoints
-from headway.runs.training import evaluation
+from headway.runs.run_folder import list_checkpoints
+from headway.runs.training import session
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import Parallel
 from tests.runs.training import toys
@@ -65,7 +65,7 @@ def test_weights_spoilt_by_a_finite_loss_are_named(tmp_path, monkeypatch):
 
 
 def test_scores_of_search_that_are_not_finite_end_no_training(tmp_path, monkeypatch, caplog):
-    calls, whole = [], evaluation._scores
+    calls, whole = [], session.scores_of
 
     def scores(*arguments):
         calls.append(1)
@@ -73,7 +73,7 @@ def test_scores_of_search_that_are_not_finite_end_no_training(tmp_path, monkeypa
             raise NotFiniteError("no")
         return whole(*arguments)
 
-    monkeypatch.setattr(evaluation, "_scores", scores)
+    monkeypatch.setattr(session, "scores_of", scores)
     run = toys.run(tmp_path, dev_metrics=["exact_match"], patience=5, best_by="exact_match")
     assert "update 4: the scores of search on dev are not finite" in caplog.text
     evaluations = [line for line in lines(run) if "dev_loss" in line]

@@ -8,8 +8,8 @@ import pytest
 from headway.errors import UserError
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import dry_run as room
-from headway.runs.training.dry_run import UPDATES, dry_run
+from headway.runs.training import trained as room
+from headway.runs.training.trained import UPDATES, dry_run
 from headway.tasks import translation
 from tests.conftest import Command
 from tests.runs.training.toys import recipe as toy

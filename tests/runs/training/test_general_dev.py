@@ -8,8 +8,8 @@ import pytest
 
 import headway
 from headway.errors import UserError
-from headway.runs.checkpoint_files import list_checkpoints
-from headway.runs.inspect.pages import read_metrics
+from headway.runs.metrics import read_metrics
+from headway.runs.run_folder import list_checkpoints
 from tests.conftest import Reversal
 
 

@@ -2,9 +2,12 @@
 
 import signal
 
+import pytest
+
 from tests.runs.training.kills import assert_same, attempts, start, write_recipe
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_change_nothing(tmp_path):
     recipe = write_recipe(tmp_path, updates=126)
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0

@@ -16,6 +16,7 @@ def test_kills_between_changes_to_files_change_nothing(tmp_path):
     assert_same(tmp_path / "alone", tmp_path / "killed")
 
 
+@pytest.mark.slow
 def test_kills_in_evaluations_change_nothing_and_lose_nothing(tmp_path):
     recipe = write_recipe(
         tmp_path, updates=14, checkpoint_every=3, evaluate_every=3, average={"of": "best", "count": 2}

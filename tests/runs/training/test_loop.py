@@ -12,14 +12,14 @@ from headway.errors import RunError, UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.runs.checkpoint_files import STATE, hash_of, list_checkpoints, read_state, update_of
 from headway.runs.inspect.pages import summary_of
-from headway.runs.run_folder import RunFolder
-from headway.runs.training import evaluation, opening, session, updates
-from headway.runs.training.evaluation import Evaluation
+from headway.runs.run import open_run
+from headway.runs.run_folder import STATE, RunFolder, hash_of, list_checkpoints, read_state, update_of
+from headway.runs.training import session, start, updates
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.records import Records
+from headway.runs.training.session import Evaluation
 from headway.runs.training.updates import PlannedUpdate, TrainingStep, compute_gradients, prepare_update, step_if
 from headway.tensors.batch import collate
 from tests.models import toys as models
@@ -65,9 +65,11 @@ def test_a_fused_step_may_be_left_out_where_momentum_has_begun():
 
 
 def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):
+    whole = session.evaluate
+
     def slow(*given):
         time.sleep(0.5)
-        return evaluation.evaluate(*given)
+        return whole(*given)
 
     monkeypatch.setattr(session, "evaluate", slow)
     lines = metrics(toys.run(tmp_path, updates=8, checkpoint_every=2, log_every=1))
@@ -75,7 +77,7 @@ def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):
     assert len(evaluations) == 4
     assert min(evaluations) >= 0.5
     speeds = [line["target_tokens"] / line["target_tokens_per_second"] for line in lines if "loss" in line]
-    manifest = RunFolder(tmp_path / "run").read_manifest()
+    manifest = open_run(tmp_path / "run").manifest
     assert max(speeds[1:]) < 0.5
     assert speeds[0] == pytest.approx(lines[0]["seconds"])
     assert manifest["seconds"] == lines[-1]["seconds"] < 1.5
@@ -122,7 +124,7 @@ def test_an_attempt_that_ended_before_training_leaves_no_vocabulary_of_older_dat
 
     recipe = toys.recipe(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "_session", interrupted)
+        patch.setattr(start, "_session", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(recipe, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
@@ -268,10 +270,10 @@ def test_of_equal_scores_the_lower_loss_is_better(tmp_path, monkeypatch, caplog)
     assert next(losses, None) is None, "three evaluations after the third have no lower loss"
     rates = [line["learning_rate"] for line in metrics(run) if "loss" in line]
     assert [rate / rates[0] for rate in rates] == [1, 1, 1, 1, 1 / 2, 1 / 4]
-    assert RunFolder(run).read_manifest()["averaged_updates"] == [6]
+    assert open_run(run).manifest["averaged_updates"] == [6]
     chosen = "those after update 6: best on dev by exact_match, of 6 evaluations with 0.00 the lowest loss"
     assert f"model.safetensors; the weights are {chosen}" in caplog.text
-    assert summary_of(RunFolder(run))["weights"] == chosen
+    assert summary_of(open_run(run))["weights"] == chosen
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -283,7 +285,7 @@ def test_the_best_checkpoints_are_those_of_the_best_scores_and_then_losses(tmp_p
     )
     monkeypatch.setattr(session, "evaluate", lambda *_: next(evaluations))
     run = toys.run(tmp_path, updates=12, average={"of": "best", "count": count}, dev_metrics=["exact_match"])
-    assert RunFolder(run).read_manifest()["averaged_updates"] == [6, 8][:count]
+    assert open_run(run).manifest["averaged_updates"] == [6, 8][:count]
 
 
 def test_a_checkpoint_from_before_losses_were_kept_is_gone_on_with(tmp_path, monkeypatch):
@@ -295,7 +297,7 @@ def test_a_checkpoint_from_before_losses_were_kept_is_gone_on_with(tmp_path, mon
     content["state"]["best"] = [[-0.0, 2]]
     (folder / STATE).write_text(json.dumps(content | {"own_sha256": hash_of(content)}))
     toys.run(tmp_path, updates=6, dev_metrics=["exact_match"], resume=True)
-    assert RunFolder(run).read_manifest()["averaged_updates"] == [6]
+    assert open_run(run).manifest["averaged_updates"] == [6]
 
 
 def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):
@@ -308,9 +310,9 @@ def test_the_best_score_is_shown_as_it_is(tmp_path, monkeypatch):
 
 
 def test_bf16_trains_and_decodes(tmp_path, monkeypatch):
-    seen, whole = [], evaluation.dev_loss
+    seen, whole = [], session.dev_loss
     monkeypatch.setattr(
-        evaluation, "dev_loss", lambda *given: (seen.append(torch.is_autocast_enabled("cpu")), whole(*given))[1]
+        session, "dev_loss", lambda *given: (seen.append(torch.is_autocast_enabled("cpu")), whole(*given))[1]
     )
     settings = {"updates": 40, "checkpoint_every": 20, "log_every": 4, "dev_metrics": ["exact_match"]}
     lines = metrics(toys.run(tmp_path, precision="bf16", **settings))

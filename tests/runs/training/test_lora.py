@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import headway
 from headway.errors import UserError
-from headway.runs.checkpoint_files import list_checkpoints
+from headway.runs.run_folder import list_checkpoints
 from tests.conftest import Reversal
 
 LORA = {"rank": 2, "alpha": 4, "dropout": 0.1, "linears": ["encoder.1.*", "decoder.*.in_projection"]}

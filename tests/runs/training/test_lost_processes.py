@@ -15,7 +15,7 @@ import torch
 from headway.errors import HeadwayError
 from headway.log import logger
 from headway.recipe import Recipe
-from headway.runs.checkpoint_files import list_checkpoints
+from headway.runs.run_folder import list_checkpoints
 from headway.runs.training import loop, parallel
 from headway.runs.training.loop import train
 from tests.runs.training import toys

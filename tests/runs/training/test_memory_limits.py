@@ -11,7 +11,7 @@ import torch
 import headway
 from headway.errors import RunError
 from headway.losses import Objective
-from headway.runs.training import evaluation, loop
+from headway.runs.training import loop, session
 from headway.runs.training.loop import train
 from tests.conftest import Reversal
 from tests.runs.training import toys
@@ -82,11 +82,11 @@ def burst(*arguments: object, **options: object) -> None:
     [
         (Objective, "__call__", r"in a batch of \d+ examples; lower training\.batch_tokens"),
         (
-            evaluation,
+            session,
             "smoothed_cross_entropy",
             r"in the loss of a batch of \d+ dev examples; lower training\.batch_tok",
         ),
-        (evaluation, "_scores", r"in training; lower training\.batch_tokens"),
+        (session, "scores_of", r"in training; lower training\.batch_tokens"),
         (loop, "make_update", r"in training; lower training\.batch_tokens"),
     ],
 )

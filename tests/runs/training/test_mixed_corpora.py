@@ -9,7 +9,7 @@ import pytest
 import headway
 from headway.errors import UserError
 from headway.recipe import load_recipe
-from headway.runs.training.preparation import check_recipe
+from headway.runs.training.start import check_recipe
 from tests.conftest import REVERSAL
 
 

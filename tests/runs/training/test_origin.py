@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import headway
 from headway.errors import UserError
-from headway.runs.training.preparation import grown
+from headway.runs.training.start import grown
 from tests.conftest import Reversal
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,28 @@ import yaml
 from safetensors.torch import load_file
 
 from headway.recipe import dump_recipe
+from tests.command_server import commands
 from tests.conftest import write_reversal
 from tests.rounding import rounding
 from tests.runs.training import toys
+from tests.runs.training.test_lost_processes import free_port
 from tests.runs.training.test_recurrent import recipe as recurrent
 
 ROOT = Path(__file__).parents[3]
 
 
-def torchrun(recipe: Path, output: Path, *more: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "headway"]
-    return subprocess.run(
-        [*command, "train", str(recipe), "--output", str(output), *more],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+def two_processes(recipe: Path, output: Path, *more: str) -> tuple[int, str]:
+    """Train with the variables that torchrun sets: how the first process ended, and what both said."""
+    job = {"OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    processes = [
+        subprocess.Popen(
+            [commands() / "headway", "train", recipe, "--output", output, *more],
+            cwd=ROOT, env=os.environ | job | {"RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in "01"
+    ]  # fmt: skip
+    said = [process.communicate(timeout=240)[1] for process in processes]
+    return processes[0].returncode, "".join(said)
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
@@ -44,9 +51,9 @@ def test_two_processes_equal_one(tmp_path, strategy):
     alone = toys.run(tmp_path, **settings)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(dump_recipe(toys.recipe(tmp_path, **settings)))
-    ended = torchrun(recipe, tmp_path / "two")
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    assert ended.stderr.count("training is complete") == 1
+    code, said = two_processes(recipe, tmp_path / "two")
+    assert code == 0, said[-3000:]
+    assert said.count("training is complete") == 1
     one, two = load_file(alone / "model.safetensors"), load_file(tmp_path / "two/model.safetensors")
     assert one.keys() == two.keys()
     before = load_file(alone / "checkpoints/update-00000003/model.safetensors")
@@ -59,13 +66,14 @@ def test_two_processes_equal_one(tmp_path, strategy):
     assert one.keys() == two.keys()
     for name in one:
         assert torch.allclose(one[name], two[name], atol=rounding()), name
-    longer = torchrun(recipe, tmp_path / "two", "training.updates=7", "--resume")
-    assert longer.returncode == 0, longer.stderr[-3000:]
-    assert "going on after update 6" in longer.stderr
+    code, said = two_processes(recipe, tmp_path / "two", "training.updates=7", "--resume")
+    assert code == 0, said[-3000:]
+    assert "going on after update 6" in said
     steps = load_file(tmp_path / "two/checkpoints/update-00000007/optimizer.safetensors")
     assert {float(value) for name, value in steps.items() if name.endswith("/step")} == {7.0}
 
 
+@pytest.mark.slow
 def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
     """By plain gradient descent, of whose fused step torch has none for shards."""
     write_reversal(tmp_path)
@@ -73,11 +81,11 @@ def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
     recipe.write_text(dump_recipe(recurrent(tmp_path, {"kind": "hard"}, 4)))
     descent = "optimizer={kind: sgd, learning_rate: 0.1, momentum: 0.5}"
     sharded = ("training.strategy=fsdp", "training.batch_tokens=600", descent)
-    assert torchrun(recipe, tmp_path / "whole", *sharded).returncode == 0
+    assert two_processes(recipe, tmp_path / "whole", *sharded)[0] == 0
     shutil.copytree(tmp_path / "whole", tmp_path / "halves")
     shutil.rmtree(tmp_path / "halves/checkpoints/update-00000004")
-    ended = torchrun(recipe, tmp_path / "halves", *sharded, "--resume")
-    assert "going on after update 2" in ended.stderr
+    _, said = two_processes(recipe, tmp_path / "halves", *sharded, "--resume")
+    assert "going on after update 2" in said
     whole, halves = (tmp_path / run / "checkpoints/update-00000004/model.safetensors" for run in ("whole", "halves"))
     assert whole.read_bytes() == halves.read_bytes()
 
@@ -87,10 +95,10 @@ def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
     tree = yaml.safe_load(dump_recipe(toys.recipe(tmp_path)))
     tree["data"]["train"]["tsv"] = str(tmp_path / "missing.tsv")
     recipe.write_text(yaml.safe_dump(tree))
-    ended = torchrun(recipe, tmp_path / "run")
-    assert ended.returncode != 0
-    assert ended.stderr.count("error: data.train") == ended.stderr.count("error: ") == 1
-    assert "missing.tsv" in ended.stderr
+    code, said = two_processes(recipe, tmp_path / "run")
+    assert code == 2
+    assert said.count("error: data.train") == said.count("error: ") == 1
+    assert "missing.tsv" in said
 
 
 def test_a_mistake_in_a_recipe_is_told_by_the_first_process_of_a_machine(tmp_path, monkeypatch, run_headway):

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 import headway
-from headway.comparison.run_results import DecodedSet
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import session
-from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
-from headway.runs.training.preparation import prepare
+from headway.runs.training.session import Evaluation
+from headway.runs.training.start import prepare
 from headway.tasks.task import Corpora
 from tests.runs.training import toys
 from tests.tasks.test_speech_recognition import write_recipe as write_speech
@@ -77,13 +77,12 @@ def test_transcripts(tmp_path: Path) -> None:
 def test_a_run_says_what_its_scores_are_of(tmp_path: Path, monkeypatch) -> None:
     recipe, run = recipe_of(tmp_path, ("lower",), dev_metrics=["exact_match"], updates=2), tmp_path / "run"
     assert train(recipe, run) == 0
-    assert RunFolder(run).read_manifest()["references"] == "lower"
+    assert open_run(run).manifest["references"] == "lower"
     assert "&#124;refs:lower`" in (run / "README.md").read_text()
     report = headway.evaluate(run, metrics=["exact_match"])
     assert "|refs:lower" in report.text()
-    said = DecodedSet(("ａb “c” d", "dc"), 0, 0.0)
-    monkeypatch.setattr("headway.comparison.run_results.decode", lambda *_: said)
-    assert headway.evaluate(run, metrics=["exact_match"]).scores[0][0].score.value == 100
+    monkeypatch.setattr("headway.comparison.run.decode", lambda *_: (["ａb “c” d", "dc"], [0, 0]))
+    assert headway.evaluate(run, metrics=["exact_match"]).variants[0].scores["exact_match"].mean == 100
 
 
 def test_a_run_that_began_with_references_as_they_stand_goes_on_so(tmp_path: Path, monkeypatch) -> None:

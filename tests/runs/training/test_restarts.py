@@ -42,18 +42,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return recipe, folder / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "rank", "after"),
     [
-        ("SIGKILL:checkpoint", 0, 2),
-        pytest.param("SIGKILL:start", 0, 0, marks=pytest.mark.slow),
-        pytest.param("SIGKILL:start", 1, 0, marks=pytest.mark.slow),
-        pytest.param("SIGKILL:update", 0, 2, marks=pytest.mark.slow),
-        pytest.param("SIGKILL:update", 1, 2, marks=pytest.mark.slow),
-        pytest.param("SIGKILL:evaluation", 0, 4, marks=pytest.mark.slow),
-        pytest.param("SIGSTOP:update", 1, 2, marks=pytest.mark.slow),
+        ("SIGKILL:checkpoint", 0, 2), ("SIGKILL:start", 0, 0), ("SIGKILL:start", 1, 0), ("SIGKILL:update", 0, 2),
+        ("SIGKILL:update", 1, 2), ("SIGKILL:evaluation", 0, 4), ("SIGSTOP:update", 1, 2),
     ],
-)
+)  # fmt: skip
 def test_the_next_attempt_goes_on(tmp_path: Path, whole: tuple[Path, Path], what: str, rank: int, after: int) -> None:
     recipe, run = whole
     said = restarted(recipe, tmp_path / "run", what, rank)

@@ -9,11 +9,11 @@ import torch
 import yaml
 
 from headway.errors import UserError
-from headway.runs.checkpoint_files import list_checkpoints
+from headway.runs.run_folder import list_checkpoints
 from headway.runs.training import loop, session
 from headway.runs.training.checkpoints import save_checkpoint as write
-from headway.runs.training.evaluation import Evaluation
 from headway.runs.training.loop import train
+from headway.runs.training.session import Evaluation
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same, metrics
 

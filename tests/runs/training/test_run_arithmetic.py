@@ -11,10 +11,11 @@ from headway.device import Threads
 from headway.errors import UserError
 from headway.models.recurrent.cells import bf16_is_supported
 from headway.recipe import Recipe, dump_recipe
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import run_arithmetic
+from headway.runs.training import arithmetic
+from headway.runs.training.arithmetic import SharedPrecision, choose_arithmetic, measured_speed
 from headway.runs.training.loop import train
-from headway.runs.training.run_arithmetic import SharedPrecision, choose_arithmetic, measured_speed
 from headway.tensors.precision import Speed, bf16_speed
 from tests.models.recurrent import toys as recurrent
 from tests.runs.training import toys
@@ -27,7 +28,7 @@ def speed(monkeypatch: pytest.MonkeyPatch):
     """Sets the speed of bf16 that is measured."""
 
     def measured(value: float) -> None:
-        monkeypatch.setattr(run_arithmetic, "measured_speed", lambda *given: Speed(value, value))
+        monkeypatch.setattr(arithmetic, "measured_speed", lambda *given: Speed(value, value))
 
     return measured
 
@@ -35,9 +36,9 @@ def speed(monkeypatch: pytest.MonkeyPatch):
 def test_auto_takes_what_is_quicker_and_writes_it_down(tmp_path: Path, speed, caplog) -> None:
     caplog.set_level("INFO")
     speed(1.9)
-    quick = RunFolder(toys.run(tmp_path, "quick", optimizer={"warmup": 2})).read_manifest()
+    quick = open_run(toys.run(tmp_path, "quick", optimizer={"warmup": 2})).manifest
     speed(0.5)
-    slow = RunFolder(toys.run(tmp_path, "slow", optimizer={"warmup": 2})).read_manifest()
+    slow = open_run(toys.run(tmp_path, "slow", optimizer={"warmup": 2})).manifest
     assert (quick["precision"], quick["bf16_speed"]) == ("bf16", 1.9)
     assert (slow["precision"], slow["bf16_speed"]) == ("float32", 0.5)
     assert slow["machine"]["threads"] == torch.get_num_threads()
@@ -64,7 +65,7 @@ def test_resuming_keeps_the_first_choice(tmp_path: Path, speed) -> None:
     cut = toys.run(tmp_path, "cut", updates=4)
     speed(0.5)
     toys.run(tmp_path, "cut", resume=True)
-    assert RunFolder(cut).read_manifest()["precision"] == "bf16"
+    assert open_run(cut).manifest["precision"] == "bf16"
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 
@@ -73,7 +74,7 @@ def test_a_run_may_be_resumed_with_the_precision_that_it_chose(tmp_path: Path, s
     speed(1.9)
     run = toys.run(tmp_path)
     assert train(toys.recipe(tmp_path, updates=8, precision=named), run, resume=True) == 0
-    assert RunFolder(run).read_recipe().training.precision == "auto"
+    assert open_run(run).recipe.training.precision == "auto"
     with pytest.raises(UserError, match=r"training\.precision: 'bf16' -> 'float32'"):
         train(toys.recipe(tmp_path, updates=9, precision="float32"), run, resume=True)
 
@@ -124,7 +125,7 @@ def passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
         seen.append(torch.get_num_threads())
         return Speed(1.0 + len(seen), 1.0 + len(seen))
 
-    monkeypatch.setattr(run_arithmetic, "bf16_speed", measured)
+    monkeypatch.setattr(arithmetic, "bf16_speed", measured)
     return seen
 
 
@@ -138,7 +139,7 @@ def test_a_machine_is_measured_once(tmp_path: Path, passes: list[int], monkeypat
     assert measured_speed(toys.recipe(tmp_path, updates=9, batch_tokens=130), CPU, "torch") == (2, 2)  # of this size
     assert passes == [1, 1, 1, 1]
     for name in ("processor", "instruction_set"):
-        monkeypatch.setattr(run_arithmetic, name, lambda: "another")
+        monkeypatch.setattr(arithmetic, name, lambda: "another")
         measured_speed(recipe, CPU, "torch")
     monkeypatch.setattr(torch, "__version__", "9.9")
     measured_speed(recipe, CPU, "torch")
@@ -162,7 +163,7 @@ def test_without_a_cache_every_run_measures(tmp_path: Path, passes: list[int], m
 
 def test_measuring_draws_no_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = toys.recipe(tmp_path)
-    monkeypatch.setattr(run_arithmetic, "bf16_speed", bf16_speed)
+    monkeypatch.setattr(arithmetic, "bf16_speed", bf16_speed)
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     bf16_is_supported.cache_clear()
     for each in (recipe, recipe.model_copy(update={"model": recurrent.config()})):
@@ -177,12 +178,12 @@ def choose(recipe: Recipe, manifest: dict) -> Threads:
 
 def test_a_run_keeps_its_threads_on_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, here = toys.recipe(tmp_path), {"processor": "P", "cores": 8}
-    monkeypatch.setattr(run_arithmetic, "machine", lambda: here)
-    monkeypatch.setattr(run_arithmetic, "choose_threads", lambda: Threads(5, "5 of 8 cores are free"))
+    monkeypatch.setattr(arithmetic, "machine", lambda: here)
+    monkeypatch.setattr(arithmetic, "choose_threads", lambda: Threads(5, "5 of 8 cores are free"))
     assert choose(recipe, {}) == (5, "5 of 8 cores are free", False)
     assert choose(recipe, {"machine": here | {"threads": 3}}).number == 3
     assert choose(recipe, {"machine": here | {"threads": 3, "cores": 4}}).number == 5
-    monkeypatch.setattr(run_arithmetic, "choose_threads", lambda: Threads(2, "set by OMP_NUM_THREADS", fixed=True))
+    monkeypatch.setattr(arithmetic, "choose_threads", lambda: Threads(2, "set by OMP_NUM_THREADS", fixed=True))
     assert choose(recipe, {"machine": here | {"threads": 3}}).number == 2
 
 
@@ -190,7 +191,7 @@ def test_layers_that_are_computed_again_give_the_same_run(tmp_path: Path) -> Non
     runs = [toys.run(tmp_path, str(again), activation_checkpointing=again) for again in (False, True)]
     one, other = ((run / "model.safetensors").read_bytes() for run in runs)
     assert one == other
-    assert "activation_checkpointing: true" in dump_recipe(RunFolder(runs[1]).read_recipe())
+    assert "activation_checkpointing: true" in dump_recipe(open_run(runs[1]).recipe)
 
 
 def test_models_without_blocks_cannot_be_computed_again(tmp_path: Path) -> None:
@@ -202,14 +203,14 @@ def test_models_without_blocks_cannot_be_computed_again(tmp_path: Path) -> None:
 
 
 def test_a_run_keeps_the_library_that_multiplies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "onednn")
-    monkeypatch.setattr(run_arithmetic, "has_onednn", lambda: True)
+    monkeypatch.setattr(arithmetic, "suited_backend", lambda device, processor: "onednn")
+    monkeypatch.setattr(arithmetic, "has_onednn", lambda: True)
     whole = toys.run(tmp_path, "whole")
     cut = toys.run(tmp_path, "cut", updates=4)
-    assert RunFolder(cut).read_manifest()["backend"] == "onednn"
-    monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "torch")
+    assert open_run(cut).manifest["backend"] == "onednn"
+    monkeypatch.setattr(arithmetic, "suited_backend", lambda device, processor: "torch")
     toys.run(tmp_path, "cut", resume=True)
-    assert RunFolder(cut).read_manifest()["backend"] == "onednn"
+    assert open_run(cut).manifest["backend"] == "onednn"
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 
@@ -228,8 +229,8 @@ def test_a_run_keeps_the_library_that_multiplies(tmp_path: Path, monkeypatch: py
 def test_the_library_is_chosen_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: dict, here: bool, device: str, chosen: str
 ) -> None:
-    monkeypatch.setattr(run_arithmetic, "suited_backend", lambda device, processor: "onednn")
-    monkeypatch.setattr(run_arithmetic, "has_onednn", lambda: here)
+    monkeypatch.setattr(arithmetic, "suited_backend", lambda device, processor: "onednn")
+    monkeypatch.setattr(arithmetic, "has_onednn", lambda: here)
     recipe = toys.recipe(tmp_path, precision="float32")
     assert choose_arithmetic(recipe, manifest, torch.device(device)).backend == chosen
 
@@ -258,7 +259,7 @@ def test_bf16_has_to_suit_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         seen.append(width := recipe.model.width())
         return Speed(by_width[width], by_width[width])
 
-    monkeypatch.setattr(run_arithmetic, "measured_speed", measured)
+    monkeypatch.setattr(arithmetic, "measured_speed", measured)
     recipes = [toys.recipe(tmp_path, model={"dim": dim}, seed=seed) for dim in (32, 64) for seed in (1, 2)]
     shared = SharedPrecision([(recipe, tmp_path / str(index)) for index, recipe in enumerate(recipes)])
     assert {shared.given(recipe).training.precision for recipe in recipes} == {chosen}

@@ -10,7 +10,7 @@ import headway
 from headway.errors import UserError
 from headway.recipe import load_recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.preparation import prepare
+from headway.runs.training.start import prepare
 from tests.conftest import REVERSAL
 
 LINES = ["the cat sat on the mat", "a dog sat on a log", "the dogs chatted on that catalogue", "cats and dogs"]

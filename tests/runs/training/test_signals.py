@@ -7,11 +7,10 @@ import weakref
 
 import pytest
 
-from headway.runs.checkpoint_files import folder_of, list_checkpoints
-from headway.runs.training import evaluation, loop
+from headway.runs.run_folder import folder_of, list_checkpoints
+from headway.runs.training import loop, session
 from headway.runs.training.loop import train
-from headway.runs.training.parallel import Parallel
-from headway.runs.training.signals import Interrupted, Signals, noted_signals
+from headway.runs.training.parallel import Interrupted, Parallel, Signals, noted_signals
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same, metrics
 
@@ -20,7 +19,7 @@ SETTINGS = {"updates": 7, "dev_metrics": ["exact_match"], "average": {"of": "bes
 
 def signal_in_evaluation(monkeypatch, number, name="dev_loss"):
     """Send SIGTERM in the evaluation of that number, which is then not made to its end."""
-    whole, calls = getattr(evaluation, name), []
+    whole, calls = getattr(session, name), []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -29,7 +28,7 @@ def signal_in_evaluation(monkeypatch, number, name="dev_loss"):
             pytest.fail("the evaluation went on")
         return whole(*arguments)
 
-    monkeypatch.setattr(evaluation, name, interrupted)
+    monkeypatch.setattr(session, name, interrupted)
 
 
 def state_of(run, update):
@@ -37,7 +36,7 @@ def state_of(run, update):
 
 
 @pytest.mark.parametrize(("evaluations", "update"), [(1, 2), (3, 6), (4, 7)])
-@pytest.mark.parametrize("name", ["dev_loss", "_scores"])
+@pytest.mark.parametrize("name", ["dev_loss", "scores_of"])
 def test_a_signal_in_an_evaluation_ends_it_at_once(tmp_path, monkeypatch, caplog, name, evaluations, update):
     caplog.set_level("INFO")
     alone = toys.run(tmp_path, "alone", **SETTINGS)

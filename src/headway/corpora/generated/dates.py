@@ -107,15 +107,11 @@ class Writing:
         raise AssertionError(f"no date pattern holds the field {letter}")
 
 
-def _capitalised(text: str) -> str:
-    return text[0].title() + text[1:]  # title case, since Georgian has no initial capitals
-
-
 _CASES: dict[str, Callable[[str], str]] = {
     "as is": str,
     "upper": str.upper,
     "lower": str.lower,
-    "initial upper": _capitalised,
+    "initial upper": lambda text: text[0].title() + text[1:],  # title case, since Georgian has no initial capitals
 }
 
 
@@ -146,10 +142,6 @@ def _han_number(number: int) -> str:
     return ("" if tens < 2 else _han_digits(tens)) + ("十" if tens else "") + (_han_digits(ones) if ones else "")
 
 
-def _is_unambiguous(pattern: str) -> bool:
-    return pattern.startswith("y") or "MMM" in pattern
-
-
 def _patterns(language: str) -> list[str]:
     """The patterns of a language, CLDR's before the others, each with and without its commas."""
     locale = Locale.parse(language)
@@ -157,7 +149,8 @@ def _patterns(language: str) -> list[str]:
     listed += [str(locale.datetime_skeletons[name].pattern) for name in SKELETONS if name in locale.datetime_skeletons]
     # CLDR's thin spaces and invisible direction marks are for typesetting; a keyboard has a space.
     listed = [pattern.replace("\u202f", " ").replace("\u200f", "") for pattern in listed]
-    listed = [pattern for pattern in listed if _is_unambiguous(pattern)] + _settings()["extra"].get(language, [])
+    unambiguous = [pattern for pattern in listed if pattern.startswith("y") or "MMM" in pattern]
+    listed = unambiguous + _settings()["extra"].get(language, [])
     # One spelling of each field, so that the same pattern has the same name in all languages.
     listed = [re.sub(r"\bEEE\b", "E", pattern.replace("cccc", "EEEE")) for pattern in listed]
     return list(dict.fromkeys(listed + [pattern.replace(",", "").replace("،", "") for pattern in listed]))
@@ -203,11 +196,8 @@ def generate_dates(
         held_out_pairs: the share of the pairs of language and pattern that training never sees.
 
     Raises:
-        UserError: there are not that many different texts, or a share is not between 0 and 1.
+        UserError: there are not that many different texts.
     """
-    for name, share in (("held_out_dates", held_out_dates), ("held_out_pairs", held_out_pairs)):
-        if not 0 < share < 1:
-            raise UserError("is a share of the whole", where=name, received=share, allowed="above 0 and below 1")
     generator = random.Random(seed)
     dates = [FIRST + timedelta(days=day) for day in range((LAST - FIRST).days + 1)]
     generator.shuffle(dates)

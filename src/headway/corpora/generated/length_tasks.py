@@ -89,19 +89,14 @@ class LengthData:
     trained: int
 
 
-def _copy(random: Random, length: int) -> tuple[str, str]:
+def _copy(random: Random, length: int, times: int = 1) -> tuple[str, str]:
     tokens = " ".join(random.choices(SYMBOLS, k=length))
-    return tokens, tokens
+    return tokens, " ".join([tokens] * times)
 
 
 def _copy_repeated(random: Random, length: int) -> tuple[str, str]:
     tokens = " ".join([random.choice(SYMBOLS)] * length)
     return tokens, tokens
-
-
-def _copy_twice(random: Random, length: int) -> tuple[str, str]:
-    tokens = " ".join(random.choices(SYMBOLS, k=length))
-    return tokens, f"{tokens} {tokens}"
 
 
 def _reverse(random: Random, length: int) -> tuple[str, str]:
@@ -118,14 +113,12 @@ def _digits(number: int) -> str:
     return " ".join(str(number))
 
 
-def _number(random: Random, digits: int) -> int:
-    return random.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
-
-
 def _addition(random: Random, length: int) -> tuple[str, str]:
     """Two numbers of which the longer has `length` digits; all pairs of lengths for which that holds are alike."""
     pairs = [(length, other) for other in range(1, length + 1)] + [(other, length) for other in range(1, length)]
-    first, second = (_number(random, digits) for digits in random.choice(pairs))
+    first, second = (
+        random.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits) for digits in random.choice(pairs)
+    )
     return f"{_digits(first)} + {_digits(second)}", _digits(first + second)
 
 
@@ -178,7 +171,7 @@ def _lego(random: Random, length: int) -> tuple[str, str]:
 LENGTH_TASKS: dict[str, LengthTask] = {
     task.name: task
     for task in (
-        LengthTask("copy", {"random": _copy, "repeated": _copy_repeated, "twice": _copy_twice}, 20, 40),
+        LengthTask("copy", {"random": _copy, "repeated": _copy_repeated, "twice": partial(_copy, times=2)}, 20, 40),
         LengthTask("reverse", {"plain": _reverse, "twice": _reverse_twice}, 20, 40),
         LengthTask("addition", {"plain": _addition}, 8, 16),
         LengthTask("summation", {"plain": _summation}, 8, 16),
@@ -197,31 +190,9 @@ def part_of(prompt: str, seed: int) -> Part:
     return "test" if position < TEST_SHARE else "dev" if position < TEST_SHARE + DEV_SHARE else "train"
 
 
-def generate(
-    task: LengthTask,
-    variant: str | None = None,
-    *,
-    seed: int = 1,
-    sizes: Sizes = DEFAULT_SIZES,
-    trained: int | None = None,
-    tested: int | None = None,
+def _generate(
+    task: LengthTask, variant: str | None, seed: int, sizes: Sizes, trained: int | None, tested: int | None
 ) -> LengthData:
-    """Draw the data of a task.
-
-    Training holds as many examples of each length (and the same prompt again where a length has few). Dev and test
-    hold no prompt twice, and fewer than asked for where a length has no more; the test has the trained lengths, too.
-
-    Args:
-        task: the task.
-        variant: one of its variants, by default the first.
-        seed: of all random draws.
-        sizes: how many examples.
-        trained: the longest length in training, by default the task's.
-        tested: the longest length in the test, by default the task's.
-
-    Raises:
-        UserError: an unknown variant, or lengths that cannot be.
-    """
     name = variant or next(iter(task.variants))
     if name not in task.variants:
         what = f"{task.name} has no such variant"
@@ -307,9 +278,7 @@ def read_scan(folder: Path, *, seed: int = 1, sizes: Sizes = DEFAULT_SIZES, trai
         UserError: a file that is not there, a line that is not `IN: ... OUT: ...`, or no longer and no trained length.
     """
     known, others = list(_read(folder / TRAIN)), list(_read(folder / TEST))
-    if not known:
-        raise UserError("this file has no command", where=str(folder / TRAIN), allowed="IN: command OUT: actions")
-    longest = max(example.length for example in known) if trained is None else trained
+    longest = max((example.length for example in known), default=0) if trained is None else trained
     parts: dict[str, list[LengthExample]] = {"train": [], "dev": [], "test": []}
     for example in known if trained is None else [*known, *others]:
         if example.length <= longest:
@@ -317,8 +286,8 @@ def read_scan(folder: Path, *, seed: int = 1, sizes: Sizes = DEFAULT_SIZES, trai
     unseen = [example for example in [*known, *others] if example.length > longest]
     if not (parts["train"] and unseen):
         lengths = sorted({example.length for example in [*known, *others]})
-        allowed = f"{lengths[0]} to {lengths[-1] - 1}"
-        raise UserError("no actions of such a length", where=option("train_length"), received=longest, allowed=allowed)
+        what = f"the lengths of actions, {lengths}, do not go on both sides of that"
+        raise UserError(what, where=option("train_length"), received=longest)
     random = Random(f"{seed} scan")
     dev = random.sample(parts["dev"], min(sizes.dev, len(parts["dev"])))
     by_length: dict[int, list[LengthExample]] = defaultdict(list)
@@ -354,24 +323,30 @@ def lengths_data(
     tested: int | None = None,
     scan: Path | None = None,
 ) -> LengthData:
-    """The data of a task by its name, `scan` among them; arguments as for `generate`.
+    """Draw the data of a task, or read that of `scan`.
+
+    Training holds as many examples of each length (and the same prompt again where a length has few). Dev and test
+    hold no prompt twice, and fewer than asked for where a length has no more; the test has the trained lengths, too.
 
     Args:
+        name: one of `LENGTH_TASKS`, or `scan`.
+        variant: one of the task's, by default the first.
+        seed: of all random draws.
+        sizes: how many examples.
+        trained: the longest length in training, by default the task's.
+        tested: the longest length in the test, by default the task's.
         scan: the folder with the length split of SCAN.
 
     Raises:
         UserError: an unknown task or variant, lengths that cannot be, or that leave training or dev without examples;
-            options that are not the task's.
+            SCAN without its folder.
     """
     if name == "scan":
         if scan is None:
             raise UserError("the length split of SCAN is read from files", where=option("scan"), allowed="their folder")
-        if variant or tested:
-            where = ", ".join(map(option, ("variant", "test_length")))
-            raise UserError("SCAN is one task, whose test has all of its longer lengths", where=where)
         data = read_scan(scan, seed=seed, sizes=sizes, trained=trained)
     elif name in LENGTH_TASKS:
-        data = generate(LENGTH_TASKS[name], variant, seed=seed, sizes=sizes, trained=trained, tested=tested)
+        data = _generate(LENGTH_TASKS[name], variant, seed, sizes, trained, tested)
     else:
         allowed = [*LENGTH_TASKS, "scan"]
         raise UserError(f"unknown task{nearest(name, allowed)}", where="the task", received=name, allowed=allowed)

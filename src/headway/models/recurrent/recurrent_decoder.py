@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from headway.config import Layers, Probability, Section, Width
 from headway.errors import nearest
 from headway.mixers import State
-from headway.models.choices import joined
 from headway.models.components import CROSS_ATTENTIONS
 from headway.models.cross_attention import CrossMixer, Read, View
+from headway.models.model import sentences_of
 from headway.models.recurrent.cells import States, build_cells, run
 from headway.models.recurrent.recurrent_encoder import EncodedSource, RecurrentEncoderConfig
-from headway.models.sharing import sentences_of
+from headway.models.scored_attention import joined
 from headway.registry import is_foreign
 from headway.tensors.linear import Linear
 

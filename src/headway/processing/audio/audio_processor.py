@@ -93,12 +93,12 @@ class AudioProcessor(Processor):
     def load(cls, folder: Path) -> AudioProcessor:
         content = read_json(folder / FILE)
         try:
-            if content["format"] != FORMAT:
-                raise ValueError(f"format {content['format']}")
             config, known = AudioConfig.model_validate(content["config"]), content["statistics"]
             statistics = known and Statistics(*(np.array(known[name], dtype=float) for name in ("mean", "variance")))
-            if statistics and any(values.shape != (config.bins,) for values in vars(statistics).values()):
-                raise ValueError("statistics of another number of bins")
+            if content["format"] != FORMAT or (
+                statistics and any(values.shape != (config.bins,) for values in vars(statistics).values())
+            ):
+                raise ValueError("another format, or statistics of another number of bins")
             return cls(config, statistics)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(f"the settings of the audio are damaged ({error})", where=str(folder / FILE)) from error

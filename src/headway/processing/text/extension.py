@@ -36,10 +36,7 @@ def extended_processors(processors: Both, count: int, pairs: Pairs) -> Both:
     else:
         vocabularies = [
             _extended(
-                processor.vocabulary,
-                (prepare(pair[side], processor.config) for pair in pairs()),
-                count,
-                f"{name} text",
+                processor.vocabulary, (prepare(pair[side], processor.config) for pair in pairs()), count, f"{name} text"
             )
             for side, (name, processor) in enumerate(zip(("source", "target"), processors, strict=True))
         ]

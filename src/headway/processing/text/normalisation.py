@@ -1,4 +1,8 @@
-"""Normalisation steps of a line, each with the way of its characters."""
+"""Normalisation steps of a line, each with the way of its characters: spans.
+
+A list of spans holds, for each character of a changed line, the characters [start, end) of the line it came from. Spans
+are monotone: neither starts nor ends ever go back.
+"""
 
 import unicodedata
 from collections.abc import Callable
@@ -7,7 +11,118 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headway.languages import base_language
-from headway.processing.text.spans import Span, align, identity
+
+Span = tuple[int, int]
+
+# Two texts run together again where three characters agree: short enough for what stands between two marks. That is
+# looked for nearby, then farther off; then fewer characters that agree are enough. Each pair is a number of characters,
+# and how many may be left out of both texts before them. The cost of a line is at most its length times the far reach.
+REACH, FAR = 48, 240
+AGREEMENTS = ((3, REACH), (3, FAR), (2, REACH), (1, REACH))
+
+
+def identity(length: int) -> list[Span]:
+    """Every character from itself."""
+    return [(index, index + 1) for index in range(length)]
+
+
+def compose(inner: list[Span], outer: list[Span], length: int) -> list[Span]:
+    """The way through two changes.
+
+    Args:
+        inner: spans of the line after the first change, in the first line, which has `length` characters.
+        outer: spans of the line after the second change, in the line after the first.
+    """
+    ends = [0, *(end for _, end in inner)]
+    starts = [*(start for start, _ in inner), length]
+    composed = []
+    for start, end in outer:
+        if start < end:
+            composed.append((starts[start], ends[end]))
+        else:  # between two characters: the position of the gap, or both where they come from the same ones
+            composed.append((starts[start], max(starts[start], ends[start])))
+    return composed
+
+
+def align(before: str, after: str) -> list[Span]:
+    """Spans in `before` of the characters of `after`, for a change that keeps the order of most characters.
+
+    White space may come and go anywhere: what remains is compared. Equal characters belong together; a stretch that
+    was altered ("…" to "...", "-" to "@-@") belongs together as a whole. A character that jumps over others can come
+    from nowhere: an empty span at its new position.
+    """
+    if before == after:
+        return identity(len(before))
+    positions = [position for position, character in enumerate(before) if not character.isspace()]
+    visible = _align_visible("".join(before[position] for position in positions), "".join(after.split()))
+    edges = [*positions, len(before)]
+    aligned = iter([(edges[start], positions[end - 1] + 1 if start < end else edges[start]) for start, end in visible])
+    spans: list[Span | None] = [None if character.isspace() else next(aligned) for character in after]
+    return _fill(spans, len(before))
+
+
+def _fill(spans: list[Span | None], length: int) -> list[Span]:
+    """White space (None) comes from what lies between its neighbours' characters."""
+    nexts, following = [length] * len(spans), length
+    for index in range(len(spans) - 1, -1, -1):
+        span = spans[index]
+        following = following if span is None else span[0]
+        nexts[index] = following
+    filled: list[Span] = []
+    last = 0
+    for span, start in zip(spans, nexts, strict=True):
+        if span is None:
+            filled.append((min(last, start), max(last, start)))
+        else:
+            filled.append(span)
+            last = span[1]
+    return filled
+
+
+def _align_visible(before: str, after: str) -> list[Span]:
+    if before == after:
+        return identity(len(before))
+    spans: list[Span] = []
+    position = 0
+    while len(spans) < len(after):
+        if position < len(before) and before[position] == after[len(spans)]:
+            spans.append((position, position + 1))
+            position += 1
+        else:
+            taken, given = _altered(before, position, after, len(spans))
+            spans += [(position, position + taken)] * given
+            position += taken
+    return spans
+
+
+def _altered(before: str, position: int, after: str, offset: int) -> tuple[int, int]:
+    """How many characters from a position were replaced by how many from an offset, until the texts agree again.
+
+    The first character of each is not that of the other.
+    """
+    for size, reach in AGREEMENTS:
+        if (nearest := _nearest_agreement(before, position, after, offset, size, reach)) is not None:
+            return nearest
+    return len(before) - position, len(after) - offset
+
+
+def _nearest_agreement(
+    before: str, position: int, after: str, offset: int, size: int, reach: int
+) -> tuple[int, int] | None:
+    """The fewest characters to leave out of both texts, and of these of the first, for `size` to agree after them."""
+    first: dict[str, int] = {}
+    for given in range(min(reach, len(after) - offset + 1)):
+        first.setdefault(after[offset + given : offset + given + size], given)
+    best: tuple[int, int] | None = None
+    for taken in range(min(reach, len(before) - position + 1)):
+        if best is not None and taken >= sum(best):
+            break
+        given = first.get(before[position + taken : position + taken + size], reach)
+        total = taken + given
+        if 0 < total < reach and (best is None or total < sum(best)):
+            best = taken, given
+    return best
+
 
 if TYPE_CHECKING:
     from sacremoses import MosesPunctNormalizer

@@ -127,10 +127,8 @@ class KyteaSegmenter(JapaneseSegmenter):
     def __init__(self, language: str, *, model: str) -> None:
         super().__init__(language)
         where, path = "text.segment.model", Path(model).absolute()
-        if not exists(path, "file"):
-            raise UserError("there is no such model of KyTea", where=where, received=model)
-        if " " in str(path):
-            raise UserError("KyTea reads no model whose path has a space", where=where, received=str(path))
+        if not exists(path, "file") or " " in str(path):
+            raise UserError("there is no such model of KyTea, or its path has a space", where=where, received=str(path))
         kytea = _module("Mykytea", "kytea")
         try:
             self._tagger, self._lock = kytea.Mykytea(f"-model {path} -notags"), Lock()

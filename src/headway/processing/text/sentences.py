@@ -2,12 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-import pysbd
-from pysbd.languages import LANGUAGE_CODES
-
 from headway.languages import base_language
-
-LANGUAGES = tuple(sorted(LANGUAGE_CODES))  # codes of those that there are rules for
 
 
 def sentences(text: str, language: str = "en") -> list[str]:
@@ -20,15 +15,24 @@ def sentences(text: str, language: str = "en") -> list[str]:
         text: running text.
         language: its code, such as `ja` or `ja-JP`.
     """
+    import pysbd  # its rules for all languages, which no command needs before there is text to cut
+
     segmenter = pysbd.Segmenter(language=language_of_rules(language) or "en", clean=False)  # not for two threads
     spans = [sentence for line in text.splitlines() for sentence in _whole(line, segmenter.segment(line))]
     return [stripped for sentence in spans if (stripped := sentence.strip())]
 
 
+def languages_of_rules() -> list[str]:
+    """The codes of the languages that there are rules for."""
+    from pysbd.languages import LANGUAGE_CODES
+
+    return sorted(LANGUAGE_CODES)
+
+
 def language_of_rules(language: str) -> str | None:
-    """The one of `LANGUAGES` that a code such as `ja-JP` belongs to; None where there are no rules for it."""
+    """The one of `languages_of_rules` that a code such as `ja-JP` belongs to; None where there are none for it."""
     code = base_language(language)
-    return code if code in LANGUAGES else None
+    return code if code in languages_of_rules() else None
 
 
 def _whole(line: str, found: Sequence[str]) -> Iterator[str]:

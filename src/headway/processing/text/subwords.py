@@ -18,7 +18,7 @@ import sentencepiece
 
 from headway.errors import RunError, UserError
 from headway.files import write_bytes
-from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary, check_no_frequency
+from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary, check_unused
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 FILE = "spm.model"
@@ -56,7 +56,7 @@ class SubwordVocabulary(Vocabulary):
         Raises:
             UserError: `size` does not fit the text.
         """
-        check_no_frequency(config, where)
+        check_unused(config, where, "min_frequency")
         return cls(_trained(config, _trainable(lines), where, side))
 
     @property

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import random
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from headway.config import Section
 from headway.errors import UserError, check_characters
-from headway.files import write_json
+from headway.files import exists, write_json
 from headway.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
 from headway.log import warn
 from headway.processing.processor import Encoded, Processor, Truncation, Words, encode_beginnings
 from headway.processing.text.line_ends import on_one_line
-from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS
+from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS, Span, align, compose, identity
 from headway.processing.text.segmentation import AnySegmenter, moses_has_rules, segmenter
-from headway.processing.text.spans import Span, align, compose, identity
 from headway.processing.text.vocabulary import (
     TokensConfig,
     Vocabulary,
@@ -31,6 +33,8 @@ from headway.processing.text.vocabulary import (
     read_description,
     train_vocabulary,
 )
+from headway.registry import import_paths
+from headway.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.tensors.batch import EOS, UNKNOWN
 
 FILE = "sides.json"
@@ -385,3 +389,59 @@ def _warn_without_rules(config: PreparationConfig) -> None:
         if not has_rules:
             name = f"{language_name(code)} ({config.language})"
             warn(f"text: {step} has no rules for {name}; general ones and those of English are used")
+
+
+Made = TypeVar("Made")
+
+
+def trained_once(
+    made_of: Any, train: Callable[[], Made], save: Callable[[Made, Path], object], load: Callable[[Path], Made]
+) -> Made:
+    """Processors that were made of the same before, else those that `train` makes.
+
+    Args:
+        made_of: all that decides the processors, as JSON has it: hashes of texts, and options. The software is known,
+            and the content of files that options name. Options that name code from outside are trained each time.
+        train: makes the processors.
+        save: writes them into a folder.
+        load: reads them.
+    """
+    if import_paths(made_of):
+        return train()
+    files = sorted({text for text in _texts(made_of) if exists(Path(text), "file")})
+    key = fingerprint([software(), made_of, hashes_of([Path(name) for name in files])])
+    return kept_folder(cache_folder() / "vocabularies" / key, lambda folder: save(train(), folder), load)
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    """All texts in a value as JSON has it."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict | list | tuple):
+        for value in tree.values() if isinstance(tree, dict) else tree:
+            yield from _texts(value)
+
+
+class Labeller(ABC):
+    """Labels the tokens of one side of a corpus. Can be sent to another process.
+
+    Attributes:
+        name: what the labels are called; it begins with the side, `source_` or `target_`.
+        counted: what is counted of each line, for the report.
+    """
+
+    name: str
+    counted: ClassVar[tuple[str, ...]]
+
+    @property
+    def side(self) -> int:
+        """0 for the source, 1 for the target."""
+        return ("source", "target").index(self.name.partition("_")[0])
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A hash of all that decides the labels of a line, besides the line and the side."""
+
+    @abstractmethod
+    def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
+        """The labels (L,) of a raw line's tokens, -1 for none, and a number for each of `counted`."""

@@ -213,13 +213,13 @@ class Vocabulary(ABC):
         """
 
 
-def check_no_frequency(config: TokensConfig, where: str) -> None:
-    """Raise UserError where a smallest frequency is asked of a kind that has none."""
-    if config.min_frequency > 1:
-        raise UserError(
-            f"a {config.kind} vocabulary has no smallest frequency", where=f"{where}.min_frequency",
-            received=config.min_frequency, allowed="1, or kind: word",
-        )  # fmt: skip
+def check_unused(config: TokensConfig, where: str, *names: str) -> None:
+    """Raise UserError where an option that this kind of vocabulary does not have differs from its default."""
+    for name in names:
+        value, default = getattr(config, name), TokensConfig.model_fields[name].default
+        if value != default:
+            what = f"a {config.kind} vocabulary has no such option"
+            raise UserError(what, where=f"{where}.{name}", received=value, allowed=f"{default}, or another kind")
 
 
 class WordVocabulary(Vocabulary):
@@ -238,13 +238,7 @@ class WordVocabulary(Vocabulary):
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
         """The most frequent tokens, `size` with the specials, or all (`whitespace`); of equal ones the first."""
-        if config.character_coverage < 1:
-            raise UserError(
-                f"a {config.kind} vocabulary has no character coverage", where=f"{where}.character_coverage",
-                received=config.character_coverage, allowed="1.0, or kind: bpe, unigram or char",
-            )  # fmt: skip
-        if config.kind == "whitespace":
-            check_no_frequency(config, where)
+        check_unused(config, where, "character_coverage", *(["min_frequency"] if config.kind == "whitespace" else []))
         counts = Counter(token for line in lines for token in line.split())
         frequent = counts.most_common(config.size - len(SPECIALS) if config.kind == "word" else None)
         tokens = [token for token, count in frequent if count >= config.min_frequency]
@@ -314,11 +308,8 @@ class TaggedVocabulary(Vocabulary):
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TaggedVocabulary:
         """Raise UserError: tags are those of the corpora."""
-        what, allowed = (
-            "tags are those of the corpora, whatever the kind of vocabulary",
-            "tag, in a corpus of data.train",
-        )
-        raise UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
+        what = "tags are those of the corpora, whatever the kind of vocabulary"
+        raise UserError(what, where=f"{where}.kind", received=config.kind, allowed="tag, in a corpus of data.train")
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -1,35 +1,44 @@
-"""Analyses of a corpus: they `add` what was captured, example by example, and give a `result` at any time.
+"""`headway inspect figures`: the attention of a model over a whole corpus, in constant memory.
 
-Their sums stay as large as they are, however many examples are added.
+Analyses `add` what was captured, example by example, and give a `result` at any time. Their sums stay as large as they
+are, however many examples are added.
 
-Shapes: K heads, T queries, S keys, L positions (or layers, of taggers), P spans or tokens, N words, J heads over
-layers.
+Shapes: K heads, T queries, S keys, L positions, P spans.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
-from headway.metrics import Metric
+from headway.errors import UserError, option
+from headway.languages import look_unspaced
+from headway.log import progress
+from headway.metrics import Metric, metric_in
+from headway.metrics.intervals import length_bins, linearise
+from headway.metrics.metric import Statistics
 from headway.mixers import Span
 from headway.models.tagger import LAYERS
-from headway.predictors.captured_attention import AttentionName, by_kind, layer_titles
-from headway.runs.inspect.capture import Captured
+from headway.predictors.captured_attention import AttentionName, by_kind
+from headway.predictors.output import TestSet
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.inspect.capture import Captured, LayerContributions, ReadOptions, mixers_of, read
 from headway.runs.inspect.charts import Chart, Panel
-from headway.runs.inspect.contributions import LayerContributions
-from headway.runs.inspect.inspect_options import SPAN
-from headway.runs.inspect.length_quality import LengthStatistics, score_lengths_of
-from headway.tables import Cell, Column, Spread, Table
+from headway.runs.inspect.inspect_options import SPAN, FigureOptions
+from headway.runs.inspect.layers import LayerAnalysis
+from headway.runs.load import load
+from headway.runs.run import open_run
+from headway.tables import Cell, Column, Table
 
 OFFSETS = range(-SPAN, SPAN + 1)
 EVENLY = "evenly"  # weights that are the same at all that may be seen
 LEAST_SHOWN = 1e-3
 
 Floats = NDArray[np.floating[Any]]
+HeadShares = Mapping[str, Sequence[tuple[str, Floats]]]  # by attention, the shares of each head and of all
 
 
 class OffsetTotals:
@@ -130,116 +139,6 @@ class ContributionTotals:
         return self.norm / count, self.gradient_input / count
 
 
-@dataclass(frozen=True)
-class LayerWeights:
-    """The attention to layers over all words of a test set."""
-
-    mean: Floats  # (J, L)
-    deviation: Floats  # (J, L), over words
-    words: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The weights, and their mean over heads, as values that JSON can hold."""
-        return {
-            "words": self.words,
-            "mean": self.mean.mean(0).tolist(),
-            "mean_by_head": self.mean.tolist(),
-            "deviation_by_head": self.deviation.tolist(),
-        }
-
-    def table(self) -> Table:
-        """A row a head and a column a layer: mean ± standard deviation over words, then the mean of all heads."""
-        heads, layers = self.mean.shape
-        rows: list[list[Any]] = [
-            [str(head + 1), *map(Spread, self.mean[head].tolist(), self.deviation[head].tolist())]
-            for head in range(heads)
-        ]
-        rows.append(["all", *self.mean.mean(0).tolist()])
-        return Table([Column("head"), *(Column(title, format=".4f") for title in layer_titles(layers))], rows)
-
-
-@dataclass(frozen=True)
-class Evenness:
-    """The standard deviation of self-attention weights around a word's own mean, averaged over words.
-
-    Smaller is more even. `last` is of the last layer, `layers` are of all of them, and `mixed` is of the layers as they
-    are weighted, None for a model that does not attend to layers.
-    """
-
-    last: float
-    mixed: float | None
-    layers: list[float]
-
-
-def of_words(self_attention: Floats, first: Sequence[int]) -> Floats:
-    """(L, N, P): the weights of the first tokens of words in all layers, heads averaged, of (L, K, P, P)."""
-    mean: Floats = self_attention.mean(1)[:, list(first)]
-    return mean
-
-
-def mix(by_layer: Floats, layer_weights: Floats) -> Floats:
-    """(N, P): the weights of words in all layers (L, N, P), mixed by their layer weights (N, J, L), averaged over J."""
-    mixed: Floats = np.einsum("nl,lnp->np", layer_weights.mean(1), by_layer)
-    return mixed
-
-
-def word_deviations(by_layer: Floats, layer_weights: Floats | None) -> tuple[Floats, Floats | None]:
-    """The standard deviation of weights (L, N, P) of words around their means: in all layers, (L, N), and mixed, (N,).
-
-    The weights of layers are (N, J, L), where the model attends to layers; without them there is no mix.
-    """
-    wide = by_layer.astype(np.float64)
-    return wide.std(2), None if layer_weights is None else mix(wide, layer_weights.astype(np.float64)).std(1)
-
-
-class LayerTotals:
-    """Sums over words, which give the weights of layers and the evenness of self-attention at any time."""
-
-    def __init__(self) -> None:
-        self.words = 0
-        self.deviations: Floats = np.zeros(0)  # (L,), summed over words
-        self.mixed = 0.0
-        # Weights as they lie beside those of the first word: what is left of their squares is of their own size.
-        self.origin: Floats | None = None  # (J, L)
-        self.sums: Floats = np.zeros(0)
-        self.squares: Floats = np.zeros(0)
-
-    def add(self, self_attention: Floats, first: Sequence[int], layer_weights: Floats | None) -> None:
-        """Count the words of a window, whose N first tokens are at `first`.
-
-        Self-attention is (L, K, P, P), lowest layer first; weights of layers are (N, J, L), if the model has them.
-        """
-        if not len(first):
-            return
-        deviations, mixed = word_deviations(of_words(self_attention, first), layer_weights)
-        self.words += len(first)
-        self.deviations = self.deviations + deviations.sum(1) if len(self.deviations) else deviations.sum(1)
-        if layer_weights is None or mixed is None:
-            return
-        self.mixed += float(mixed.sum())
-        weights = layer_weights.astype(np.float64)
-        if self.origin is None:
-            self.origin = weights[0]
-            self.sums = self.squares = np.zeros_like(self.origin)
-        self.sums = self.sums + (weights - self.origin).sum(0)
-        self.squares = self.squares + np.square(weights - self.origin).sum(0)
-
-    def weights(self) -> LayerWeights | None:
-        """The weights of the layers; None for a model that does not attend to layers, or without words."""
-        if self.origin is None:
-            return None
-        mean = self.sums / self.words
-        variance = np.maximum(self.squares / self.words - np.square(mean), 0)
-        return LayerWeights(self.origin + mean, np.sqrt(variance), self.words)
-
-    def evenness(self) -> Evenness:
-        """The evenness of self-attention. Raises UserError where there were no words."""
-        if not self.words:
-            raise UserError("there are no words to look at", where="headway inspect")
-        layers = (self.deviations / self.words).tolist()
-        return Evenness(layers[-1], None if self.origin is None else self.mixed / self.words, layers)
-
-
 class Analysis(Protocol):
     """Sums over a corpus, as large after a million examples as after one."""
 
@@ -268,62 +167,60 @@ class RelativePositionAnalysis:
                     self.totals.setdefault(name, OffsetTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
-        """Two charts a stack: the distribution over offsets, and the share within every window."""
+        """Two charts a stack: the distribution over offsets, and the share within every window, a line a layer."""
         charts = []
         for names in by_kind(list(self.totals)).values():
             totals = {AttentionName.parse(name): self.totals[name] for name in names.values()}
-            charts += [self._by_offset(totals), _by_window(totals)]
+            shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
+            even = even_shares(totals.values())
+            heads = {str(name): _heads_and_means(total.shares(), total.even_shares()) for name, total in totals.items()}
+            charts += [self._by_offset(next(iter(totals)).stack, shares, even, heads)]
+            charts += [_by_window(next(iter(totals)).stack, shares | {EVENLY: even}, heads)]
         return charts
 
-    def _by_offset(self, totals: Mapping[AttentionName, OffsetTotals]) -> Chart:
-        """The distribution over relative position, a line a layer."""
-        n, stack = self.window, next(iter(totals)).stack
-        shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
+    def _by_offset(self, stack: str, shares: Mapping[str, Floats], even: Floats, heads: HeadShares) -> Chart:
+        n = self.window
         inside = [f"{100 * within(share, n):.0f}" for share in shares.values()]
-        shares[EVENLY] = even_shares(totals.values())
+        shares = {**shares, EVENLY: even}
         highest = np.max(list(shares.values()), axis=0)[1:-1]
         shown = [
             offset for offset, most in zip(OFFSETS, highest, strict=True) if most >= LEAST_SHOWN or abs(offset) < n
         ]
         right = n - 0.5 if highest[SPAN + 1 :].any() else 0.5
-        lines = {
-            name: [(offset, 100 * float(share[offset + SPAN + 1])) for offset in shown if offset < right or right > 0.5]
-            for name, share in shares.items()
-        }
         lowest, most = min(inside, key=float), max(inside, key=float)
-        label = f"n = {n}: {lowest if lowest == most else f'{lowest} to {most}'} %"
         panel = Panel(
             title=f"{stack}: self-attention by relative position",
             x="position of what is attended to, from the token that attends", y="share of the weight (%)",
-            lines=lines, shaded=(0.5 - n, right, label), limits=(0, None), baseline=EVENLY,
+            lines={
+                name: [(at, 100 * float(share[at + SPAN + 1])) for at in shown if at < right or right > 0.5]
+                for name, share in shares.items()
+            },
+            shaded=(0.5 - n, right, f"n = {n}: {lowest if lowest == most else f'{lowest} to {most}'} %"),
+            limits=(0, None), baseline=EVENLY,
         )  # fmt: skip
         offsets = [f"<{-SPAN}", *map(str, OFFSETS), f">{SPAN}"]
         rows = [
-            (str(name), head, offset, share)
-            for name, total in totals.items()
-            for head, values in _heads_and_means(total.shares(), total.even_shares())
+            (name, head, offset, share)
+            for name, of_heads in heads.items()
+            for head, values in of_heads
             for offset, share in zip(offsets, values.tolist(), strict=True)
         ]
         table = Table(("attention", "head", "offset", "share"), rows)
         return Chart(f"relative-position-{stack}", [panel], table, ordered=True)
 
 
-def _by_window(totals: Mapping[AttentionName, OffsetTotals]) -> Chart:
-    """The share of self-attention that an n-gram of n can see, by n, a line a layer."""
-    sizes, stack = range(1, SPAN + 2), next(iter(totals)).stack
-    shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
-    shares[EVENLY] = even_shares(totals.values())
-    lines = {name: [(n, 100 * float(within(share, n))) for n in sizes] for name, share in shares.items()}
+def _by_window(stack: str, shares: Mapping[str, Floats], heads: HeadShares) -> Chart:
+    """The share of self-attention that an n-gram of n can see, by n."""
+    sizes = range(1, SPAN + 2)
     panel = Panel(
         title=f"{stack}: self-attention within a window", x="n: the window reaches n - 1 tokens to each side",
-        y="share of the weight (%)", lines=lines, percent=True, baseline=EVENLY,
+        y="share of the weight (%)", percent=True, baseline=EVENLY,
+        lines={name: [(n, 100 * float(within(share, n))) for n in sizes] for name, share in shares.items()},
     )  # fmt: skip
     rows = [
-        (str(name), head, n, float(within(share, n)))
-        for name, total in totals.items()
-        for n in sizes
-        for head, share in _heads_and_means(total.shares(), total.even_shares())
-    ]
+        (name, head, n, float(within(share, n)))
+        for name, of_heads in heads.items() for n in sizes for head, share in of_heads
+    ]  # fmt: skip
     return Chart(f"within-{stack}", [panel], Table(("attention", "head", "n", "share"), rows), ordered=True)
 
 
@@ -332,11 +229,9 @@ def even_shares(totals: Iterable[OffsetTotals]) -> Floats:
     return min((total.even_shares() for total in totals), key=lambda shares: float(within(shares, 1)))
 
 
-def _heads_and_means(values: Floats, even: Floats | float) -> Iterable[tuple[str, Any]]:
+def _heads_and_means(values: Floats, even: Floats | float) -> list[tuple[str, Any]]:
     """The rows of values (K, ...) with their numbers from 1, their mean, called `mean`, and those of even weights."""
-    yield from ((str(head), of_head) for head, of_head in enumerate(values, start=1))
-    yield "mean", values.mean(0)
-    yield EVENLY, even
+    return [*((str(head), row) for head, row in enumerate(values, start=1)), ("mean", values.mean(0)), (EVENLY, even)]
 
 
 class EntropyAnalysis:
@@ -389,33 +284,32 @@ class ContributionAnalysis:
 
     def result(self) -> list[Chart]:
         """One chart a stack: the contribution of every span by both measures, a line a layer."""
-        stacks = by_kind(list(self.totals)).values()
-        return [_by_span({AttentionName.parse(name): self.totals[name] for name in names.values()}) for names in stacks]
-
-
-def _by_span(totals: Mapping[AttentionName, ContributionTotals]) -> Chart:
-    stack = next(iter(totals)).stack
-    spans = sorted({span for total in totals.values() for span in total.spans}, key=_from_left_to_right)
-    means = {name: total.means() for name, total in totals.items()}
-    panels = [
-        Panel(
-            title=f"{stack}: {title}", x="offset", y="mean over positions and heads", limits=(0, None),
-            names=[span.name for span in spans],
-            lines={
-                name.layer_title: _points(totals[name].spans, both[measure].mean(0).tolist(), spans)
-                for name, both in means.items()
-            },
-        )
-        for measure, title in enumerate(("norm of the contribution", "|gradient x input|"))
-    ]  # fmt: skip
-    rows = [
-        (str(name), head, span.name, float(norm), float(gradient))
-        for name, total in totals.items()
-        for head, (norms, gradients) in enumerate(zip(*means[name], strict=True))
-        for span, norm, gradient in zip(total.spans, norms, gradients, strict=True)
-    ]
-    table = Table(("layer", "head", "part", "norm", "gradient_input"), rows)
-    return Chart(f"contributions-{stack}", panels, table, ordered=True)
+        charts = []
+        for names in by_kind(list(self.totals)).values():
+            totals = {AttentionName.parse(name): self.totals[name] for name in names.values()}
+            stack = next(iter(totals)).stack
+            spans = sorted({span for total in totals.values() for span in total.spans}, key=_from_left_to_right)
+            means = {name: total.means() for name, total in totals.items()}
+            panels = [
+                Panel(
+                    title=f"{stack}: {title}", x="offset", y="mean over positions and heads", limits=(0, None),
+                    names=[span.name for span in spans],
+                    lines={
+                        name.layer_title: _points(totals[name].spans, both[measure].mean(0).tolist(), spans)
+                        for name, both in means.items()
+                    },
+                )
+                for measure, title in enumerate(("norm of the contribution", "|gradient x input|"))
+            ]  # fmt: skip
+            rows = [
+                (str(name), head, span.name, float(norm), float(gradient))
+                for name, total in totals.items()
+                for head, (norms, gradients) in enumerate(zip(*means[name], strict=True))
+                for span, norm, gradient in zip(total.spans, norms, gradients, strict=True)
+            ]
+            table = Table(("layer", "head", "part", "norm", "gradient_input"), rows)
+            charts.append(Chart(f"contributions-{stack}", panels, table, ordered=True))
+        return charts
 
 
 def _points(spans: Sequence[Span], values: Sequence[float], all_spans: Sequence[Span]) -> list[tuple[float, float]]:
@@ -433,76 +327,175 @@ def _from_left_to_right(span: Span) -> tuple[bool, int, int, str]:
     return span.first is None, span.first or 0, span.last or 0, span.name
 
 
-class LayerAnalysis:
-    """A tagger's attention to the layers of its encoder, and the evenness of its self-attention."""
-
-    def __init__(self) -> None:
-        self.totals = LayerTotals()
-
-    def add(self, captured: Captured) -> None:
-        """Count one example."""
-        for view in captured.views:
-            if view.words is not None:
-                self.totals.add(view.self_attention(), view.words, view.layer_weights())
-
-    def result(self) -> list[Chart]:
-        """The deviation of self-attention by layer and, where the model attends to layers, their weights."""
-        return [*self._weights(), self._deviations()] if self.totals.words else []
-
-    def _deviations(self) -> Chart:
-        evenness = self.totals.evenness()
-        layers = range(1, len(evenness.layers) + 1)
-        lines = {"self-attention of the layer": list(zip(layers, evenness.layers, strict=True))}
-        rows: list[tuple[Cell, ...]] = list(zip(layers, evenness.layers, strict=True))
-        if evenness.mixed is not None:
-            lines["layers as they are weighted"] = [(layers[0], evenness.mixed), (layers[-1], evenness.mixed)]
-            rows.append(("as weighted", evenness.mixed))
-        title = "standard deviation of self-attention weights around a word's mean"
-        panel = Panel(title=title, x="layer", y="standard deviation", lines=lines, limits=(0, None))
-        return Chart("self-attention-deviation", [panel], Table(("layer", "deviation"), rows))
-
-    def _weights(self) -> list[Chart]:
-        if (weights := self.totals.weights()) is None:
-            return []
-        layers = range(1, weights.mean.shape[1] + 1)
-        heads = {f"head {head}": mean for head, mean in enumerate(weights.mean, start=1)}
-        panel = Panel(
-            title="attention to layers: mean and standard deviation over words", x="layer", y="weight",
-            lines={name: list(zip(layers, mean.tolist(), strict=True)) for name, mean in heads.items()},
-            bars={
-                name: list(zip((mean - spread).tolist(), (mean + spread).tolist(), strict=True))
-                for (name, mean), spread in zip(heads.items(), weights.deviation, strict=True)
-            },
-            limits=(0, None),
-        )  # fmt: skip
-        rows = [
-            (head + 1, layer + 1, float(weights.mean[head, layer]), float(weights.deviation[head, layer]))
-            for head, layer in np.ndindex(weights.mean.shape)
-        ]
-        return [Chart("layer-weights", [panel], Table(("head", "layer", "mean", "deviation"), rows))]
-
-
 class LengthAnalysis:
     """Quality by the length of the source (Bahdanau et al. 2015, figure 2), of outputs whose references are known."""
 
     def __init__(self, metric: Metric) -> None:
-        self.statistics = LengthStatistics(metric)
+        self.metric, self.unit = metric, "words"
+        self.lengths, self.rows = list[int](), list[Statistics]()
+
+    def add(self, captured: Captured) -> None:
+        """Count one example, whose source has its length in words or, where no spaces part these, in characters."""
+        example = captured.example
+        if captured.hypothesis is None or not example.references:
+            return
+        if not self.rows and look_unspaced([example.source]):
+            self.unit = "characters"
+        self.lengths.append(len(example.source.split() if self.unit == "words" else example.source))
+        self.rows.append(self.metric.counted([captured.hypothesis], [[text] for text in example.references])[0])
+
+    def result(self) -> list[Chart]:
+        """The score by length, each bin as a corpus of its own."""
+        if not self.rows:
+            return []
+        lengths, rows, name = np.array(self.lengths), np.array(self.rows), self.metric.label
+        starts = length_bins(self.lengths)
+        bins = np.searchsorted(starts, lengths, side="right") - 1
+        members = [bins == index for index in range(len(starts))]
+        scores = [linearise(self.metric, [rows[chosen]]).interval(self.metric.bounds) for chosen in members]
+        centres, counts = [float(lengths[chosen].mean()) for chosen in members], [int(each.sum()) for each in members]
+        panel = Panel(
+            title=f"{name} by length of the source", x=f"source length in {self.unit}", y=f"{name}, 95 % intervals",
+            lines={"": [(centre, score.value) for centre, score in zip(centres, scores, strict=True)]},
+            bars={"": [score.ends for score in scores]}, counts=list(zip(centres, counts, strict=True)),
+        )  # fmt: skip
+        table = [
+            (int(lengths[chosen].min()), int(lengths[chosen].max()), count, centre, score.value, *score.ends)
+            for chosen, count, centre, score in zip(members, counts, centres, scores, strict=True)
+        ]
+        columns = ("shortest", "longest", "segments", "mean_length", name, "low", "high")
+        return [Chart("quality-by-length", [panel], Table(columns, table))]
+
+
+class CorpusAnalysis:
+    """All analyses of a corpus; those of what a model does not have stay empty.
+
+    Args:
+        metric: scores by length.
+        window: n of the n-gram that attention is compared with.
+
+    Attributes:
+        examples: how many there were.
+        read: how many of them were neither empty nor too long.
+        without: the layers of a sequence model that give neither weights nor contributions.
+    """
+
+    def __init__(self, metric: Metric, window: int) -> None:
+        self.relative, self.entropies = RelativePositionAnalysis(window), EntropyAnalysis()
+        self.contributions, self.lengths = ContributionAnalysis(), LengthAnalysis(metric)
+        self.analyses: tuple[Analysis, ...] = (
+            self.relative, self.entropies, self.contributions, LayerAnalysis(), self.lengths
+        )  # fmt: skip
+        self.window, self.examples, self.read = window, 0, 0
+        self.without: list[str] = []
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
-        example = captured.example
-        if captured.hypothesis is not None and example.references:
-            self.statistics.add([captured.hypothesis], [[text] for text in example.references], [example.source])
+        self.examples += 1
+        self.read += bool(captured.views)
+        for analysis in self.analyses:
+            analysis.add(captured)
 
-    def result(self) -> list[Chart]:
-        """The score by length."""
-        if not self.statistics.rows:
-            return []
-        scores = score_lengths_of({"": self.statistics})
-        bins = zip(scores.ranges, scores.centres, scores.scores[""], strict=True)
-        rows = [
-            (low, high, bin.segments, centre, bin.value, bin.interval.low, bin.interval.high)
-            for (low, high), centre, bin in bins
-        ]
-        columns = ("shortest", "longest", "segments", "mean_length", scores.metric, "low", "high")
-        return [Chart("quality-by-length", [scores.panel()], Table(columns, rows))]
+    def write(self, folder: Path, of: str = "") -> list[Path]:
+        """Write all figures that there are numbers for into an existing folder; their paths.
+
+        `of` is the run that they are of, whose name stands above each.
+        """
+        charts = [chart for analysis in self.analyses for chart in analysis.result()]
+        return [path for chart in charts for path in chart.write(folder, of)]
+
+    def summary(self) -> dict[str, Any]:
+        """The main numbers, as JSON can hold them; shares and entropies are means over heads, and then head by head."""
+        n, attention = self.window, dict[str, dict[str, Any]]()
+        for name, entropy in self.entropies.totals.items():
+            bits, even = entropy.mean(), entropy.even_mean()
+            attention[name] = {"entropy": float(bits.mean()), "entropy_by_head": bits.tolist(), "even_entropy": even}
+        for name, relative in self.relative.totals.items():
+            inside, even = within(relative.shares(), n), float(within(relative.even_shares(), n))
+            attention[name] |= {"within": float(inside.mean()), "within_by_head": inside.tolist(), "even_within": even}
+        norms = {
+            name: dict(zip([span.name for span in total.spans], total.means()[0].mean(0).tolist(), strict=True))
+            for name, total in self.contributions.totals.items()
+        }
+        counts = {"sentences": self.examples, "read": self.read, "window": n}
+        return counts | {"attention": attention, "norms": norms}
+
+    def table(self) -> Table:
+        """A row an attention: the share of its weight within the window, and its entropy."""
+        rows: list[list[Cell]] = []
+        for name, values in self.summary()["attention"].items():
+            shares = [100 * values[key] if key in values else None for key in ("within", "even_within")]
+            rows.append([AttentionName.parse(name).title, *shares, values["entropy"], values["even_entropy"]])
+        columns = [
+            Column("attention"), Column(f"within n = {self.window}", "%", ".1f"), Column("evenly", "%", ".1f"),
+            Column("entropy", "bits", ".2f"), Column("evenly", "bits", ".2f"),
+        ]  # fmt: skip
+        notes = ["evenly: what it would be if all that a token may see had the same weight"]
+        return Table(columns, rows, notes=notes if self.relative.totals else ())
+
+    def text(self, quality: bool) -> str:
+        """The numbers to be read, and what the model does not have; `quality` where scores by length were asked for."""
+        lines = [f"{self.read:,} of {self.examples:,} sentences read"]
+        if self.entropies.totals:
+            lines.append(self.table().text())
+        for name, total in self.contributions.totals.items():
+            norm, gradient = (means.mean(0) for means in total.means())
+            largest = ", ".join(f"{total.spans[index].name} ({norm[index]:.2f})" for index in np.argsort(-norm)[:3])
+            strongest, title = total.spans[int(gradient.argmax())].name, AttentionName.parse(name).title
+            lines.append(
+                f"{title}: no weights; largest contributions: {largest}; by gradient x input most counts {strongest}"
+            )
+        if self.without:
+            titles = "; ".join(AttentionName.parse(name).title for name in self.without)
+            lines.append(f"{titles}: no weights and no contributions, so that there is nothing to draw")
+        if not (self.relative.totals or self.contributions.totals or self.without):
+            lines.append("this model has no self-attention and no n-grams: nothing by relative position")
+        if not self.entropies.totals:
+            lines.append("this model has no attention: no entropy")
+        if quality and not self.lengths.rows:
+            lines.append("no references: no quality by length")
+        return "\n".join(lines)
+
+
+def analyse(predictor: Any, corpus: TestSet, analysis: CorpusAnalysis, options: ReadOptions) -> None:
+    """Read a corpus into `analysis`, with a live line of the speed and the time that is left.
+
+    Raises:
+        UserError: files that are missing or at fault, or nothing to read.
+    """
+    with progress("reading", corpus.size, "sentences") as line:
+        for captured in read(predictor, corpus.examples, options):
+            analysis.add(captured)
+            line.update(analysis.examples)
+    if not analysis.read:
+        raise UserError("there is nothing to read: every line is empty or too long", where=option("input"))
+    if isinstance(predictor, SequencePredictor):
+        known: Iterable[str] = analysis.relative.totals.keys() | analysis.contributions.totals.keys()
+        analysis.without = [name for name in mixers_of(predictor.models[0]) if name not in known]
+
+
+def run_figures(run: Path, options: FigureOptions) -> str:
+    """Read a corpus with a run's model, write figures and their numbers into a folder, and give the report.
+
+    Raises:
+        UserError: no run, files that are missing or at fault, nothing to read or to draw.
+    """
+    opened = open_run(run, options.allow_code)
+    task = opened.task
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    recipe = predictor.recipe
+    corpus = task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
+    if (written := task.written(recipe)) is not None:
+        corpus = TestSet(corpus.size, (example.as_written(written) for example in corpus.examples))
+    with opened.trusted():
+        metric = metric_in(recipe.text.target.language, (recipe.training.dev_metrics or task.metrics)[0])
+    analysis = CorpusAnalysis(metric, options.within)
+    analyse(predictor, corpus, analysis, ReadOptions(hypotheses=options.quality, contributions=True))
+    options.output.mkdir(parents=True, exist_ok=True)
+    files = analysis.write(options.output, run.resolve().name)
+    if options.json_output:
+        return json.dumps(analysis.summary() | {"files": [str(path) for path in files]}, indent=1)
+    drawn = sorted({path.stem for path in files})
+    return "\n".join(
+        [analysis.text(options.quality), f"in {options.output}, each as PNG, SVG and CSV: {', '.join(drawn)}"]
+    )

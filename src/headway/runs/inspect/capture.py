@@ -1,30 +1,45 @@
-"""One stream of what a model reads: all reports are made from it.
+"""One stream of what a model reads, from which all reports are made: attention, outputs, contributions.
 
 A corpus is read a few examples at a time, and nothing of them is kept, so that a report needs as much memory for a
 million sentences as for a hundred.
 
-Shapes: K heads, T rows (queries), S columns (keys), J heads over layers, L layers, N words, P tokens.
+Layers without attention weights, such as n-grams, have two measures of a span (an offset of the window, or a context
+vector) at every position and head:
+
+- the norm of its contribution to the hidden layer before the ReLU, which is the exact sum of contributions and bias;
+- gradient x input of the log probability of the target: the gradient with respect to what the span reads, times what it
+  reads, which is the same as the gradient with respect to its contribution, times its contribution. It has a sign, and
+  what the ReLU shuts out counts for nothing.
+
+Shapes: B batch, K heads, T rows (queries), S columns (keys), J heads over layers, L layers or positions of a layer,
+N words, P tokens or spans.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import singledispatch
-from typing import Any
+from functools import partial, singledispatch
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from headway.batched import batched
 from headway.errors import UserError
-from headway.predictors.captured_attention import ALL, AttentionWeights
+from headway.mixers import Decomposable, Mixed, Mixer, Span
+from headway.models import Seq2Seq
+from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.contributions import LayerContributions, contributions
+from headway.processes import batched
+from headway.tensors.batch import Batch, collate
+from headway.tensors.names import counted_from_1
 
 TOGETHER = 32  # examples whose attention is in memory at once
+BATCH = 16  # pairs whose contributions are measured at once: these are as large as all windows, one beside the other
 
 Floats = NDArray[np.floating[Any]]
 
@@ -38,6 +53,29 @@ class ReadOptions:
     nbest: int = 1  # outputs of an example that the model decodes
     capture: Capture = ALL  # patterns of the names of the attention that is captured
     contributions: bool = False  # measure what each offset adds in layers without weights
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of one attention, such as `decoder.1.cross`, or other numbers of a layer: (K, T, S).
+
+    `rows` are the T tokens that attend and `columns` the S that are attended to, as they are written.
+    """
+
+    name: str
+    weights: Floats
+    rows: Sequence[str]
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True)
+class LayerContributions:
+    """The measures of one layer in one sentence."""
+
+    tokens: list[str]  # the L tokens that the layer reads, with the end mark as the last or the begin mark as the first
+    spans: tuple[Span, ...]
+    norm: Floats  # (K, L, P), of the contribution before the ReLU
+    gradient_input: Floats  # (K, L, P), in nats of the log probability of the target
 
 
 @dataclass(frozen=True)
@@ -83,7 +121,15 @@ def _read_sequences(
             ]  # fmt: skip
         with accounted(account):
             predictions = _predictions(predictor, shown, options)
-        measures = _contributions(predictor, [prediction for prediction, _ in predictions]) if measured else {}
+        measures: dict[int, dict[str, LayerContributions]] = {}
+        if measured:  # lines that were cut, and empty ones, have no measures
+            whole = [
+                prediction
+                for prediction, _ in predictions
+                if not prediction.is_empty and predictor.can_read(prediction.source, prediction.written)
+            ]
+            pairs = [prediction.source for prediction in whole], [prediction.written for prediction in whole]
+            measures = dict(zip(map(id, whole), contributions(predictor, *pairs), strict=True))
         # A model without such layers has none in its first sentences, and is not asked again.
         measured = measured and (any(measures.values()) or not measures)
         read_examples = {}
@@ -117,20 +163,6 @@ def _predictions(
     return [found[id(example)] for example in examples]
 
 
-def _contributions(
-    predictor: SequencePredictor, predictions: Sequence[Output]
-) -> dict[int, dict[str, LayerContributions]]:
-    """The measures of predictions by their identity; lines that were cut, and empty ones, have none."""
-    whole = [
-        prediction
-        for prediction in predictions
-        if not prediction.is_empty and predictor.can_read(prediction.source, prediction.written)
-    ]
-    sources, targets = [prediction.source for prediction in whole], [prediction.written for prediction in whole]
-    measures = contributions(predictor, sources, targets)
-    return {id(prediction): layers for prediction, layers in zip(whole, measures, strict=True)}
-
-
 @read.register
 def _read_words(predictor: LabelPredictor, examples: Iterable[Example], options: ReadOptions) -> Iterator[Captured]:
     for example in examples:
@@ -141,3 +173,105 @@ def _read_words(predictor: LabelPredictor, examples: Iterable[Example], options:
         labelled = predictor.predict([words])[0] if options.hypotheses or not options.force else None
         text = None if labelled is None else " ".join(labelled.labels)
         yield Captured(example, tuple(predictor.capture(words)), labelled, text)
+
+
+def mixers_of(model: nn.Module) -> dict[str, Mixer]:
+    """All mixers of a model, by the name that their attention has or would have (`encoder.1.self`)."""
+    mixers = {name: module for name, module in model.named_modules() if isinstance(module, Mixer)}
+    return {counted_from_1(name).removesuffix("mixer") + "self": mixer for name, mixer in mixers.items()}
+
+
+class Measured(NamedTuple):
+    """The two measures of a mixer's P spans, both (B, K, L, P); zero at padding."""
+
+    spans: tuple[Span, ...]
+    norm: Tensor
+    gradient_input: Tensor
+
+
+def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured]:
+    """The measures of every mixer that is a sum of contributions, by the name that its attention would have.
+
+    `score` runs the model once and gives a scalar, a sum over the rows of a batch.
+    """
+    # Each mixer with its arguments, and the zeros that were added to its values, for the gradient there.
+    calls: dict[str, tuple[Mixer, Tensor, Tensor | None, Tensor]] = {}
+
+    def listen(name: str) -> Callable[..., Mixed]:
+        def hook(mixer: Mixer, given: tuple[Tensor, Tensor | None], mixed: Mixed) -> Mixed:
+            probe = torch.zeros_like(mixed.values, requires_grad=True)
+            calls[name] = mixer, given[0].detach(), given[1], probe
+            return mixed._replace(values=mixed.values + probe)
+
+        return hook
+
+    with torch.inference_mode(False), torch.enable_grad():
+        hooks = [mixer.register_forward_hook(listen(name)) for name, mixer in mixers_of(model).items()]
+        try:
+            total = score()
+        finally:
+            for registered in hooks:
+                registered.remove()
+        measures = {}
+        gradients = torch.autograd.grad(total, [probe for *_, probe in calls.values()]) if calls else ()
+        for (name, (mixer, x, mask, _)), gradient in zip(calls.items(), gradients, strict=True):
+            if isinstance(mixer, Decomposable):
+                spans, terms, values = mixer.contributions(x.requires_grad_(), mask)
+                (of_terms,) = torch.autograd.grad(values, terms, gradient)
+                terms = terms.detach()
+                measures[name] = Measured(spans, terms.norm(dim=-1), (of_terms * terms).sum(-1))
+        return measures
+
+
+def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
+    """The log probability of the targets of a batch, all rows together.
+
+    With `positions` it is of these target tokens, counted from 0, the end mark last. Rows that are too short for a
+    position are left out there.
+    """
+    scores: Tensor = model(batch).logits.float().log_softmax(-1)
+    tokens = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.target_mask, 0)
+    if positions is not None:
+        tokens = tokens[:, [position for position in positions if position < tokens.shape[1]]]
+    return tokens.sum()
+
+
+def contributions(
+    predictor: SequencePredictor, sources: Sequence[str], targets: Sequence[str], positions: Sequence[int] | None = None
+) -> list[dict[str, LayerContributions]]:
+    """Measure what each span contributes, in all layers of one model that sum up contributions, for pairs of raw lines.
+
+    Args:
+        predictor: one model.
+        sources: raw text.
+        targets: the outputs whose log probability the gradients are of.
+        positions: the target tokens that it is of, counted from 0, the end mark last; all by default.
+
+    Returns:
+        For each pair the layers by name, such as `encoder.1.self`; none for a model without such layers.
+
+    Raises:
+        UserError: more than one model, or a position that no target has.
+    """
+    if len(predictor.models) > 1:
+        raise UserError("contributions are one model's", received=f"{len(predictor.models)} runs")
+    (model,) = predictor.models
+    source_ids, target_ids = [predictor.read(line).values for line in sources], predictor.target.encode_lines(targets)
+    longest = max(map(len, target_ids), default=0)
+    if positions is not None and not all(0 <= position <= longest for position in positions):
+        allowed = f"0 to {longest}"
+        raise UserError("no target has such a token", where="positions", received=list(positions), allowed=allowed)
+    rows: list[dict[str, LayerContributions]] = []
+    for pairs in batched(zip(source_ids, target_ids, strict=True), BATCH):
+        texts = [np.asarray(ids) for ids, _ in pairs], [np.asarray(ids, np.int64) for _, ids in pairs]
+        score = partial(log_probability, model, collate(*texts).to(predictor.device), positions)
+        found: list[dict[str, LayerContributions]] = [{} for _ in pairs]
+        for name, (spans, *both) in measure(model, score).items():
+            norm, gradient_input = (each.float().cpu().numpy() for each in both)
+            for row, (source, target) in enumerate(pairs):
+                tokens = predictor.attended(source), predictor.target.tokens(target)
+                columns = column_tokens(model.attention_axes(name), *tokens)
+                real = row, slice(None), slice(len(columns))
+                found[row][name] = LayerContributions(columns, spans, norm[real], gradient_input[real])
+        rows += found
+    return rows

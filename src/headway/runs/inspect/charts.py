@@ -1,4 +1,4 @@
-"""Charts of lines and points, alone or beside each other, as PNG, SVG or PDF by the name of the file."""
+"""Charts of lines and points, and alignments, alone or beside each other; the suffix of a file says the format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
 from headway.errors import UserError
-from headway.figures.drawing import GRID, MUTED, STYLE, save_figure
-from headway.figures.fonts import pick_fonts
+from headway.figures import DARK, GRID, MUTED, STYLE, draw_weights, drawable, pick_fonts, save_figure
 from headway.files import write_text
+from headway.predictors.captured_attention import END
+from headway.predictors.output import Output
+from headway.predictors.word_alignment import WordAlignment
 from headway.tables import Table
 
 NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
 COUNTS_BESIDE_EACH_OTHER = 20  # above an axis
+WORDS_BESIDE_EACH_OTHER = 60  # of the sources of alignments
 
 # Told apart without colour, too: by marker, by dashes, and by how dark they are.
 LINES: tuple[dict[str, Any], ...] = (
@@ -77,13 +80,6 @@ class Chart:
         return paths
 
 
-def line_chart(
-    lines: Mapping[str, Sequence[tuple[float, float]]], path: Path, *, x: str, y: str, title: str = "", **changes: Any
-) -> None:
-    """Draw one chart with a line a name; `changes` are other fields of `Panel`. Raises as `panel_chart` does."""
-    panel_chart([Panel(title, x, y, lines, **changes)], path)
-
-
 def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, of: str = "") -> None:
     """Draw charts beside each other; a name is the same line in all of them.
 
@@ -126,8 +122,16 @@ def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, o
 
 def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) -> None:
     axes.set_title(panel.title, loc="left", fontsize=10, pad=14)
+    look: dict[str, Any]
     if all(len(points) == 1 for points in panel.lines.values()) and not panel.dots:
-        _write_numbers(axes, panel)
+        # Lines of one point each have no course that could be drawn: their values are written.
+        values = {name: points[0] for name, points in panel.lines.items()}
+        ends = {name: " ({:.4g} to {:.4g})".format(*bars[0]) for name, bars in panel.bars.items()}
+        lines = [f"{name}  {y:.4g}{ends.get(name, '')}".strip() for name, (_, y) in values.items()]
+        at = sorted({panel.names[int(x)] if panel.names else f"{x:g}" for x, _ in values.values()})
+        axes.text(0, 0.6, "\n".join(lines), fontsize=13, va="center")
+        axes.text(0, 0.15, f"{panel.y}, {panel.x} {', '.join(at)}", color=MUTED, va="center")
+        axes.set_axis_off()
         return
     for name, points in panel.lines.items():
         style: dict[str, Any] = {"label": name, "linewidth": 1.3, "markersize": 3.5}
@@ -143,7 +147,7 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
     if panel.shaded is not None:
         first, last, label = panel.shaded
         axes.axvspan(first, last, color=GRID, linewidth=0)
-        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7, "color": MUTED}
+        look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": MUTED}
         axes.text((first + last) / 2, 1.01, label, transform=axes.get_xaxis_transform(), **look)
     if panel.logarithmic:
         axes.set_xscale("log", base=2)
@@ -151,8 +155,15 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(ScalarFormatter())
             axis.set_minor_formatter(NullFormatter())
-    else:
-        _begin_at_zero(axes, chosen=panel.limits[0] is not None)
+    else:  # the axis of values begins at zero, unless another beginning was chosen, or all lie in its upper third
+        low, high = axes.get_ylim()
+        if 0 < low <= 2 / 3 * high and panel.limits[0] is None:
+            axes.set_ylim(0, high)
+        elif low > 0:
+            axes.set_ylabel(f"{axes.get_ylabel()} (axis cut)".strip())
+            ground = {"facecolor": matplotlib.rcParams["axes.facecolor"], "edgecolor": "none", "pad": 0.5}
+            look = {"ha": "center", "va": "center", "color": MUTED, "fontsize": 8, "bbox": ground}
+            axes.text(0, 0, "//", transform=axes.transAxes, **look)
     if panel.names:
         slanted = sum(map(len, panel.names)) > NAMES_BESIDE_EACH_OTHER
         axes.set_xticks(
@@ -160,40 +171,6 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         )
     elif not panel.logarithmic:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _tell_counts(axes, panel)
-    axes.grid(axis="y", color=GRID)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-
-
-def _write_numbers(axes: Axes, panel: Panel) -> None:
-    """The values of lines of one point each: they have no course that could be drawn."""
-    values = {name: points[0] for name, points in panel.lines.items()}
-    bars = {name: " ({:.4g} to {:.4g})".format(*panel.bars[name][0]) for name in values if name in panel.bars}
-    lines = [f"{name}  {y:.4g}{bars.get(name, '')}".strip() for name, (_, y) in values.items()]
-    at = sorted({panel.names[int(x)] if panel.names else f"{x:g}" for x, _ in values.values()})
-    axes.text(0, 0.6, "\n".join(lines), fontsize=13, va="center")
-    axes.text(0, 0.15, f"{panel.y}, {panel.x} {', '.join(at)}", color=MUTED, va="center")
-    axes.set_axis_off()
-
-
-def _begin_at_zero(axes: Axes, *, chosen: bool) -> None:
-    """Let the axis of values begin at zero, or say that it does not.
-
-    It does not where another beginning was `chosen`, or where all values lie in its upper third.
-    """
-    low, high = axes.get_ylim()
-    if 0 < low <= 2 / 3 * high and not chosen:
-        axes.set_ylim(0, high)
-    elif low > 0:
-        axes.set_ylabel(f"{axes.get_ylabel()} (axis cut)".strip())
-        around = {"facecolor": matplotlib.rcParams["axes.facecolor"], "edgecolor": "none", "pad": 0.5}
-        axes.text(0, 0, "//", transform=axes.transAxes, ha="center", va="center", color=MUTED, fontsize=8, bbox=around)
-
-
-def _tell_counts(axes: Axes, panel: Panel) -> None:
-    """How many examples stand behind the points: for all at once, or above the axis at each of a few."""
     different = {count for _, count in panel.counts}
     if len(different) == 1:
         axes.set_xlabel(f"{panel.x} ({different.pop():,} examples each)")
@@ -201,6 +178,58 @@ def _tell_counts(axes: Axes, panel: Panel) -> None:
         axes.set_xlabel(f"{panel.x} ({min(different):,} to {max(different):,} examples each)")
     elif different:
         axes.set_xlabel(f"{panel.x} (above it: examples)")
-        for x, count in panel.counts:
-            place = axes.get_xaxis_transform()
-            axes.text(x, 0.02, f"{count:,}", transform=place, ha="center", va="bottom", fontsize=6, color=MUTED)
+        look = {"ha": "center", "va": "bottom", "fontsize": 6, "color": MUTED}
+        for place, count in panel.counts:
+            axes.text(place, 0.02, f"{count:,}", transform=axes.get_xaxis_transform(), **look)
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def alignment_figure(output: Output, path: Path, *, dark: bool = False) -> None:
+    """Draw how much each target token of an output attended to each source token, the mean of all layers and heads.
+
+    Characters that no installed font can draw are shown as rectangles, and a line below the figure names them. The
+    suffix of the path says the format; with `dark` the figure is light on dark.
+    """
+    weights = np.mean([of_layer.mean(axis=0) for of_layer in output.attention.values()], axis=0)
+    alignment = WordAlignment(tuple(output.attended), (*output.tokens, END), weights)
+    _draw_page([alignment], path, columns=1, style=STYLE | DARK if dark else STYLE)
+
+
+def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int = 3) -> None:
+    """Draw alignments of words, source above and target to the left; those without words on a side are left out.
+
+    At most `columns` sentences stand beside each other, long ones fewer. Raises UserError where nothing can be drawn.
+    """
+    drawn = [alignment for alignment in alignments if alignment.source and alignment.target]
+    if not drawn:
+        raise UserError("there is no alignment to draw: every line or its output is empty", where=str(path))
+    widest = max(len(alignment.source) for alignment in drawn)
+    _draw_page(drawn, path, min(columns, max(1, WORDS_BESIDE_EACH_OTHER // widest), len(drawn)))
+
+
+def _draw_page(
+    alignments: Sequence[WordAlignment], path: Path, columns: int, style: Mapping[Any, Any] = MappingProxyType(STYLE)
+) -> None:
+    tokens = [token for alignment in alignments for token in (*alignment.source, *alignment.target)]
+    drawn, families, missing = drawable(tokens)
+    shown = dict(zip(tokens, drawn, strict=True))
+    rows = [alignments[start : start + columns] for start in range(0, len(alignments), columns)]
+    widths = [max(len(row[column].source) for row in rows if column < len(row)) for column in range(columns)]
+    heights = [max(len(alignment.target) for alignment in row) for row in rows]
+    size = 1.2 * columns + 0.24 * sum(widths), 1.0 * len(rows) + 0.24 * sum(heights)
+    with matplotlib.rc_context({**style, "font.family": families}):
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(len(rows), columns, width_ratios=widths, height_ratios=heights)
+        for index, alignment in enumerate(alignments):
+            axes = figure.add_subplot(grid[divmod(index, columns)])
+            source, target = ([shown[token] for token in words] for words in (alignment.source, alignment.target))
+            draw_weights(axes, alignment.weights, source, target)
+        if missing:
+            names = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:4]) + (" …" if len(missing) > 4 else "")
+            packages = "fonts-noto; for Chinese, Japanese and Korean fonts-noto-cjk"
+            text = f"No installed font has {names}\nNoto Sans has most scripts ({packages})"
+            figure.supxlabel(text, fontsize=7)
+        save_figure(figure, path)

@@ -1,5 +1,5 @@
-"""`headway inspect dependencies`: attachment of words by dependency heads, and agreement of the attention of both
-sides, as scores and as figures (those of Deguchi et al., figures 2 and 3).
+"""`headway inspect tables dependencies`: attachment of words by dependency heads, and agreement of the attention of
+both sides, as scores and as figures (those of Deguchi et al., figures 2 and 3).
 
 Shapes: K heads, L positions, S source, T target (with the end mark in figures), W words of a line.
 """
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import networkx as nx
@@ -21,10 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 from numpy.typing import NDArray
 
-from headway.batched import batched
 from headway.errors import UserError, option
-from headway.figures.drawing import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, save_figure
-from headway.figures.fonts import drawable
+from headway.figures import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, drawable, save_figure
 from headway.files import write_text
 from headway.formats.conllu import is_conllu
 from headway.formats.lines import read_lines
@@ -40,9 +38,10 @@ from headway.parses.projection import NONE, Projection, project
 from headway.predictors.captured_attention import END, AttentionWeights
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_overrides, parse_recipe
-from headway.runs.inspect.capture import Captured, ReadOptions, read
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.runs.load import load
 from headway.tensors.batch import TargetBatch
@@ -107,27 +106,6 @@ def best_tree(weights: Weights) -> list[int]:
     return [word if head == size else head for word, head in enumerate(heads)]
 
 
-class WordHeads(NamedTuple):
-    """Heads of the words of a sentence, all (W,), the word itself for a root.
-
-    `greedy` takes the most probable head of each word, `tree` the most probable tree; `gold` are the parser's, `NONE`
-    where there is none to be scored.
-    """
-
-    greedy: NDArray[np.intp]
-    tree: NDArray[np.intp]
-    gold: NDArray[np.int32]
-
-    def lines(self) -> tuple[str, str]:
-        """The tree's heads and the parser's as the metric `uas` reads them: from 1, 0 for a root, `_` for none."""
-        return _numbered(self.tree), _numbered(self.gold)
-
-
-def _numbered(heads: NDArray[Any]) -> str:
-    names = {NONE: UNKNOWN}
-    return " ".join(names.get(head, str(0 if head == word else head + 1)) for word, head in enumerate(heads.tolist()))
-
-
 @dataclass
 class AttachmentScore:
     """Unlabelled attachment over all sentences of a side: words with a head by the parser, and how many are right.
@@ -145,22 +123,31 @@ class AttachmentScore:
     pieces: int = 0
     pieces_right: int = 0
 
-    def add(self, sentence: Analysed, causal: bool) -> WordHeads:
-        """Count one sentence, and give its heads; where `causal`, only heads to the left are scored."""
+    def add(self, sentence: Analysed, causal: bool) -> tuple[str, str]:
+        """Count one sentence; where `causal`, only heads to the left are scored.
+
+        Returns:
+            The heads of its words by the most probable tree and by the parser, as the metric `uas` reads them: from 1,
+            0 for a root, `_` for none.
+        """
         full, weights = sentence.projection, word_weights(sentence)
         scored = full.left_only() if causal else full
-        heads = WordHeads(weights.argmax(1), np.array(best_tree(weights)), word_heads(scored))
-        known = heads.gold != NONE
+        greedy, tree, gold = weights.argmax(1), np.array(best_tree(weights)), word_heads(scored)
+        known, edges = gold != NONE, scored.heads != NONE
         self.sentences += 1
         self.parsed += bool((full.heads != NONE).any())
         self.words += int(known.sum())
         self.words_to_the_right += int((word_heads(full) != NONE).sum() - known.sum())
-        self.right_by_argmax += int((heads.greedy == heads.gold)[known].sum())
-        self.right_by_tree += int((heads.tree == heads.gold)[known].sum())
-        edges = scored.heads != NONE
+        self.right_by_argmax += int((greedy == gold)[known].sum())
+        self.right_by_tree += int((tree == gold)[known].sum())
         self.pieces += int(edges.sum())
         self.pieces_right += int((sentence.weights.argmax(1) == scored.heads)[edges].sum())
-        return heads
+
+        def line(heads: NDArray[Any]) -> str:
+            numbered = (str(0 if head == word else head + 1) for word, head in enumerate(heads))
+            return " ".join(UNKNOWN if head == NONE else name for head, name in zip(heads, numbered, strict=True))
+
+        return line(tree), line(gold)
 
     def to_json(self) -> dict[str, Any]:
         """Counts and scores in percent."""
@@ -221,9 +208,18 @@ class Agreement:
         )
 
 
+@dataclass(frozen=True)
+class ReadPair:
+    """A pair with all that was read of it."""
+
+    tokens: tuple[list[str], list[str]]  # of source and target, without end marks
+    sides: dict[str, Analysed]  # by `source` and `target`, those that have a parser and dependency heads
+    synchronised: Synchronised | None  # the attention of both sides, where the objective has such a constraint
+
+
 @dataclass
 class DependencyAnalysis:
-    """Attachment and agreement over a corpus, with the first sentences `kept` for figures.
+    """The scores of all sentences, with the first sentences `kept` for figures.
 
     Attributes:
         heads: of each side, for each sentence, the model's heads and the parser's, as lines of the metric `uas`.
@@ -238,8 +234,8 @@ class DependencyAnalysis:
     def add(self, pair: ReadPair) -> None:
         """Count one sentence."""
         for side, sentence in pair.sides.items():
-            heads = self.scores.setdefault(side, AttachmentScore()).add(sentence, causal=side == "target")
-            self.heads.setdefault(side, []).append(heads.lines())
+            lines = self.scores.setdefault(side, AttachmentScore()).add(sentence, causal=side == "target")
+            self.heads.setdefault(side, []).append(lines)
         if pair.synchronised is not None:
             self.agreement.add(pair.synchronised)
         if len(self.sentences) < self.kept:
@@ -256,78 +252,54 @@ class DependencyAnalysis:
         return "\n".join([*lines, *([self.agreement.text()] if self.agreement.rows else [])])
 
 
-@dataclass(frozen=True)
-class ReadPair:
-    """A pair with all that was read of it."""
-
-    tokens: tuple[list[str], list[str]]  # of source and target, without end marks
-    sides: dict[str, Analysed]  # by `source` and `target`, those that have a parser and dependency heads
-    synchronised: Synchronised | None  # the attention of both sides, where the objective has such a constraint
-
-
-@dataclass(frozen=True)
-class DependencyReader:
-    """Dependency heads and synchronous attention of a model.
+def read_pairs(
+    predictor: SequencePredictor,
+    objective: ObjectiveConfig,
+    parsers: tuple[Parser | None, Parser | None],
+    examples: Iterable[Example],
+) -> Iterator[ReadPair]:
+    """Read the dependency heads and synchronous attention of pairs whose targets are forced, or of sources alone.
 
     Args:
         predictor: one model of text.
-        objective: which attention is read; the default dependency head where it has none.
+        objective: it says which attention is read; the default dependency head where it names none.
         parsers: of source and target; a side without one is not scored.
+        examples: the pairs; those that are empty or too long are left out.
     """
-
-    predictor: SequencePredictor
-    objective: ObjectiveConfig
-    parsers: tuple[Parser | None, Parser | None]
-
-    @property
-    def dependency(self) -> DependencyConfig:
-        """The heads that are read as dependency heads."""
-        return self.objective.dependency or DependencyConfig()
-
-    def read(self, examples: Iterable[Example]) -> Iterator[ReadPair]:
-        """Read pairs whose targets are forced, or sources alone; what is empty or too long is left out."""
-        synchronous = Objective(self.objective).parts.get("synchronous")
-        constraint = synchronous if isinstance(synchronous, SynchronousLoss) else None
-        heads = DependencyLoss(self.dependency)
-        for name in heads.attention:
-            check_sides(name, self.predictor.models[0].attention_axes(name), "RUN")
-        names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
-        given = (
-            Example(example.source, example.target or "")  # without its target, a source is read beside an empty one
-            for example in examples
-            if example.source.strip() and (example.target is None or example.target.strip())
-        )
-        stream = read(self.predictor, given, ReadOptions(hypotheses=False, capture=tuple(names)))
-        for chunk in batched(stream, BATCH):
-            yield from self._read_chunk([captured for captured in chunk if captured.views], heads, constraint)
-
-    def _read_chunk(
-        self, chunk: Sequence[Captured], heads: DependencyLoss, constraint: SynchronousLoss | None
-    ) -> Iterator[ReadPair]:
-        assert isinstance(self.predictor.source, TextProcessor)
-        processors: tuple[TextProcessor, TextProcessor] = self.predictor.source, self.predictor.target
+    dependency, synchronous = objective.dependency or DependencyConfig(), Objective(objective).parts.get("synchronous")
+    constraint = synchronous if isinstance(synchronous, SynchronousLoss) else None
+    heads = DependencyLoss(dependency)
+    for name in heads.attention:
+        check_sides(name, predictor.models[0].attention_axes(name), "RUN")
+    names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
+    given = (
+        Example(example.source, example.target or "")  # without its target, a source is read beside an empty one
+        for example in examples
+        if example.source.strip() and (example.target is None or example.target.strip())
+    )
+    stream = read(predictor, given, ReadOptions(hypotheses=False, capture=tuple(names)))
+    assert isinstance(predictor.source, TextProcessor)
+    processors: tuple[TextProcessor, TextProcessor] = predictor.source, predictor.target
+    for chunk in batched((captured for captured in stream if captured.views), BATCH):
+        texts = [each.example.source for each in chunk], [each.example.target or "" for each in chunk]
+        encoded = [
+            [*map(processor.encode_with_spans, lines)] for processor, lines in zip(processors, texts, strict=True)
+        ]
         sides: list[dict[str, Analysed]] = [{} for _ in chunk]
-        for index, (side, parser) in enumerate(zip(("source", "target"), self.parsers, strict=True)):
-            lines = [(captured.example.source, captured.example.target or "")[index] for captured in chunk]
-            if parser is None or side not in self.dependency.sides or not any(lines):
+        for index, (side, parser) in enumerate(zip(("source", "target"), parsers, strict=True)):
+            if parser is None or side not in dependency.sides or not any(texts[index]):
                 continue
-            shift = int(side == "target" and self.dependency.index_by == "input")
-            for row, (line, parse) in enumerate(zip(lines, parser.parse(lines), strict=True)):
-                tokens = processors[index].encode_with_spans(line)
-                projection = project(tokens, parse, segmented=processors[index].config.segment != "none")
+            shift = int(side == "target" and dependency.index_by == "input")
+            segmented = processors[index].config.segment != "none"
+            for row, (tokens, parse) in enumerate(zip(encoded[index], parser.parse(texts[index]), strict=True)):
                 real = slice(shift, shift + len(tokens))
-                weights = _mean(chunk[row].views[0], heads.name_of(side), self.dependency.heads)[real, real]
+                weights = _mean(chunk[row].views[0], heads.name_of(side), dependency.heads)[real, real]
+                projection = project(tokens, parse, segmented=segmented)
                 sides[row][side] = Analysed([token.text for token in tokens], projection, weights)
-        for captured, analysed in zip(chunk, sides, strict=True):
-            example = captured.example
-            source, target = (
-                [token.text for token in processor.encode_with_spans(line or "")]
-                for processor, line in zip(processors, (example.source, example.target), strict=True)
-            )
-            synchronised = None
-            if constraint is not None and example.target:
-                synchronised = _synchronised(constraint, captured.views[0])
-            yield ReadPair((source, target), analysed, synchronised)
+        for row, captured in enumerate(chunk):
+            source, target = ([token.text for token in lines[row]] for lines in encoded)
+            compared = _synchronised(constraint, captured.views[0]) if constraint and captured.example.target else None
+            yield ReadPair((source, target), sides[row], compared)
 
 
 def _mean(view: AttentionWeights, name: str, heads: tuple[int, ...] | None) -> Weights:
@@ -356,8 +328,14 @@ CELL = 0.28  # inches
 def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> str:
     """Measure a run, draw what is asked for, and give the report, as text or JSON. Raises as `inspect_dependencies`."""
     analysis = inspect_dependencies(run, overrides, options)
-    if options.figures is not None:
-        _draw(analysis, options.figures)
+    if (folder := options.figures) is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, pair in enumerate(analysis.sentences, start=1):
+            for side, sentence in pair.sides.items():
+                dependency_figure(sentence, folder / f"dependencies-{side}-{number}.png", causal=side == "target")
+            if pair.synchronised is not None:
+                source, target = ([*tokens, END] for tokens in pair.tokens)
+                synchronous_figure(pair.synchronised, source, target, folder / f"synchronous-{number}.png")
     if options.heads is not None:
         options.heads.mkdir(parents=True, exist_ok=True)
         for side, lines in analysis.heads.items():  # as the metric `uas` reads them
@@ -385,7 +363,7 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
         for side, config in (("source", parses.source), ("target", of_target))
     )
     analysis = DependencyAnalysis(options.sentences if options.figures is not None else 0)
-    for pair in DependencyReader(predictor, recipe.objective, (source, target)).read(examples):
+    for pair in read_pairs(predictor, recipe.objective, (source, target), examples):
         analysis.add(pair)
     if not (analysis.scores or analysis.agreement.rows):
         raise UserError("there is nothing to measure: no parser and no synchronous constraint", where="data.parses")
@@ -393,34 +371,21 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
 
 
 def _examples(recipe: Recipe, options: DependencyOptions) -> list[Example]:
-    if options.source is not None:
-        sources = _lines(options.source)
-        if options.target is None:
-            return [Example(source) for source in sources]
-        targets = _lines(options.target)
-        if len(sources) != len(targets):
-            received = f"{len(sources)} sources and {len(targets)} targets"
-            raise UserError("each source needs one target", where=option("target"), received=received)
-        return [Example(source, target) for source, target in zip(sources, targets, strict=True)]
-    if recipe.data.dev is None:
-        allowed = f"{option('source')} FILE {option('target')} FILE"
-        raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
-    dev = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
-    return [Example(pair.source, pair.target) for pair in dev]
-
-
-def _lines(path: Path) -> list[str]:
-    return [text for text, _ in read_conllu(path)] if is_conllu(path) else list(read_lines(path))
-
-
-def _draw(analysis: DependencyAnalysis, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, pair in enumerate(analysis.sentences, start=1):
-        for side, sentence in pair.sides.items():
-            dependency_figure(sentence, folder / f"dependencies-{side}-{number}.png", causal=side == "target")
-        if pair.synchronised is not None:
-            source, target = ([*tokens, END] for tokens in pair.tokens)
-            synchronous_figure(pair.synchronised, source, target, folder / f"synchronous-{number}.png")
+    """The sentences of the files, or of dev."""
+    if options.source is None:
+        if recipe.data.dev is None:
+            allowed = f"{option('source')} FILE {option('target')} FILE"
+            raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
+        dev = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
+        return [Example(pair.source, pair.target) for pair in dev]
+    sources, *targets = (
+        [text for text, _ in read_conllu(path)] if is_conllu(path) else list(read_lines(path))
+        for path in (options.source, options.target) if path is not None
+    )  # fmt: skip
+    if targets and len(sources) != len(targets[0]):
+        received = f"{len(sources)} sources and {len(targets[0])} targets"
+        raise UserError("each source needs one target", where=option("target"), received=received)
+    return [Example(*texts) for texts in zip(sources, *targets, strict=True)]
 
 
 def dependency_figure(sentence: Analysed, path: Path, causal: bool = False) -> None:

@@ -12,11 +12,8 @@ from headway.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 SPAN = 20  # offsets further off than this are counted together
 
 
-def _path(
-    description: str, *, metavar: str = "FILE", default_text: str = "", alias: str = "", required: bool = False
-) -> Any:
-    optional = {"default_text": default_text, "alias": alias}
-    extra: dict[str, Any] = {"metavar": metavar} | {key: value for key, value in optional.items() if value}
+def _path(description: str, *, metavar: str = "FILE", default_text: str = "", required: bool = False) -> Any:
+    extra: dict[str, Any] = {"metavar": metavar} | ({"default_text": default_text} if default_text else {})
     default: Any = ... if required else None
     return Field(default, description=description, json_schema_extra=extra)
 
@@ -65,7 +62,7 @@ class HeatMapOptions(DeviceOptions):
     """A sentence, and the weights of it that are drawn."""
 
     output: Annotated[Path, WRITES_FIGURE] = _path(
-        "The picture; its suffix says the format (pdf, png, svg).", alias="figure", required=True
+        "The picture; its suffix says the format (pdf, png, svg).", required=True
     )
     text: str = Field(..., min_length=1, description="The sentence.", json_schema_extra={"metavar": "TEXT"})
     layer: str | None = Field(
@@ -83,7 +80,7 @@ class FigureOptions(DeviceOptions, OutputOptions):
     """A corpus, and how it is read and drawn."""
 
     output: Annotated[Path, WRITES_FOLDER] = _path(
-        "The folder for figures and their numbers.", metavar="DIR", alias="figures", required=True
+        "The folder for figures and their numbers.", metavar="DIR", required=True
     )
     input: Path | None = _path("A file with a sentence a line.", default_text="dev")
     reference: Path | None = _path("The outputs that the model is given; without them it reads its own.")
@@ -107,7 +104,7 @@ class ParameterOptions(CodeOptions, OutputOptions):
 class LayerOptions(CodeOptions, OutputOptions):
     """Words that are read, and the sentence that is drawn."""
 
-    data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", alias="layers", required=True)
+    data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", required=True)
     beside: Path | None = _path("The run whose last layer is compared.", metavar="RUN")
     figure: Annotated[Path | None, WRITES_FIGURE] = _path("Draw the self-attention of a sentence there.")
     sentence: int = Field(1, ge=1, le=10**9, description="The sentence of the file that is drawn.")

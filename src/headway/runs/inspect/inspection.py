@@ -1,17 +1,28 @@
-"""Views of single sentences: outputs, attention, alignments, dependency heads, contributions, labels.
+"""`headway inspect page` and `heat-map`: outputs, attention, alignments, heads, contributions, labels of sentences.
+
+Every sentence is a piece of data in the page, read when it is shown. Values are kept as integers on a scale of square
+roots, which is finest where weights are small: 16 bits each while there are few, 8 where there are many.
 
 Shapes: K heads, T rows (what attends), S columns (what is attended to), M source words, N target words, L layers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
-import numpy.typing as npt
+from matplotlib.figure import Figure
 
 from headway.errors import UserError, option
-from headway.formats.alignments import Links
+from headway.figures import STYLE, draw_weights, drawable, save_figure
+from headway.files import check_apart
+from headway.formats.alignments import Links, read_alignments
+from headway.formats.lines import read_lines
+from headway.log import counted, progress, say
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.models.tagger import LAYERS
@@ -20,28 +31,20 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example, LabelledWords, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
-from headway.runs.inspect.capture import Captured, ReadOptions, read
-from headway.runs.inspect.contributions import LayerContributions
+from headway.runs.inspect.capture import TOGETHER, Captured, Layer, ReadOptions, read
+from headway.runs.inspect.inspect_options import HeatMapOptions, PageOptions
+from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, write_page
+from headway.runs.load import load
+from headway.runs.run import open_run
 
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
 KINDS = list(TITLES)
-
-Floats = npt.NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer of a map: its name, such as `decoder.1.cross`, values (K, T, S), T row and S column names."""
-
-    name: str
-    values: Floats
-    rows: Sequence[str]
-    columns: Sequence[str]
-
-    @property
-    def title(self) -> str:
-        """The name as people read it: `decoder layer 1, cross`."""
-        return AttentionName.parse(self.name).title
+STYLES = ("palette.css", "inspect.css", "heatmap.css")
+SCRIPTS = (
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
+    "inspect.js",
+)  # fmt: skip
+MOST_EXACT = 8_000_000  # values that are kept with 16 bits
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,16 @@ def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment
         ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
         for each in prediction.hypotheses
     ]
-    maps = [*_attention_maps(captured.views[0]), *_contribution_maps(captured.contributions)]
+    maps = [*_attention_maps(captured.views[0])]
+    for kind, names in by_kind(list(captured.contributions)).items():  # a row a token, a column an offset or context
+        norms, gradients = list[Layer](), list[Layer]()
+        for name in names.values():
+            layer = captured.contributions[name]
+            axes = layer.tokens, [span.name for span in layer.spans]
+            norms.append(Layer(name, layer.norm, *axes))
+            gradients.append(Layer(name, layer.gradient_input, *axes))
+        maps.append(Map(f"{TITLES[kind]}: contributions", norms, "norm of the contribution before the ReLU"))
+        maps.append(Map(f"{TITLES[kind]}: gradient × input", gradients, "nats", signed=True))
     arcs = list(_arcs(predictor, prediction))
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
 
@@ -170,16 +182,6 @@ def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
         yield Map(
             TITLES[kind], [Layer(name, view[name], view.rows[name], view.columns[name]) for name in names.values()]
         )
-
-
-def _contribution_maps(layers: Mapping[str, LayerContributions]) -> Iterator[Map]:
-    """A map of each measure and stack, a row a token and a column an offset or context."""
-    for kind, names in by_kind(list(layers)).items():
-        shown = [(name, layers[name], [span.name for span in layers[name].spans]) for name in names.values()]
-        norms = [Layer(name, layer.norm, layer.tokens, spans) for name, layer, spans in shown]
-        yield Map(f"{TITLES[kind]}: contributions", norms, measure="norm of the contribution before the ReLU")
-        gradients = [Layer(name, layer.gradient_input, layer.tokens, spans) for name, layer, spans in shown]
-        yield Map(f"{TITLES[kind]}: gradient × input", gradients, measure="nats", signed=True)
 
 
 def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
@@ -252,3 +254,209 @@ def _window_maps(words: Sequence[str], views: Sequence[AttentionWeights]) -> lis
         ]
         maps.append(Map(title, layers_of_window))
     return maps
+
+
+def run_heat_map(run: Path, options: HeatMapOptions) -> str:
+    """Draw the weights of a sentence; what was drawn and where, to be read.
+
+    Raises:
+        UserError: no run, an empty sentence, a layer or head that is not there.
+    """
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    (sentence,) = inspect(predictor, [Example(options.text)])
+    layers = [layer for shown in sentence.maps if shown.measure == "weight" for layer in shown.layers]
+    if not layers:
+        raise UserError("there are no weights to draw for this sentence", where=option("text"), received=options.text)
+    names = {layer.name: layer for layer in layers}
+    if options.layer is None:
+        layer = ([layer for layer in layers if layer.name.endswith(".cross")] or layers)[-1]
+    elif options.layer in names:
+        layer = names[options.layer]
+    else:
+        what, allowed = "there are no weights of this name", ", ".join(names)
+        raise UserError(what, where=option("layer"), received=options.layer, allowed=allowed)
+    head = options.head
+    if head is not None and head > len(layer.weights):
+        allowed = f"1 to {len(layer.weights)}"
+        raise UserError("this layer has no such head", where=option("head"), received=head, allowed=allowed)
+    title = f"{AttentionName.parse(layer.name).title}, {'mean of heads' if head is None else f'head {head}'}"
+    weights = layer.weights.mean(0) if head is None else layer.weights[head - 1]
+    drawn, families, _ = drawable([*layer.columns, *layer.rows])
+    columns, rows = drawn[: len(layer.columns)], drawn[len(layer.columns) :]
+    size = 1.8 + 0.24 * len(columns), 1.2 + 0.24 * len(rows)
+    with matplotlib.rc_context(STYLE | {"font.family": families}):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        draw_weights(axes, np.asarray(weights), columns, rows, stretch=options.stretch)
+        axes.set_title(f"{run.resolve().name} · {title}", fontsize=8, loc="left")
+        save_figure(figure, options.output)
+    return f"{options.output}: {title}"
+
+
+def run_page(run: Path, options: PageOptions) -> str:
+    """Write the page of a run; the number of its sentences and its size, to be read.
+
+    Raises:
+        UserError: no run, no sentences, files of different lengths, gold without references.
+    """
+    opened = open_run(run, options.allow_code)
+    if opened.path != run and options.output is None:
+        what, allowed = "the page of a pack needs a place", f"{option('output')} FILE"
+        raise UserError(what, where=option("output"), received=str(run), allowed=allowed)
+    with opened.trusted():
+        task, recipe = opened.task, opened.recipe
+        output = options.output or opened.path / INSIDE
+        files = {"reference": options.reference, "gold": options.gold}
+        check_apart({"output": output}, [*options.input, *(path for path in files.values() if path)])
+        examples = [Example(text) for text in options.text]
+        if options.input or not (options.text or recipe.data.dev is None):
+            examples += task.given_test_set(recipe, options.input).examples
+        if not examples:
+            what = "there are no sentences to look at, and the run has no dev"
+            allowed = f"{option('input')} FILE or {option('text')} TEXT"
+            raise UserError(what, where=str(run), allowed=allowed)
+        references = None if options.reference is None else [*read_lines(options.reference)]
+        gold = None if options.gold is None else read_alignments(options.gold)
+        for name, lines in (("reference", references), ("gold", gold)):
+            if lines is not None and len(lines) != len(examples):
+                received = f"{len(lines)} lines for {len(examples)} sentences"
+                raise UserError("there must be a line for each sentence", where=option(name), received=received)
+        if references is not None:
+            examples = [replace(each, target=text) for each, text in zip(examples, references, strict=True)]
+        if gold and any(example.target is None for example in examples):
+            what = "gold alignments are of references, which are not given"
+            raise UserError(what, where=option("gold"), allowed=option("reference"))
+        if len(examples) > (most := options.sentences):
+            say(f"showing the first {most} of {len(examples):,} sentences")
+        shown, gold = examples[:most], (gold or [])[:most]
+        predictor = load(opened.path, device=options.device, allow_code=options.allow_code)
+        with progress("looking inside", total=len(shown), unit="sentences") as bar:
+            packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest)), len(shown))
+    manifest, count = opened.manifest, counted(len(packed.index), "sentence")
+    rate = "" if (found := packed.error_rate()) is None else f"AER {found:.1f}"
+    facts = [
+        recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters",
+        f"{manifest.get('updates', 0):,} updates", count, *filter(None, [rate]),
+    ]  # fmt: skip
+    write_inspection(output, title=f"Inside {opened.path.resolve().name}", facts=facts, packed=packed)
+    if output.name == INSIDE:
+        link_inside(output.with_name(opened.folder.report.name))
+    size = f"{output.stat().st_size / 1e6:.1f} MB"
+    return ", ".join([f"{output}: {count}", size, *filter(None, [rate])])
+
+
+@dataclass
+class Packed:
+    """Sentences as the page keeps them; their arrays are integers in text by now.
+
+    Attributes:
+        bits: of each value.
+        index: the lines of the list of sentences, with all that they can be sorted by.
+        sentences: all else.
+        links: the alignments by the model and the gold ones, as lines of links, of sentences that have both.
+    """
+
+    bits: int
+    index: list[dict[str, Any]] = field(default_factory=list)
+    sentences: list[dict[str, Any]] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, sentence: Inspected) -> None:
+        """Keep a sentence."""
+        alignment, outputs, lists = sentence.alignment, sentence.outputs, list[list[str]]()
+        gold = None if alignment is None else alignment.gold
+        probabilities = outputs[0].probabilities if outputs else [word.probability for word in sentence.words]
+        entry = {
+            "source": sentence.source,
+            "length": len(sentence.tokens),
+            "certainty": math.exp(np.log(np.maximum(probabilities, 1e-45)).mean()) if probabilities else None,
+            "errorRate": alignment and alignment.error_rate,
+        }
+        self.index.append(entry)
+        content = {
+            "source": sentence.source,
+            "sourceTokens": _index(lists, sentence.tokens),
+            "reference": sentence.reference,
+            "outputs": [
+                {
+                    "text": output.text,
+                    "score": output.score,
+                    "tokens": _index(lists, output.tokens),
+                    "probabilities": [round(value, 4) for value in output.probabilities],
+                }
+                for output in outputs
+            ],
+            "words": [vars(word) for word in sentence.words],
+            "maps": [_packed_map(map, lists, self.bits) for map in sentence.maps],
+            "alignment": alignment
+            and {
+                "map": _packed_map(alignment.map, lists, self.bits),
+                "target": alignment.target,
+                "found": alignment.links,
+                "sure": gold and sorted(gold.sure),
+                "possible": gold and sorted(gold.possible - gold.sure),
+                "errorRate": alignment.error_rate,
+            },
+            "arcs": [vars(arcs) for arcs in sentence.arcs],
+            "tokens": lists,
+        }
+        self.sentences.append(content)
+        if alignment is not None and gold is not None:
+            links = " ".join(f"{source}-{target}" for source, target in alignment.links)
+            self.links.append((links, gold.pharaoh()))
+
+    def error_rate(self) -> float | None:
+        """AER over all sentences with gold; None where there is none."""
+        if not self.links:
+            return None
+        links, gold = zip(*self.links, strict=True)
+        return build_metric("aer").score(list(links), [list(gold)]).value
+
+
+def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
+    """Pack `count` sentences one by one, so that few arrays are in memory; the first decide on the bits of values."""
+    rest = iter(sentences)
+    first = list(islice(rest, TOGETHER))
+    maps = [map for sentence in first for map in sentence.maps]
+    maps += [sentence.alignment.map for sentence in first if sentence.alignment]
+    values = sum(layer.weights.size for map in maps for layer in map.layers)
+    packed = Packed(16 if values * count <= MOST_EXACT * max(1, len(first)) else 8)
+    for sentence in chain(first, rest):
+        packed.add(sentence)
+    return packed
+
+
+def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
+    """Write the page of these sentences whole, with facts about the run below its title."""
+    report = open_run(path.parent).folder.report
+    listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
+    listed["report"] = report.name if report.is_file() else None
+    data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}
+    write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
+
+
+def packed_maps(maps: Iterable[Map], bits: int) -> dict[str, Any]:
+    """Maps as pages keep them, with their tokens; `bits` of each value, 8 or 16."""
+    lists: list[list[str]] = []
+    return {"maps": [_packed_map(map, lists, bits) for map in maps], "tokens": lists}
+
+
+def _packed_map(map: Map, lists: list[list[str]], bits: int) -> dict[str, Any]:
+    layers = [
+        {
+            "name": layer.name,
+            "title": AttentionName.parse(layer.name).title,
+            "rows": _index(lists, layer.rows),
+            "columns": _index(lists, layer.columns),
+        }
+        | packed_weights(layer.weights, bits, signed=map.signed)
+        for layer in map.layers
+    ]
+    return {"title": map.title, "measure": map.measure, "signed": map.signed, "layers": layers}
+
+
+def _index(lists: list[list[str]], tokens: Sequence[str]) -> int:
+    """The index of a list of tokens, each kept once: maps of the same axes name the same list."""
+    if (given := list(tokens)) not in lists:
+        lists.append(given)
+    return lists.index(given)

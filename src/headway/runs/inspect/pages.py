@@ -23,21 +23,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 
-from headway.documents import LARGEST_JSON, read_text, shaped
-from headway.errors import UserError
 from headway.files import write_bytes, write_text
 from headway.log import counted
 from headway.predictors.captured_attention import END, AttentionName
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Output
-from headway.recipe import Recipe
-from headway.registry import foreign_code
 from headway.runs.load import load
-from headway.runs.run_folder import RunFolder
+from headway.runs.metrics import read_metrics
+from headway.runs.run import StoredRun, open_run
 from headway.tables import Column, Table
-from headway.tasks import build_task, dev_metrics
 
 
 def write_page(
@@ -62,10 +57,11 @@ def write_page(
             needs when it needs it.
         assets: a folder of files that are not in `page/`.
     """
-    folders = [resources.files(__package__).joinpath("page"), *([] if assets is None else [assets])]
+    own = resources.files(__package__).joinpath("page")
 
     def read(name: str) -> str:
-        return next(file for folder in folders if (file := folder.joinpath(name)).is_file()).read_text("utf-8")
+        file = own.joinpath(name)
+        return (file if assets is None or file.is_file() else assets.joinpath(name)).read_text("utf-8")
 
     parts = {
         "title": html.escape(title),
@@ -86,25 +82,16 @@ def data_element(name: str, value: Any) -> str:
 
 
 def packed_weights(weights: npt.NDArray[np.floating[Any]], bits: int, *, signed: bool) -> dict[str, Any]:
-    """The weights (K, T, S) of a layer for JSON: the bytes of integers, little end first, deflated, in base64."""
-    most = float(np.abs(weights).max(initial=0))
-    integers = quantise(weights, most, bits, signed)
-    little = integers.astype(integers.dtype.newbyteorder("<"), copy=False)
-    data = base64.b64encode(zlib.compress(little.tobytes(), level=6)).decode()
-    return {"heads": len(weights), "most": most, "data": data}
+    """Weights (K, T, S) for JSON: the bytes of integers of 8 or 16 bits, little end first, deflated, in base64.
 
-
-def quantise(
-    values: npt.NDArray[np.floating[Any]], most: float, bits: int, signed: bool
-) -> npt.NDArray[np.integer[Any]]:
-    """Values as integers: the square root of their share of `most`, with the sign where there are signs.
-
-    A value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs; 8 or 16 bits.
+    An integer is the square root of a value's share of the largest, `most`, with the sign where there are signs. A
+    value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs.
     """
-    steps = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
-    roots = np.sign(values) * np.sqrt(np.abs(values) / (most or 1.0))
-    integers: npt.NDArray[np.integer[Any]] = np.rint(roots * steps).astype(f"{'' if signed else 'u'}int{bits}")
-    return integers
+    most = float(np.abs(weights).max(initial=0))
+    roots = np.sign(weights) * np.sqrt(np.abs(weights) / (most or 1.0))
+    integers = np.rint(roots * (2 ** (bits - signed) - 1)).astype(f"<{'i' if signed else 'u'}{bits // 8}")
+    data = base64.b64encode(zlib.compress(integers.tobytes(), level=6)).decode()
+    return {"heads": len(weights), "most": most, "data": data}
 
 
 STYLES = ("palette.css", "report.css", "heatmap.css")
@@ -115,41 +102,6 @@ INSIDE = "inside.html"  # the page of `headway inspect` in a run folder
 BITS = 8  # of a weight
 MOST_POINTS = 1000  # a curve on a screen has no room for more
 SENTENCES = 12  # of dev, in the report
-
-
-class MetricsLine(BaseModel):
-    """The types of what a line of `metrics.jsonl` may have besides other values."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    update: int
-    seconds: FiniteFloat = 0.0
-    cpu_seconds: FiniteFloat = 0.0
-    dev_loss: float | None = None
-    dev: dict[str, float] = {}
-
-
-METRICS_LINE = TypeAdapter(MetricsLine)
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a `metrics.jsonl`.
-
-    Raises:
-        UserError: there is no such file, or a line is not a JSON object with an `update`.
-    """
-    if not path.is_file():
-        raise UserError("there are no metrics; is this a run folder?", where=str(path))
-    lines = []
-    for number, line in enumerate(read_text(path, LARGEST_JSON, "metrics").splitlines(), start=1):
-        where = f"{path}:{number}"
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"is not JSON ({getattr(error, 'msg', error)})", where=where, received=line) from None
-        shaped(value, METRICS_LINE, where, "this line")
-        lines.append(value)
-    return lines
 
 
 def curves(lines: Sequence[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
@@ -223,8 +175,7 @@ def write_report(
             for table in tables
         ],
     }
-    inside = INSIDE if path.with_name(INSIDE).is_file() else None
-    data = {"payload": page, "inside": inside}
+    data = {"payload": page, "inside": INSIDE if path.with_name(INSIDE).is_file() else None}
     write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 
@@ -235,55 +186,33 @@ def link_inside(report: Path) -> None:
         write_bytes(report, content.replace(before, after))
 
 
-def summary_of(folder: RunFolder) -> dict[str, str]:
+def summary_of(run: StoredRun) -> dict[str, str]:
     """The facts at the top of the page, as far as the manifest has them."""
-    manifest, recipe = folder.read_manifest(), folder.read_recipe()
+    manifest, recipe = run.manifest, run.recipe
     machine = manifest.get("machine", {})
     computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
     computer += [counted(machine["threads"], "thread")] if machine.get("threads") else []
-    precision = manifest.get("precision", recipe.training.precision)
-    size = [f"{manifest['parameters']:,} parameters"] if "parameters" in manifest else []
-    return {
+    size = f", {manifest['parameters']:,} parameters" if "parameters" in manifest else ""
+    facts = {
         "task": recipe.task,
-        "model": ", ".join([recipe.model.kind, *size]),
+        "model": f"{recipe.model.kind}{size}",
         "updates": f"{manifest.get('updates', 0):,}",
-        **({"weights": shown} if (shown := weights_shown(folder, recipe)) else {}),
-        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, {precision}",
+        "weights": run.weights_shown(),
+        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, "
+        + manifest.get("precision", recipe.training.precision),
         "machine": ", ".join(computer),
         "seed": str(manifest.get("seed", recipe.training.seed)),
         "headway": f"{manifest.get('headway', '')}, torch {machine.get('torch', '')}",
     }
+    return {name: fact for name, fact in facts.items() if fact or name != "weights"}
 
 
-def kept_evaluations(folder: RunFolder) -> list[dict[str, Any]]:
-    """The evaluations on dev of the checkpoint that a run's weights are, or of those that they are the mean of."""
-    kept = folder.read_manifest().get("averaged_updates", [])
-    return [line for line in read_metrics(folder.metrics) if line.get("dev") and line["update"] in kept]
-
-
-def weights_shown(folder: RunFolder, recipe: Recipe) -> str:
-    """The updates that a run's weights are of, and by what they were chosen, in words; empty where not known."""
-    updates = folder.read_manifest().get("averaged_updates", [])
-    if not updates:
-        return ""
-    of = "the mean of those after updates" if len(updates) > 1 else "those after update"
-    of = f"{of} {', '.join(f'{update:,}' for update in updates)}"
-    if recipe.data.dev is None or recipe.training.average.of == "last":
-        return of
-    by = recipe.training.best_by or next((metric.name for metric in dev_metrics(recipe)), "loss")
-    scores = {line["update"]: line["dev"][by] for line in read_metrics(folder.metrics) if by in line.get("dev", {})}
-    equal = [update for update, score in scores.items() if score == scores.get(updates[-1])]
-    tied = f", of {len(equal)} evaluations with {scores[equal[0]]:.2f} the lowest loss" if len(equal) > 1 else ""
-    return f"{of}: best on dev by {by}{tied}"
-
-
-def baseline_tables(folder: RunFolder) -> list[Table]:
+def baseline_tables(run: StoredRun) -> list[Table]:
     """The model's scores on dev beside those of outputs that need no model; no table where there are none.
 
     The scores are those of the checkpoint that the weights are, or of the last of those that they are the mean of.
     """
-    evaluated = [line for line in kept_evaluations(folder) if line.get("baselines")]
-    if not evaluated:
+    if not (evaluated := [line for line in run.kept_evaluations() if line.get("baselines")]):
         return []
     last = evaluated[-1]
     systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
@@ -292,15 +221,14 @@ def baseline_tables(folder: RunFolder) -> list[Table]:
     return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
 
 
-def scores_shown(folder: RunFolder) -> str:
+def scores_shown(run: StoredRun) -> str:
     """The scores on dev of the run's weights in a line; empty without a dev set.
 
     Of a mean of checkpoints they are those of the last of them, which is said.
     """
-    evaluated = kept_evaluations(folder)
-    if not evaluated:
+    if not (evaluated := run.kept_evaluations()):
         return ""
-    last, count = evaluated[-1], len(folder.read_manifest()["averaged_updates"])
+    last, count = evaluated[-1], len(run.manifest["averaged_updates"])
     scores = ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in last["dev"].items())
     of = f" after update {last['update']:,}, the last of {count} averaged checkpoints" if count > 1 else ""
     return f"{scores} on dev{of}"
@@ -314,22 +242,22 @@ def write_run_report(
     The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
     training, so that the code which the run names is imported.
     """
-    folder = RunFolder(run)
-    with foreign_code(True):
-        task = build_task(folder.read_recipe().task)
+    opened = open_run(run, allow_code=True)
+    folder, task = opened.folder, opened.task
+    with opened.trusted():
         if examples is None:
             with accounted(InputAccount()):  # the account of the data has told what there is to tell
                 examples = task.examples(load(run, allow_code=True), SENTENCES)
-            if (config := task.written(folder.read_recipe())) is not None:  # which outputs are right is by these
+            if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
                 examples = [replace(output, example=output.example.as_written(config)) for output in examples]
         write_report(
             folder.report,
             title=f"headway · {run.name}",
-            summary=summary_of(folder),
+            summary=summary_of(opened),
             metrics=folder.metrics,
             examples=examples,
             drawings=task.drawings,
-            tables=[*tables, *baseline_tables(folder)],
-            headline=scores_shown(folder) if headline is None else headline,
+            tables=[*tables, *baseline_tables(opened)],
+            headline=scores_shown(opened) if headline is None else headline,
         )
     return folder.report

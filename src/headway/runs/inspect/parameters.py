@@ -17,9 +17,8 @@ from headway.recipe import load_recipe
 from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.packing import unpacked
-from headway.runs.run_folder import RunFolder
+from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
-from headway.tasks import build_task
 from headway.tensors.batch import collate
 from headway.tensors.names import counted_from_1
 
@@ -127,34 +126,29 @@ def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptio
 
 
 def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, length: int) -> Parameters:
-    """The parts of the model of a recipe, or of a run folder, whose vocabularies are known.
+    """The parts of the model of a recipe, with `overrides`, or of a run folder, whose vocabularies are known.
 
-    Args:
-        path: a recipe file or a run folder.
-        overrides: changes to the recipe.
-        vocabulary: the size of the vocabularies; by default the run's or the recipe's `vocabulary.size`.
-        length: tokens of a source and of a target, for the FLOPs.
+    `vocabulary` is a size in the place of the recipe's `vocabulary.size`; the FLOPs are of `length` tokens a side.
 
     Raises:
-        UserError: a recipe or run that cannot be read.
+        UserError: a recipe or run that cannot be read, or a model that cannot be counted.
     """
     if path.is_dir():
         if overrides:
             raise UserError("a run folder's model cannot be changed", where=str(path), received=list(overrides))
-        folder = RunFolder(path)
-        recipe = folder.read_recipe()
-        task = build_task(recipe.task)
-        processors = task.processors(folder.vocabulary)
+        run = open_run(path)
+        recipe, processors = run.recipe, run.processors
+        sizes = processors.source.size, processors.target.size
         with torch.device("meta"):
-            model = task.model(recipe, processors, initial=False)
-        if not isinstance(model, Seq2Seq):
-            raise UserError("only models that write token by token are counted", where=str(path), received=recipe.task)
-        return count_parts(model, (processors.source.size, processors.target.size), length)
-    recipe = load_recipe(path, list(overrides))
-    target_config = recipe.vocabulary.target or recipe.vocabulary
-    sizes = vocabulary or recipe.vocabulary.size, vocabulary or target_config.size
-    if recipe.model_as(ModelConfig).reads_frames():
-        sizes = recipe.data.audio.bins, sizes[1]
-    with torch.device("meta"):
-        model = build_model(recipe.model_as(ModelConfig), *sizes, recipe.vocabulary.shared)
+            model = run.without_weights().model
+    else:
+        recipe = load_recipe(path, list(overrides))
+        config, target = recipe.model_as(ModelConfig), recipe.vocabulary.target or recipe.vocabulary
+        sizes = vocabulary or recipe.vocabulary.size, vocabulary or target.size
+        if config.reads_frames():
+            sizes = recipe.data.audio.bins, sizes[1]
+        with torch.device("meta"):
+            model = build_model(config, *sizes, recipe.vocabulary.shared)
+    if not isinstance(model, Seq2Seq):
+        raise UserError("only models that write token by token are counted", where=str(path), received=recipe.task)
     return count_parts(model, sizes, length)

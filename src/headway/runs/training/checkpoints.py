@@ -19,7 +19,7 @@ from headway.files import remove, remove_leftovers, write_bytes, write_text
 from headway.metrics.metric import rank
 from headway.predictors.predictor import WEIGHTS
 from headway.registry import is_own
-from headway.runs.checkpoint_files import (
+from headway.runs.run_folder import (
     FILE_LEFTOVERS,
     OPTIMIZER,
     STATE,
@@ -29,9 +29,9 @@ from headway.runs.checkpoint_files import (
     hashes_of,
     list_checkpoints,
     read_state,
+    read_tensors,
     update_of,
 )
-from headway.runs.run_folder import read_tensors
 from headway.runs.training.parallel import like, whole
 from headway.storage import keep_folder
 

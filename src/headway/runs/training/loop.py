@@ -7,18 +7,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import RunError, option
+from headway.errors import RunError, memory_named, option
 from headway.log import duration, progress, say
-from headway.memory import memory_named
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.training.checkpoints import TrainingState
-from headway.runs.training.opening import open_session
-from headway.runs.training.parallel import lost_processes_named
+from headway.runs.training.parallel import Signals, lost_processes_named, noted_signals
 from headway.runs.training.session import Session
-from headway.runs.training.signals import Signals, noted_signals
-from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, make_update
+from headway.runs.training.start import open_session
+from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, make_update, prepared_updates
 
 MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
 
@@ -58,8 +56,11 @@ def _loop(session: Session, signals: Signals) -> None:
     config, state, parallel = session.recipe.training, session.state, session.parallel
     began, cpu_began = time.monotonic() - state.seconds, _cpu_seconds(parallel.world_size) - state.cpu_seconds
     session.model.train()
-    forecast = _Forecast(config)
-    with progress("training", config.updates, "updates", long=True) as line, closing(session.updates()) as updates:
+    forecast, made = _Forecast(config), prepared_updates(session.corpora.train, parallel, state)
+    with (
+        progress("training", config.updates, "updates", long=True) as line,
+        closing(made) as updates,
+    ):
         for update in updates:
             state.stopped = _finished(config, state)
             if state.stopped:

@@ -5,16 +5,19 @@ takes its rows of each.
 """
 
 import os
+import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -30,7 +33,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from headway.device import pick_device
 from headway.errors import RunError, UserError, option
-from headway.log import last_word
+from headway.log import last_word, say
 from headway.recipe import TrainingConfig
 from headway.tensors.precision import autocast
 
@@ -152,7 +155,7 @@ def joined(config: TrainingConfig) -> Iterator[Parallel]:
         return
     attempt, backend = _attempt(job, rank, world_size, wait), distributed.get_default_backend_for_device(device)
     host = f"the store of this run at {os.environ['MASTER_ADDR']}" if agent else "rank 0"
-    with heartbeat(PrefixStore(f"{attempt}/beats", job.clone()), rank, world_size, host):
+    with closing(Heartbeat(PrefixStore(f"{attempt}/beats", job.clone()), rank, world_size, host)):
         try:
             store = PrefixStore(attempt, job)
             distributed.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=wait)
@@ -238,7 +241,7 @@ def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Heartbeat:
-    """The beats of this process in a store, and those of the next rank, to which it listens.
+    """The beats of this process in a store, and those of the next rank, whose silence ends this process.
 
     Silence is counted in this process's own ticks, so that a whole run that was stopped, and goes on, has missed none.
     One thread talks with the store, which may block it; the other counts.
@@ -253,7 +256,7 @@ class Heartbeat:
         for thread in self._threads:
             thread.start()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Say goodbye; where a process has fallen silent, wait for the end of this one, whose reason is that."""
         self._over.set()
         self._threads[1].join()
@@ -291,11 +294,82 @@ class Heartbeat:
         os._exit(1)
 
 
+class Interrupted(BaseException):
+    """A signal came in work that may be left at any moment."""
+
+
+class Signals:
+    """The first signal is noted, so that the update at hand is finished and saved; a second one ends at once.
+
+    Attributes:
+        received: the number of the first signal.
+        end_at_once: what a second one does if it is SIGINT: the handler that SIGINT had before.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.end_at_once: Callable[[int, FrameType | None], Any] = signal.default_int_handler
+        self._may_leave = False
+
+    def note(self, number: int, frame: FrameType | None = None) -> None:
+        """Note a signal.
+
+        Raises:
+            Interrupted: in work that may be left.
+            KeyboardInterrupt: a second signal that is SIGINT.
+            SystemExit: a second signal that is SIGTERM.
+        """
+        if self.received is not None:
+            if number == signal.SIGTERM:
+                raise SystemExit(128 + number)
+            self.end_at_once(number, frame)
+            raise KeyboardInterrupt
+        self.received = number
+        name = signal.Signals(number).name
+        if self._may_leave:
+            say(f"{name}: leaving the evaluation; its checkpoint is saved")
+            raise Interrupted
+        say(f"{name}: finishing this update and saving; once more ends at once")
+
+    @contextmanager
+    def may_leave(self) -> Iterator[None]:
+        """Work that a signal ends at any moment, by Interrupted, whatever error a library makes of that."""
+        if self.received is not None:
+            raise Interrupted
+        self._may_leave = True
+        try:
+            yield
+        except Exception as error:
+            if self.received is None:
+                raise
+            raise Interrupted from error
+        finally:
+            self._may_leave = False
+
+
 @contextmanager
-def heartbeat(store: Store, rank: int, world_size: int, host: str) -> Iterator[None]:
-    """Within this context this process beats, and ends by itself, with one message, where another falls silent."""
-    beats = Heartbeat(store, rank, world_size, host)
+def noted_signals() -> Iterator[Signals]:
+    """Note SIGINT and SIGTERM within this context; outside of the main thread none come.
+
+    What a signal raises within a callback of the garbage collector is lost there, and Python would print a traceback.
+    The signal is noted all the same: the update at hand is the last.
+    """
+    signals, tell = Signals(), sys.unraisablehook
+
+    def tell_others(lost: Any) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt | SystemExit | Interrupted):
+            tell(lost)
+
+    sys.unraisablehook = tell_others
     try:
-        yield
+        before = {number: signal.signal(number, signals.note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: whoever runs this thread handles signals
+        before = {}
+    if callable(end := before.get(signal.SIGINT)):
+        signals.end_at_once = end
+    try:
+        yield signals
     finally:
-        beats.end()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = tell

@@ -1,24 +1,17 @@
 """Records of a run while it trains: metrics.jsonl, TensorBoard, and the numbers of updates not yet in either."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from headway.documents import parse_json, shaped
-from headway.errors import UserError
-from headway.files import sync, write_bytes
-from headway.log import warn
-from headway.runs.inspect.pages import METRICS_LINE
+from headway.files import sync
+from headway.runs.metrics import add_line
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.checkpoints import TrainingState, UpdateWindow
 from headway.runs.training.updates import Gradients, PlannedUpdate
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -131,8 +124,7 @@ class Records:
         """Write one line of metrics.jsonl, and its numbers for TensorBoard."""
         if self._file is None:
             return
-        with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+        add_line(self._file, values)
         if self._board is not None:
             numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
             for name, value in (numbers | values.get("dev", {})).items():
@@ -149,27 +141,7 @@ class Records:
             self._board.close()
 
 
-def trim_metrics(folder: RunFolder, state: TrainingState, evaluate_every: int) -> None:
-    """Leave out of metrics.jsonl what came after the checkpoint that training goes on from, and what is damaged."""
-    lines = folder.metrics.read_bytes().splitlines(keepends=True) if folder.metrics.exists() else []
-    kept, damaged = [], []
-    for number, line in enumerate(lines, start=1):
-        try:
-            entry = parse_json(line.decode(), str(folder.metrics), dict)
-            shaped(entry, METRICS_LINE, str(folder.metrics))
-        except (UserError, UnicodeDecodeError):
-            if number < len(lines) or line.endswith(b"\n"):  # a kill may cut the last line off
-                damaged.append(number)
-            continue
-        if _is_before(entry, state, evaluate_every):
-            kept.append(line.rstrip(b"\r\n") + b"\n")
-    if damaged:
-        shown = ", ".join(map(str, damaged[:10])) + (" ..." if len(damaged) > 10 else "")
-        warn(f"{folder.metrics}: {len(damaged)} damaged lines were left out (lines {shown})")
-    write_bytes(folder.metrics, b"".join(kept))
-
-
-def _is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: int) -> bool:
+def is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: int) -> bool:
     """Whether a line of metrics.jsonl was written before the checkpoint that `state` was read from."""
     # The last update's checkpoint is written anew once training ends, where its evaluation was not due before.
     due = bool(state.stopped) or state.update % evaluate_every == 0

@@ -2,24 +2,36 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import RunError, option
+from headway.errors import NotFiniteError, RunError, memory_named, option
 from headway.log import logger, say, warn
+from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model
 from headway.optimizers.schedules import Schedule
 from headway.predictors.predictor import WEIGHTS
 from headway.recipe import Recipe
-from headway.runs.checkpoint_files import folder_of, list_checkpoints, regular_updates, update_of
-from headway.runs.inspect.pages import weights_shown
 from headway.runs.model_card import write_card
-from headway.runs.run_folder import RunFolder, average_weights, load_weights, model_weights, not_finite
+from headway.runs.run import open_run
+from headway.runs.run_folder import (
+    RunFolder,
+    average_weights,
+    folder_of,
+    list_checkpoints,
+    load_weights,
+    model_weights,
+    not_finite,
+    regular_updates,
+    update_of,
+)
 from headway.runs.training.checkpoints import (
     Ranked,
     TrainingState,
@@ -28,12 +40,88 @@ from headway.runs.training.checkpoints import (
     rewrite_state,
     save_checkpoint,
 )
-from headway.runs.training.evaluation import Evaluation, evaluate
-from headway.runs.training.parallel import Parallel, unwrapped, whole_tensors
-from headway.runs.training.preparation import Corpora, new_model
+from headway.runs.training.parallel import Interrupted, Parallel, Signals, unwrapped, whole_tensors
 from headway.runs.training.records import Outcome, Records, add_to_window
-from headway.runs.training.signals import Interrupted, Signals
-from headway.runs.training.updates import Gradients, PlannedUpdate, Updates, prepared_updates
+from headway.runs.training.updates import SMALLER_BATCHES, Gradients, PlannedUpdate
+from headway.tasks.task import Corpora, DevSet, TrainingCorpus
+from headway.tensors.precision import exact_dtype
+
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results on dev; no scores where there are no metrics, or the loss or the scores of search are not finite."""
+
+    loss: float  # cross-entropy a target token, in nats, without label smoothing
+    scores: Scores  # by metric
+    fault: str = ""  # the number that is not finite, in words
+
+    def value(self, name: str) -> float:
+        """The loss, or a score; NaN where there is none."""
+        return self.loss if name == "loss" else self.scores.get(name, math.nan)
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The numbers that metrics.jsonl keeps."""
+        return {"loss": self.loss if math.isfinite(self.loss) else None, **self.scores}
+
+
+def scores_of(metrics: Sequence[Metric], texts: list[str], references: list[list[str]]) -> Scores:
+    return {metric.name: metric.score(texts, references).value for metric in metrics}
+
+
+@torch.inference_mode()
+def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> float:
+    """Cross-entropy a dev target token (an end mark counts), in nats."""
+    total, tokens = torch.zeros((), dtype=exact_dtype(parallel.device), device=parallel.device), 0
+    # This process reads all of a batch, of which it has its share in training.
+    whole = parallel.config.batch_sizes()
+    sizes = {limit: size and max(1, size // parallel.world_size) for limit, size in whole.items()}
+    for indices in dev.plan(0, 0, **sizes):
+        with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
+            batch = dev.collate(indices).to(parallel.device)
+            logits = model(batch).logits
+            total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)[0]
+            tokens += batch.counts["target_tokens"]
+    return float(total) / tokens
+
+
+@contextmanager
+def _evaluating(model: Model[Any], parallel: Parallel) -> Iterator[None]:
+    """Evaluation mode, in the run's precision; afterwards the model trains again."""
+    model.eval()
+    try:
+        with parallel.autocast():
+            yield
+    finally:
+        model.train()
+
+
+def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Scores:
+    """The scores of what the model makes of dev; nothing is decoded for no metrics.
+
+    Raises:
+        NotFiniteError: search had scores that are not finite.
+    """
+    if not metrics:
+        return {}
+    with _evaluating(model, parallel):
+        outputs = dev.outputs(model, parallel.device)
+    return scores_of(metrics, outputs, dev.references)
+
+
+def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
+    """Dev loss, and the scores of what the model makes of dev, in the run's precision; draws no random numbers."""
+    with _evaluating(model, parallel):
+        loss = dev_loss(model, dev.corpus, parallel)
+    if not math.isfinite(loss):
+        return Evaluation(loss, {}, "the loss on dev is not finite")
+    try:
+        return Evaluation(loss, dev_scores(model, dev, metrics, parallel))
+    except NotFiniteError:
+        return Evaluation(loss, {}, "the scores of search on dev are not finite")
+
 
 REMEDY = (
     "lower optimizer.learning_rate, raise optimizer.warmup or set training.clip_norm, in a new run;"
@@ -48,6 +136,7 @@ class Session:
     Attributes:
         model: the model itself.
         step: the model with its objective, wrapped for several processes.
+        other_model: makes another of the same sizes, whose weights have no values yet.
         complete: whether the checkpoint gone on with is a finished run's last one.
     """
 
@@ -63,11 +152,8 @@ class Session:
     metrics: Sequence[Metric]
     baselines: Mapping[str, Mapping[str, float]]
     records: Records
+    other_model: Callable[[], Model[Any]]
     complete: bool = False
-
-    def updates(self) -> Updates:
-        """The updates from where the run stands; they do not end, and are to be closed."""
-        return prepared_updates(self.corpora.train, self.parallel, self.state)
 
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:
         """Count an update, and write a line of metrics.jsonl where one is due.
@@ -204,12 +290,7 @@ class Session:
         if not self._is_due:
             state.forgotten = forgotten
         state.evaluation_pending = False
-        self.parallel.from_first(self._save_evaluation)
-
-    def _save_evaluation(self) -> None:
-        """Let the checkpoint at hand know of its evaluation, whose line of metrics.jsonl is there by then."""
-        self.records.sync()
-        rewrite_state(self.folder.checkpoints, self.state)
+        self.parallel.from_first(lambda: self._save({}, {}))  # the checkpoint is there, and knows of it now
 
     @property
     def _is_due(self) -> bool:
@@ -274,7 +355,7 @@ class Session:
         try:
             with signals.may_leave():
                 if self.parallel.world_size > 1 and self.recipe.training.strategy == "fsdp":
-                    model = new_model(self.recipe, self.corpora, initial=False).to(self.parallel.device)
+                    model = self.other_model().to(self.parallel.device)
                     load_weights(model, weights, "training")
                 result = evaluate(model, self.corpora.dev, self.metrics, self.parallel)
                 other = self.corpora.general
@@ -316,9 +397,9 @@ class Session:
             state = self.state
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
-            write_card(self.folder)
-            kept = weights_shown(self.folder, self.recipe)
-            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {kept}")
+            run = open_run(self.folder.path)
+            write_card(run)
+            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {run.weights_shown()}")
 
 
 def _shown(scores: Mapping[str, float]) -> str:

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from headway.errors import memory_named
 from headway.losses import Loss, Objective
-from headway.memory import memory_named
 from headway.models import Model, Output
 from headway.processes import cores
 from headway.recipe import TrainingConfig

@@ -1,0 +1,334 @@
+"""Verbs of the command line, made by cyclopts from the models that declare the options: each is said once, there.
+
+A verb is a function. Where a parameter's annotation is a pydantic model, every field of it is a flag, and the function
+gets an instance whose `model_fields_set` are the options that were given. Where it is
+`Annotated[dict[str, Any], Given(models)]`, the fields of all models are flags, and the function gets those given,
+unvalidated. It returns its exit code; None is 0.
+
+A field's `description` is its help. Its `json_schema_extra` may hold:
+
+- `flag`: the flag's name, where it is not the field's; None for a field that has none.
+- `alias`: another name of the flag.
+- `group`: the panel of the help in which it stands.
+- `metavar`: of a list, the name of one value, where its flag takes one value at a time, and not several.
+- `default_text`: what stands for it when it is not given, in words.
+"""
+
+import errno
+import functools
+import inspect
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args
+
+from cyclopts import App, CycloptsError, Group, Parameter, ValidationError
+from pydantic import BaseModel, create_model
+from pydantic import ValidationError as InvalidError
+from pydantic.fields import FieldInfo
+
+from headway.cli.console import console
+from headway.config import explain
+from headway.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FLAT = Parameter(name="*")
+ARGUMENTS, OPTIONS, MODEL = "Arguments", "Options", "Model"
+BEGIN, TRAIN, COMPARE, SHIP = "To begin", "From data to outputs", "Comparing", "Shipping"
+ORDER = (BEGIN, TRAIN, COMPARE, SHIP, ARGUMENTS, OPTIONS)  # of the groups of a page
+
+
+@functools.cache
+def panel(name: str) -> Group:
+    """A group of the help; those without a place in `ORDER` follow as they are first named, that of models last."""
+    later = 1000 if name == MODEL else 100 + panel.cache_info().misses
+    return Group(name, sort_key=ORDER.index(name) if name in ORDER else later)
+
+
+def argument(metavar: str, help: str, *, required: bool | None = None) -> Parameter:
+    """An argument without a flag."""
+    return Parameter(name=metavar, help=help, required=required)
+
+
+def flag(help: str, default_text: str = "", **others: Any) -> Parameter:
+    """A flag that is no field of a model, with what stands for it when it is not given, in words."""
+    return Parameter(help=help, show_default=(lambda _: default_text) if default_text else False, **others)
+
+
+AllowCode = Annotated[
+    bool,
+    flag("Import what the run names by import path; it is not a part of headway.", group=panel(MODEL), negative=()),
+]
+RunArgument = Annotated[Path, argument("RUN", "The run folder, or a pack.")]
+Overrides = Annotated[str, argument("KEY.PATH=VALUE", "Changes to the recipe, such as training.updates=2000.")]
+Device = Annotated[str, flag("auto, cpu, cuda, ...", "auto", group=panel(MODEL))]
+Average = Annotated[
+    int | None, flag("Use the mean of the run's last N checkpoints.", "the run's weights", group=panel(MODEL))
+]
+EngineName = Annotated[
+    str | None, flag("ctranslate2 or onnx: decode with an export, kept in the cache.", "torch", group=panel(MODEL))
+]
+Precision = Annotated[
+    str,
+    flag(
+        "Of products with weights: float32, bf16, int8, or auto for the fastest on this machine.",
+        "float32",
+        group=panel(MODEL),
+    ),
+]
+
+
+class Given(NamedTuple):
+    """Marks the parameter of a verb that gets the options given, unvalidated, of any of several models."""
+
+    models: tuple[type[BaseModel], ...]
+
+
+def new_app(name: str, help: str, group: str | None = None, **options: Any) -> App:
+    """A group of verbs, whose errors are raised and whose results are those of its functions."""
+    options |= {} if group is None else {"group": panel(group), "version_flags": ()}
+    return App(
+        name,
+        help=help,
+        help_flags=("--help", "-h"),
+        help_format="plaintext",
+        default_parameter=Parameter(
+            negative_iterable=(), negative_none=(), show_default=False, json_list=False, json_dict=False
+        ),
+        group_arguments=panel(ARGUMENTS),
+        group_parameters=panel(OPTIONS),
+        print_error=False,
+        exit_on_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+        error_console=console,
+        **options,
+    )
+
+
+def command(app: App, name: str | None = None, group: str | None = None) -> Callable[[Function], Function]:
+    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was."""
+
+    def decorate(function: Function) -> Function:
+        shown: dict[str, Any] = {} if group is None else {"group": panel(group)}
+        app.command(with_flags(function), name=name or function.__name__.replace("_", "-"), **shown)
+        return function
+
+    return decorate
+
+
+def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that cyclopts reads: the models among the parameters say which flags they have."""
+    shown, models, unvalidated = list[inspect.Parameter](), list[str](), list[str]()
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        annotation = parameter.annotation
+        given = next((mark for mark in get_args(annotation)[1:] if isinstance(mark, Given)), None)
+        is_model = inspect.isclass(annotation) and issubclass(annotation, BaseModel)
+        if given is not None or is_model:
+            model = _joined(given.models) if given is not None else _with_flags(annotation)
+            needed = any(field.is_required() for field in model.model_fields.values())
+            parameter = parameter.replace(
+                annotation=Annotated[model, FLAT],
+                default=inspect.Parameter.empty if needed else model(),
+                kind=inspect.Parameter.KEYWORD_ONLY,
+            )
+            models.append(parameter.name)
+            unvalidated += [parameter.name] if given is not None else []
+        shown.append(parameter)
+
+    defaults = {each.name: each.default for each in shown if each.name in models and each.default is not each.empty}
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **given: Any) -> Any:
+        values = defaults | given
+        for name in unvalidated:
+            values[name] = {key: getattr(values[name], key) for key in values[name].model_fields_set}
+        return function(*arguments, **values)
+
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return run
+
+
+def _with_flags(model: type[BaseModel]) -> type[BaseModel]:
+    """The model, whose fields say which flags they are."""
+    fields: dict[str, Any] = {
+        name: (Annotated[(field.annotation, *field.metadata, flag)], field)
+        for name, field in model.model_fields.items()
+        if (flag := _flag(name, field, field.description))
+    }
+    return create_model(model.__name__, __base__=model, __module__=model.__module__, **fields)
+
+
+def _joined(models: Sequence[type[BaseModel]]) -> type[BaseModel]:
+    """A model with the fields of all, unchecked. One that several have is one flag: with the help and types of all."""
+    fields: dict[str, list[FieldInfo]] = {}
+    for model in models:
+        for name, field in model.model_fields.items():
+            fields.setdefault(name, []).append(field)
+    joined: dict[str, Any] = {}
+    for name, same in fields.items():
+        told = " ".join(dict.fromkeys(field.description or "" for field in same))
+        if (flag := _flag(name, same[0], told)) is not None:
+            kind: Any = Union[tuple(dict.fromkeys(field.annotation for field in same))]  # noqa: UP007
+            marks = same[0].metadata if all(field.metadata == same[0].metadata for field in same) else []
+            joined[name] = (Annotated[(kind | None, *marks, flag)], None)
+    return create_model("Options", **joined)
+
+
+def _flag(name: str, field: FieldInfo, told: str | None) -> Parameter | None:
+    extra: Any = field.json_schema_extra or {}
+    names = [each for each in (extra.get("flag", name), extra.get("alias")) if each]
+    if not names:
+        return None
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    plain = default is None or default == () or isinstance(default, bool)
+    said = extra.get("default_text", "" if plain else str(default))
+    return Parameter(
+        name=[flag_of(each) for each in names],
+        help=told,
+        group=panel(extra.get("group", OPTIONS)),
+        negative=None if default is True or bool in get_args(field.annotation) else (),
+        consume_multiple=extra.get("metavar", "...").endswith("..."),
+        show_default=(lambda _: said) if said else False,
+    )
+
+
+def flag_of(name: str) -> str:
+    """The flag of an option."""
+    return "--" + name.replace("_", "-")
+
+
+def keys_given(words: Iterable[str], section: type[BaseModel]) -> dict[str, Any]:
+    """The options in `KEY=VALUE` words; a word that is none is the value of the first field."""
+    from headway.recipe.reading import apply_overrides
+
+    found: dict[str, Any] = {}
+    for word in words:
+        if word.partition("=")[0].isidentifier() and "=" in word:
+            apply_overrides(found, [word])
+        else:
+            found[next(name for name in section.model_fields if name != "output")] = word
+    return found
+
+
+def section_of(words: Iterable[str], section: type[Any], given: Mapping[str, Any]) -> Any:
+    """The options in `KEY=VALUE` words, validated. Raises UserError, which names keys as they were given."""
+    try:
+        return section.model_validate({**given, **keys_given(words, section)})
+    except InvalidError as error:
+        raise UserError(explain(error, section)) from error
+
+
+def verbs(app: App, *path: str) -> Iterator[tuple[tuple[str, ...], App]]:
+    """The commands below a command that have none below them, each with the words that call it."""
+    names = [name for name in app if not name.startswith("-")]
+    if not names:
+        yield path, app
+    for name in names:
+        yield from verbs(app[name], *path, name)
+
+
+def run(app: App, words: Sequence[str]) -> int:
+    """Run a command line and give its exit code: 0 done, 1 failed, 2 user's mistake; both fail in one message.
+
+    Files that cannot be read or written, and memory that is not there, have failed as well. Whatever else is raised is
+    a mistake of ours, and keeps its traceback.
+    """
+    try:
+        if sys.stdout is None:
+            raise UserError("standard output is closed", allowed="a file, a pipe, a terminal or /dev/null")
+        code = app.meta(words)
+        sys.stdout.flush()
+        return code or 0
+    except HeadwayError as error:
+        return _failed(error.spelled(lambda name: _spelled(app, words, name)), error.exit_code)
+    except CycloptsError as error:
+        return _failed(_explained(app, words, error), UserError.exit_code)
+    except OSError as error:
+        _forget_output()
+        if error.errno == errno.EPIPE:  # who reads has had enough
+            return RunError.exit_code
+        file = "a file or a pipe " if error.filename is None else f"{error.filename}: "
+        return _failed(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return _failed(f"out of memory ({str(error).strip() or 'there is no more'})", RunError.exit_code)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _failed(message: str, code: int) -> int:
+    sys.stderr.write(f"{printable(f'error: {message}')}\n")
+    return code
+
+
+def _spelled(app: App, words: Sequence[str], name: str) -> str:
+    """An option or argument, named by key, as it is written in the verb; a key that has no flag is itself."""
+    for each in app.parse_commands(words)[1][-1].assemble_argument_collection():
+        if name == (each.keys[-1] if each.keys else each.field_info.name):
+            off = each.field_info.default is True
+            return next((flag for flag in reversed(each.names) if off and flag.startswith("--no-")), each.name)
+    return name
+
+
+def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
+    """The message of a wrong command line; a value that a model refuses is a mistake like any other."""
+    if "-" in words:
+        return str(UserError("a hyphen names no file", received="-", allowed="/dev/stdin for standard input"))
+    cause = error.__cause__
+    if isinstance(error, ValidationError) and isinstance(cause, InvalidError) and error.argument is not None:
+        hint = error.argument.hint
+        if inspect.isclass(hint) and issubclass(hint, BaseModel):
+            text = explain(cause, hint, spell=option)
+            return UserError(text).spelled(lambda name: _spelled(app, words, name))
+        first = cause.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        what = message[:1].lower() + message[1:]
+        return str(UserError(what, where=error.argument.name, received=str(first["input"])))
+    page = " ".join(["headway", *app.parse_commands(words)[0], "--help"])
+    message = " ".join(str(error).split()).split(" Available commands:")[0]
+    return f"{message.rstrip('.')}; see {page}"
+
+
+@contextmanager
+def interruption_kept() -> Iterator[None]:
+    """Within this context an error that Ctrl-C has caused ends the process in silence with 130, as Ctrl-C itself does.
+
+    Libraries that are not written in Python may turn what a signal raises into errors of their own: pydantic does while
+    it builds a class. Where SIGINT is handled otherwise, or ignored, it stays so.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    interrupted = False
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal interrupted
+        interrupted = True
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except Exception:
+        if interrupted:
+            sys.exit(128 + signal.SIGINT)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _forget_output() -> None:
+    """Drop what could not be written to standard output, so that the end of the process does not try it again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,1 +1,0 @@
-"""The look of figures, and the fonts that can draw their text."""

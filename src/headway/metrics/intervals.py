@@ -1,0 +1,251 @@
+"""Intervals of corpus scores and of their differences, for both sources of chance: training's seeds and segments.
+
+A corpus score is linearised by the jackknife (Efron and Tibshirani 1993, section 11.5). The influence of segment i on
+the score x_s of seed s is psi_si, and the difference of two systems has the difference of their influences. Seeds and
+segments are crossed random effects (Searle, Casella and McCulloch 1992, section 4.7):
+
+    psi_si = segment_i + (seed x segment)_si        x_s - mean = seed_s + mean over i of (seed x segment)_si
+
+The variance of the seeds' scores over n therefore holds the interaction already. What the mean over n seeds owes to the
+test set alone, var(segment)/N, is added. It is var(mean over s of psi_si)/N less var(interaction)/(n N).
+
+The two variances have different degrees of freedom, n - 1 (few) and N - 1 (many). With w their estimates, the interval
+
+    mean +- sqrt(t(n - 1)^2 w_seeds + t(N - 1)^2 w_segments)
+
+holds the true value at least as often as its level says, for normal effects (Banerjee 1960). Satterthwaite's degrees of
+freedom promise no such thing, and at three seeds an estimate of w_seeds that is small by chance makes them too large.
+
+Where effects are not normal, w_seeds may be 0 by chance: counted metrics often give two or three seeds the same score.
+The interval is therefore never narrower than that of the test set alone, t(N - 1)^2 (w_segments + w_interaction), with
+w_interaction = var(interaction)/(n N). This holds whatever the seeds do, since w_seeds owes them at least as much.
+
+Where two systems seldom disagree, as on a task that both have nearly learned, the segments that were drawn may have no
+disagreement though there are some, and w_segments is too small or 0. A difference therefore has four segments more, two
+for each side, that disagree by as much as those that do: w_segments gains 4 D^2 / N^2. D^2 is the mean square of the
+differences of the segments that disagree, or the square of the metric's range where none does. They are what the two
+successes and two failures of Agresti and Coull (1998) are for a proportion. Where no segment disagrees, half of the
+interval is 2 t / N times the range, and the exact bound of such a share is 1 - 0.025^(1/N), which is 3.7 / N.
+
+Shapes: n seeds, N segments, k statistics of one segment.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, inf, isfinite, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from headway.errors import UserError
+from headway.metrics.metric import Metric, Statistics
+from headway.tables import Cell, Spread
+
+LEVEL = 0.95
+SIGNIFICANT = 0.05  # the greatest p of a verdict
+LEAST_P = 1e-30  # nothing smaller is told apart
+ADDED = 4  # segments that disagree
+ROUNDING = 1e-9  # times the range of scores: a smaller difference is none
+AGREES = 0.05  # times the size of a disagreement: a smaller one is that of other segments, through the corpus's totals
+
+BINS = 6  # of lengths
+
+Floats = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """A score, a mean over seeds, or a difference of two, with its interval, which a single segment does not have.
+
+    Attributes:
+        value: the score.
+        low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
+        half: half of the interval, whose ends were not moved for it.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    half: float | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """The value and half of the interval, for a table."""
+        return self.value if self.half is None else Spread(self.value, self.half)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval; the value itself where it has none."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, or a difference of two, with its variances.
+
+    Args:
+        value: the mean.
+        seeds: n.
+        segments: N.
+        seed_variance: of the mean, by the seeds and by what they do to segments; None with one seed.
+        segment_variance: of the mean, by the segments that were drawn. With one seed all that segments do.
+        interaction_variance: of the mean, by what the seeds do to segments: a part of `seed_variance`.
+    """
+
+    value: float
+    seeds: int
+    segments: int
+    seed_variance: float | None
+    segment_variance: float
+    interaction_variance: float = 0.0
+
+    def half_width(self, level: float = LEVEL) -> float:
+        """Half of the interval around the value, of one seed that of the test set alone; infinite with one segment."""
+        return self._half_width((1 - level) / 2)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """The ends of the interval around the value."""
+        half = self.half_width(level)
+        return self.value - half, self.value + half
+
+    def p_value(self) -> float | None:
+        """The least 1 - level whose interval leaves out 0; None with one seed, where there is none for the method."""
+        if self.seed_variance is None:
+            return None
+        distance = abs(self.value)
+        if not distance:
+            return 1.0
+        if self._half_width(LEAST_P / 2) <= distance:
+            return LEAST_P
+        return exp(optimize.brentq(lambda log_p: distance - self._half_width(exp(log_p) / 2), log(LEAST_P), 0.0))
+
+    def _half_width(self, tail: float) -> float:
+        """The same from the probability of either tail."""
+        if self.segments < 2:
+            return inf
+        of_segments, of_seeds = _quantile(tail, self.segments - 1) ** 2, 0.0
+        if self.seed_variance:
+            of_seeds = _quantile(tail, self.seeds - 1) ** 2 * self.seed_variance
+        return sqrt(of_segments * self.segment_variance + max(of_seeds, of_segments * self.interaction_variance))
+
+
+def _quantile(tail: float, degrees: int) -> float:
+    """The value that Student's t exceeds with this probability."""
+    return float(-special.stdtrit(degrees, tail))
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """Corpus scores (n,) of seeds, and the influence (n, N) of each segment on them.
+
+    Args:
+        scores: (n,).
+        influences: (n, N).
+        span: the range of scores.
+        unseen: the variance of the mean by disagreements that were not drawn; of differences alone.
+    """
+
+    scores: Floats
+    influences: Floats
+    span: float = 100.0
+    unseen: float = 0.0
+
+    def __sub__(self, other: "Linearised") -> "Linearised":
+        """The difference, seed by seed and segment by segment."""
+        scores, influences = self.scores - other.scores, self.influences - other.influences
+        return Linearised(scores, influences, self.span, _unseen(scores.mean() + influences.mean(axis=0), self.span))
+
+    def estimate(self) -> Estimate:
+        """The mean over seeds with its variances."""
+        seeds, segments = self.influences.shape
+        if segments < 2:
+            return Estimate(float(self.scores.mean()), seeds, segments, None, inf)
+        means = self.influences.mean(axis=0)
+        of_segments = float(means @ means) / (segments * (segments - 1))
+        if seeds == 1:
+            return Estimate(float(self.scores[0]), 1, segments, None, of_segments + self.unseen)
+        rest = self.influences - means
+        interaction = float((rest**2).sum()) / ((seeds - 1) * (segments - 1)) / (seeds * segments)
+        of_seeds = float(self.scores.var(ddof=1)) / seeds
+        alone = max(0.0, of_segments - interaction) + self.unseen
+        return Estimate(float(self.scores.mean()), seeds, segments, of_seeds, alone, interaction)
+
+    def interval(self, bounds: tuple[float, float] = (-inf, inf)) -> Interval:
+        """The mean over seeds with its interval, within `bounds`."""
+        estimate = self.estimate()
+        low, high = estimate.interval()
+        if not isfinite(low):
+            return Interval(estimate.value)
+        return Interval(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)
+
+
+def _unseen(differences: Floats, span: float) -> float:
+    """The variance of a mean by disagreements that were not drawn, from the differences (N,) of segments.
+
+    The size of a disagreement is first taken from the moments of all, where each counts by its weight; what is far
+    below it agrees.
+    """
+    squares = differences**2
+    large = float((squares**2).sum() / squares.sum()) if squares.any() else 0.0
+    disagree = squares[squares > max(AGREES**2 * large, (ROUNDING * span) ** 2)]
+    size = float(disagree.mean()) if len(disagree) else span**2
+    return ADDED * size / len(differences) ** 2
+
+
+def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
+    """Corpus scores of seeds with the influence of each segment, from statistics (N, k) of each seed.
+
+    Raises:
+        UserError: a metric of the user's whose scores are not finite.
+    """
+    rows = [_jackknife(metric, one) for one in statistics]
+    scores, influences = np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows])
+    least, greatest = metric.bounds
+    return Linearised(scores, influences, greatest - least if np.isfinite(greatest - least) else 100.0)
+
+
+def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
+    segments, totals = len(statistics), statistics.sum(axis=0)
+    score = metric.aggregate(totals)
+    if segments < 2:
+        return score, np.zeros(segments)
+    kinds, index = np.unique(statistics, axis=0, return_inverse=True)  # many segments may have the same statistics
+    without = metric.aggregate_all(totals - kinds)[index.reshape(-1)]
+    if not (np.isfinite(score) and np.isfinite(without).all()):
+        what = "this metric gave no finite score of all segments, or of all but one"
+        raise UserError(what, where=metric.name, received=[score, *without[~np.isfinite(without)][:1].tolist()])
+    influence = (segments - 1) * (score - without)
+    return score, influence - influence.mean()
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of several tests, adjusted so that all together keep their level (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted, highest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names of groups, each once, and their numbers.
+
+    Names that are all numbers come in ascending order. Others come in that of their first segments, without numbers.
+    """
+    names = tuple(dict.fromkeys(groups))
+    try:
+        numbers = {name: float(name) for name in names}
+    except ValueError:
+        return names, ()
+    if not all(map(isfinite, numbers.values())):  # such as nan, which has no place among numbers
+        return names, ()
+    ordered = tuple(sorted(names, key=numbers.__getitem__))
+    return ordered, tuple(numbers[name] for name in ordered)
+
+
+def length_bins(lengths: Iterable[int]) -> list[int]:
+    """The least length of each of up to six bins, which hold about equally many of the `lengths`."""
+    ordered = sorted(lengths)
+    return sorted({ordered[len(ordered) * bin // BINS] for bin in range(BINS)})

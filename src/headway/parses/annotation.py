@@ -1,0 +1,99 @@
+"""Parses of both sides of a recipe's corpora, or of one file; or a few trees, drawn."""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from headway.errors import UserError, option
+from headway.formats.corpus_config import AnyCorpus
+from headway.formats.corpus_format import Broken, RowReport
+from headway.formats.lines import TextFile
+from headway.formats.pairs import Side, SideLines, open_source
+from headway.log import say
+from headway.parses.parse import Parse
+from headway.parses.parse_store import ParsesConfig, annotate, store_beside, store_of
+from headway.parses.parsers import ParserConfig, load_parser
+
+
+@dataclass(frozen=True)
+class Part:
+    """One side of one corpus: its lines, its parser and its store.
+
+    Attributes:
+        lines: can be read any number of times.
+        where: the key that names the parser.
+        report: gives the account of the rows of the last reading.
+    """
+
+    name: str
+    lines: Iterable[str]
+    parser: ParserConfig
+    store: Path
+    where: str
+    report: Callable[[], RowReport] = RowReport
+
+
+def parts_of_corpora(corpora: Mapping[str, AnyCorpus | None], parses: ParsesConfig, broken: Broken) -> list[Part]:
+    """Both sides of corpora by their recipe keys, as far as `parses` names parsers. Raises UserError: it names none."""
+    parts = []
+    for name, corpus in corpora.items():
+        for side in get_args(Side):
+            parser: ParserConfig | None = getattr(parses, side)
+            if corpus is not None and parser is not None:
+                pairs = open_source(corpus, name, broken)
+                lines, store = SideLines(pairs, side), store_of(corpus, side, parses)
+                where, report = f"data.parses.{side}", pairs.row_errors.report
+                parts.append(Part(f"{name}.{side}", lines, parser, store, where, report))
+    if not parts:
+        allowed = "source, target: KIND:MODEL, such as spacy:ja_ginza"
+        raise UserError("the recipe names no parser", where="data.parses", allowed=allowed)
+    return parts
+
+
+def part_of_file(path: Path, parser: ParserConfig, folder: Path | None) -> Part:
+    """A text file, one sentence a line. Raises UserError where it cannot be read."""
+    lines = TextFile(path)
+    next(iter(lines), None)
+    return Part(str(path), lines, parser, store_beside(path, parser, folder), option("parser"))
+
+
+def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
+    """Parse all parts, saying what was done. Raises as `annotate` does."""
+    for part in parts:
+        total = sum(1 for _ in part.lines)
+        if amiss := part.report().text():
+            say("\n".join([f"{part.name}:", *amiss]))
+        done = annotate(part.lines, part.parser, part.store, total=total, processes=processes, where=part.where)
+        say(f"{part.name}: {done.text()}")
+
+
+def draw_samples(parts: Iterable[Part], count: int) -> Iterator[str]:
+    """Parse and draw `count` sentences of each part, drawn at random, always the same ones; nothing is kept."""
+    for part in parts:
+        lines = list(filter(str.strip, part.lines))
+        lines = [lines[index] for index in sorted(random.Random(1).sample(range(len(lines)), min(count, len(lines))))]
+        for line, parse in zip(lines, load_parser(part.parser, part.where).parse(lines), strict=True):
+            yield f"{part.name}: {line}\n{draw(line, parse)}"
+
+
+def draw(line: str, parse: Parse) -> str:
+    """The trees of a line: a token a row below its head, with its label, in the order of the sentence."""
+    if not parse.tokens:
+        return "no parse\n"
+    below: dict[int, list[int]] = {}
+    for token, (_, _, head, _) in enumerate(parse.tokens):
+        if head != token:
+            below.setdefault(head, []).append(token)
+    rows = list[str]()
+    stack = [("", "", token) for token, (_, _, head, _) in enumerate(parse.tokens) if head == token][::-1]
+    while stack:
+        before, indent, token = stack.pop()
+        start, end, _, label = parse.tokens[token]
+        rows.append(f"{before}{line[start:end]}  {label}\n")
+        children = below.get(token, [])
+        for child in reversed(children):
+            last = child == children[-1]
+            stack.append((indent + ("└── " if last else "├── "), indent + ("    " if last else "│   "), child))
+    return "".join(rows)
