@@ -27,7 +27,7 @@ from headway.export.exporting import check_expressible
 from headway.formats.lines import read_lines
 from headway.log import counted, progress, warn
 from headway.metrics import build_metric
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.runs.engines import Engine, build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run

@@ -105,10 +105,6 @@ def test_help_does_not_wait_for_torch() -> None:
         (["train", "{recipe}", "model.encoder.mixer=atention"], "unknown mixer; did you mean 'attention'?"),
         (["train", "{recipe}", "task=translatoin"], "task: unknown task; did you mean 'translation'?"),
         (["train", "{recipe}", "training.dev_metrics=[blue]"], "unknown metric; did you mean 'bleu'?"),
-        (
-            ["train", "{recipe}", "training.dev_metrics=[{{lowercase: true}}]"],
-            "training.dev_metrics: a metric needs a name",
-        ),
         (["train", "{recipe}", "data.train.tsv=none.tsv"], "none.tsv"),
         (["train", "none.yaml"], "none.yaml: cannot read the recipe"),
         (["train", "{recipe}", "--output", "{recipe}"], "a folder is needed there, and there is a file"),

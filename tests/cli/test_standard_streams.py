@@ -13,7 +13,7 @@ import pytest
 
 from headway.cli import main
 from headway.cli.prediction_options import WriterOptions
-from headway.cli.prediction_stream import predict_stream
+from headway.cli.prediction_stream import predict_sequences
 from headway.cli.standard_streams import CHUNK, StandardInput, windows, write
 from headway.errors import UserError
 from headway.predictors.predict_options import PredictOptions
@@ -141,7 +141,7 @@ def test_predict_answers_each_line_as_it_comes(
     user = threading.Thread(target=converse, daemon=True)
     user.start()
     source = StandardInput()
-    predict_stream(predictor, PredictOptions(beam=1), WriterOptions(), source, source)
+    predict_sequences(predictor, PredictOptions(beam=1), WriterOptions(), source, source)
     user.join()
     expected = [f"{prediction.text}\n" for prediction in predictor.predict(["ab", "abc", "dcba"], beam=1)]
     assert received == expected

@@ -10,7 +10,7 @@ from headway.corpora.generated.dates import DateExample, generate_dates, languag
 from headway.errors import UserError
 from headway.experiments import demo
 from headway.experiments.demo import exact_match, run_demo
-from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.output import Example, Output, TextHypothesis
 from headway.runs.run_folder import RunFolder
 
 SMALL = ("training.updates=20", "training.checkpoint_every=10", "training.precision=float32", "model.dim=16",
@@ -76,5 +76,5 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
 
 def test_exact_match_in_percent() -> None:
     dates = [DateExample(text, iso, "en", "d MMM y") for text, iso in (("a", "2024-05-03"), ("b", "2024-05-04"))]
-    said = [Prediction(each.text, [], [TextHypothesis("2024-05-03", 0.0, [], [])]) for each in dates]
+    said = [Output(Example(each.text), [TextHypothesis("2024-05-03", 0.0, [], [])]) for each in dates]
     assert exact_match(dates, said) == 50

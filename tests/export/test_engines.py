@@ -12,7 +12,7 @@ import torch
 import headway
 from headway.errors import UserError
 from headway.export.ctranslate2_export import _alike
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.runs.engines import build_engine, export_folder, kept_export
 from headway.runs.run import CPU, StoredRun, open_run
 from headway.runs.run_folder import RunFolder, read_tensors
@@ -79,7 +79,7 @@ def test_an_option_that_an_engine_lacks(reversal: Reversal, name: str) -> None:
 def test_an_engine_takes_no_other_device_and_scores_no_targets(reversal: Reversal) -> None:
     with pytest.raises(UserError, match="device: an engine decodes on the CPU; received 'cuda:7'"):
         headway.load(reversal.run, device="cuda:7", engine="ctranslate2")
-    with pytest.raises(UserError, match="targets are scored by the run's own model"):
+    with pytest.raises(UserError, match="attention and scores are one model's: give one run, and no engine"):
         headway.load(reversal.run, engine="ctranslate2").score(["abc"], ["cba"])
 
 

@@ -10,7 +10,7 @@ from torch import nn
 import headway
 from headway.errors import UserError
 from headway.predictors.input_account import InputAccount, accounted
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.processing.processor import Encoded
 from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, with_characters

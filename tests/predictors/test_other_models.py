@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from headway.errors import UserError
-from headway.formats.pairs import Pair
 from headway.models import build_model, model_section
-from headway.predictors.run import Run
+from headway.predictors.output import Example
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.training.start import check_recipe
-from headway.tasks.translation import examples_of
+from headway.tasks.task import outputs_of
 
 
 def untrained(predictor: SequencePredictor, **changes: object) -> SequencePredictor:
@@ -38,10 +38,10 @@ def test_attention_over_the_whole_sequence_is_cut_to_it(predictor: SequencePredi
 
 
 def test_a_report_shows_what_attention_there_is(predictor: SequencePredictor) -> None:
-    pairs = [Pair(1, "abc", "cba")]
-    (example,) = examples_of(untrained(predictor), pairs)
+    pairs = [Example("abc")]
+    (example,) = outputs_of(untrained(predictor), pairs)
     assert set(example.attention) == {"decoder.1.cross", "decoder.2.cross"}
-    (example,) = examples_of(untrained(predictor, **NGRAM), pairs)
+    (example,) = outputs_of(untrained(predictor, **NGRAM), pairs)
     assert example.attention == {}
 
 

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from headway.errors import UserError
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.predict_options import LabelOptions, PredictOptions, SpeechOptions, TreeOptions, checked_options
+from headway.predictors.predict_options import LabelOptions, PredictOptions, TreeOptions, checked_options
 from headway.predictors.predictor import Predictor
-from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor, TreePredictor
+from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.recipe import Recipe
 from headway.search.decoding_options import SearchOptions
 
@@ -22,7 +22,7 @@ def test_the_recipe_has_the_options_of_search() -> None:
 
 
 def test_each_option_has_a_description_and_one_declaration() -> None:
-    for kind in (PredictOptions, SpeechOptions, TreeOptions, LabelOptions):
+    for kind in (PredictOptions, TreeOptions, LabelOptions):
         assert all(field.description for field in kind.model_fields.values())
         declared = Counter(name for base in kind.__mro__ for name in vars(base).get("__annotations__", {}))
         assert {name for name in kind.model_fields if declared[name] != 1} == set()
@@ -63,7 +63,7 @@ def test_keywords_come_before_options() -> None:
         (PredictOptions, {"min_length": 3, "max_length": 2}, "min_length: the shortest output is longer than"),
         (PredictOptions, {"top_p": 0}, "top_p: input should be greater than or equal to 0.001; received 0"),
         (PredictOptions, {"seed": 3}, "seed: alone, this option does nothing; allowed: beside sample"),
-        (PredictOptions, {"skip_broken": True}, "skip_broken: unknown option of predict"),
+        (PredictOptions, {"tagged": True}, "tagged: unknown option of predict"),
         (TreeOptions, {"format": "tsv"}, "format: input should be 'brackets', 'linear' or 'drawing'"),
         (LabelOptions, {"threshold": 1.5}, "threshold: this is no threshold; received 1.5; allowed: a probability"),
         (LabelOptions, {"threshold": "high"}, "threshold: this is no threshold; received 'high'"),
@@ -76,7 +76,7 @@ def test_mistakes_name_the_key(kind: type[PredictOptions], given: dict[str, obje
     assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize("kind", [SequencePredictor, SpeechPredictor, TreePredictor, LabelPredictor])
+@pytest.mark.parametrize("kind", [SequencePredictor, TreePredictor, LabelPredictor])
 def test_the_signature_of_predict_has_every_option(kind: type[Predictor[Any, Any]]) -> None:
     parameters = inspect.signature(kind.predict).parameters
     assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())

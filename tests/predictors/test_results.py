@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from headway.errors import UserError
-from headway.predictors.label_predictor import LabelledWords
-from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.output import Example, LabelledWords, Output, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 
 matplotlib.use("Agg")
@@ -14,15 +13,15 @@ matplotlib.use("Agg")
 
 def test_a_prediction_is_one_line(predictor: SequencePredictor) -> None:
     (said,) = predictor.predict("abcd", capture="all", nbest=3)
-    assert repr(said) == f"Prediction('abcd' -> 'dcba', score={said.score:.4f}, 3 hypotheses, attention=5)"
-    long = Prediction("a\nb" * 100, [], [TextHypothesis("c" * 100, -1.0, [], [])], problem="broken")
+    assert repr(said) == f"Output('abcd' -> 'dcba', score={said.score:.4f}, 3 hypotheses, attention=5)"
+    long = Output(Example("a\nb" * 100), [TextHypothesis("c" * 100, -1.0, [], [])], problem=UserError("broken"))
     assert "\n" not in repr(long)
     assert len(repr(long)) < 200
     assert "problem='broken'" in repr(long)
 
 
 def test_labelled_words_are_one_line() -> None:
-    said = LabelledWords(("he", "bad"), np.array([[0.9, 0.1], [0.2, 0.8]], np.float32), ("c", "i"), ("c", "i"))
+    said = LabelledWords.of(("he", "bad"), ("c", "i"), np.array([[0.9, 0.1], [0.2, 0.8]], np.float32), ("c", "i"))
     assert repr(said) == "LabelledWords('he/c bad/i')"
     assert said.log_probabilities == pytest.approx(np.log([0.9, 0.8]), abs=1e-6)
     assert said._repr_html_().count("<tr>") == 3
@@ -31,11 +30,11 @@ def test_labelled_words_are_one_line() -> None:
 
 
 def test_a_notebook_shows_no_markup_of_others() -> None:
-    said = Prediction("<script>", [], [TextHypothesis("<b>&", -1.0, [], [])])
+    said = Output(Example("<script>"), [TextHypothesis("<b>&", -1.0, [], [])])
     assert "<script>" not in said._repr_html_()
     assert "<b>" not in said._repr_html_()
     assert "&lt;b&gt;&amp;" in said._repr_html_()
-    words = LabelledWords(("<i>",), np.ones((1, 1), np.float32), ("<u>",), ("<u>",))
+    words = LabelledWords.of(("<i>",), ("<u>",), np.ones((1, 1), np.float32), ("<u>",))
     assert "<i>" not in words._repr_html_()
     assert "<u>" not in words._repr_html_()
 

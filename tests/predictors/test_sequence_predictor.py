@@ -131,8 +131,7 @@ def test_one_text_is_one_line(predictor: SequencePredictor) -> None:
     assert predictor.predict([]) == predictor.score([], []) == []
     assert [each.text for each in predictor.predict("abcd")] == [each.text for each in predictor.predict(["abcd"])]
     assert predictor.score("abcd", "dcba") == predictor.score(["abcd"], ["dcba"])
-    with pytest.raises(UserError, match="each source needs one target; received '1 sources and 2 targets'"):
-        predictor.score("ab", ["a", "b"])
+    assert predictor.predict(iter(["ab", "abcd"])) == predictor.predict(["ab", "abcd"])
 
 
 @pytest.mark.parametrize("line", [["a", "b"], None, 3, b"ab"])
@@ -141,14 +140,26 @@ def test_what_is_no_text_is_named(predictor: SequencePredictor, line: Any) -> No
         predictor.predict(["ab", line])
 
 
+@pytest.mark.parametrize("together", [2000, 3, 1])
+def test_a_problem_of_an_input_is_a_value(
+    predictor: SequencePredictor, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(SequencePredictor, "together", together)
+    given = ["abcd", "ab", "ab" * 700, None, "ba"]
+    told = ["line 3: this line is too long; received ", "line 4: a line is a text; received "]
+    for outputs in (predictor.predict(given, skip_broken=True), list(predictor.stream(given, skip_broken=True))):
+        assert [output.text for output in outputs] == ["dcba", "ba", "", "", "ab"]
+        assert [str(output.problem)[: len(text)] for output, text in zip(outputs[2:4], told, strict=True)] == told
+        assert [output.problem is None for output in outputs] == [True, True, False, False, True]
+    *before, last = predictor.stream(iter(given))
+    assert [output.text for output in before] == ["dcba", "ba"]
+    assert str(last.problem).startswith(told[0])
+
+
 @pytest.mark.parametrize("inputs", [5, None, {"a": 1}, b"ab"])
 def test_what_are_no_texts_is_named(predictor: SequencePredictor, inputs: Any) -> None:
     with pytest.raises(UserError, match=r"^predictors read a text, or several"):
         predictor.predict(inputs)
-
-
-def test_any_iterable_of_texts_is_read(predictor: SequencePredictor) -> None:
-    assert predictor.predict(iter(["ab", "abcd"])) == predictor.predict(["ab", "abcd"])
 
 
 def test_scores_do_not_depend_on_the_batch(reversal: Reversal, predictor: SequencePredictor) -> None:
@@ -189,10 +200,8 @@ def test_what_is_asked_for_moves_the_length_that_the_source_gives(
     ("options", "message"),
     [
         ({"beams": 3}, "beams: unknown option of predict; did you mean 'beam'?; allowed: beam, length_penalty"),
-        ({"beam": 0}, "beam: input should be greater than 0; received 0"),
         ({"nbest": 3, "beam": 2}, "nbest: more outputs than the beam has; received 3; allowed: up to 2"),
         ({"sample": True, "beam": 3}, "beam: outputs are drawn or searched for, not both; allowed: without sample"),
-        ({"format": "brackets"}, "format: unknown option of predict; allowed: beam"),
         ({"capture": ("*.corss",)}, "capture: no attention of this model has such a name"),
     ],
 )
@@ -200,11 +209,6 @@ def test_options_that_are_not_allowed(predictor: SequencePredictor, options: dic
     with pytest.raises(UserError) as error:
         predictor.predict(["ab"], **options)
     assert str(error.value).startswith(message)
-
-
-def test_options_of_the_recipe_hold_unless_others_are_given(predictor: SequencePredictor) -> None:
-    resolved = PredictOptions(beam=2, max_length=7).search(predictor.recipe.decoding)
-    assert (resolved.beam, resolved.max_length, resolved.length_penalty) == (2, 7, 0.6)
 
 
 @pytest.fixture
@@ -274,9 +278,9 @@ def test_an_ensemble_keeps_to_the_limits_of_all(reversal: Reversal, order: tuple
 def test_what_takes_one_model_takes_no_ensemble(reversal: Reversal) -> None:
     both = headway.load(reversal.run, reversal.run)
     assert both.predict(["abcd"])[0].text == "dcba"
-    with pytest.raises(UserError, match="targets are scored with one model"):
+    with pytest.raises(UserError, match="attention and scores are one model's"):
         both.score(["a"], ["a"])
-    with pytest.raises(UserError, match="attention is one model's"):
+    with pytest.raises(UserError, match="capture: attention and scores are one model's"):
         both.predict(["a"], capture=("*",))
 
 

@@ -9,7 +9,7 @@ import torch
 from headway.errors import UserError
 from headway.export.parity import Search, answering_by
 from headway.models import build_model
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.unknown_words import UnknownWords, read_dictionary, unknown_words
 from headway.processing.text.extension import tagged

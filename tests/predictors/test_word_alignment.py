@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import yaml
 
-from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors import word_alignment as aligners
+from headway.predictors.captured_attention import AttentionWeights
+from headway.predictors.output import Example, Output, TextHypothesis
 from headway.predictors.word_alignment import Aligner, WordAlignment, build_aligner, cross_layers, merge_words
 from headway.processing.processor import Words
 from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
 from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary
 from headway.runs.load import load
-from headway.tasks import aligners
 from tests.conftest import Command, Reversal, write_reversal
 
 
@@ -134,7 +135,9 @@ def test_tags_are_no_words() -> None:
     weights = np.array([[[0.4, 0.5, 0.1, 0], [0.8, 0, 0.2, 0], [1, 0, 0, 0], [0, 0, 0, 1]]], np.float32)
     hypotheses = [TextHypothesis("x y z", 0.0, ["x", "y", "z"], [])]
     target = Words(("x", "y", "z"), (0, 1, 2))
-    prediction = Prediction("<2up> a b", ["<2up>", "a", "b"], hypotheses, {"x": weights}, source, target)
+    prediction = Output(
+        Example("<2up> a b"), hypotheses, AttentionWeights({"x": weights}), None, ["<2up>", "a", "b"], source, target
+    )
     aligned = Aligner("x")(prediction)
     assert (aligned.source, aligned.pharaoh()) == (("a", "b"), "0-0 1-1")
     alone = Words(("<2up>", "ab"), (0, 1, 1), tags=1)
@@ -145,12 +148,16 @@ def test_tags_are_no_words() -> None:
 def test_heads_are_averaged_before_words_are_linked() -> None:
     words = Words(("a", "b"), (0, 1))
     weights = np.array([[[0.6, 0.4, 0], [0.1, 0.9, 0], [0, 0, 1]], [[0, 1, 0], [0.3, 0.7, 0], [0, 0, 1]]], np.float32)
-    prediction = Prediction(
-        "a b", ["a", "b"], [TextHypothesis("a b", 0.0, ["a", "b"], [])], {"x": weights}, words, words
+    prediction = Output(
+        Example("a b"),
+        [TextHypothesis("a b", 0.0, ["a", "b"], [])],
+        AttentionWeights({"x": weights}),
+        source_words=words,
+        target_words=words,
     )
     assert Aligner("x")(prediction).pharaoh() == "1-0 1-1"
     assert Aligner("x", (1,))(prediction).pharaoh() == "0-0 1-1"
-    assert Aligner("x")(Prediction("", [], [TextHypothesis("", 0.0, [], [])])).pharaoh() == ""
+    assert Aligner("x")(Output(Example(""), [TextHypothesis("", 0.0, [], [])])).pharaoh() == ""
 
 
 def test_an_empty_side_has_no_links() -> None:

@@ -20,13 +20,13 @@ from headway.export.parity import answering_of, compare, longest_output, parity_
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
 from headway.metrics.brackets import is_linear
-from headway.predictors.prediction import Prediction
+from headway.predictors.output import Output
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
-from headway.tasks.parsing import Parsing
+from headway.tasks.translation import Parsing
 from tests.conftest import Command
 from tests.runs.inspect.test_inspection import sentences_of
 
@@ -167,13 +167,14 @@ def test_from_python(run: Run) -> None:
 
 
 def test_the_report_draws_trees(run: Run) -> None:
-    examples = build_task("parsing").examples(headway.load(run.path), 3)
+    task = build_task("parsing")
+    examples = task.examples(headway.load(run.path), 3)
     assert [example.source for example in examples] == [" ".join(each) for each in sources(run.dev)[:3]]
     for example in examples:
-        assert example.reference is not None
-        assert example.reference in run.dev.read_text(encoding="utf-8")
-        assert list(example.drawings) == ["the model's tree", "the reference"]
-        assert example.drawings["the reference"].startswith("S ─┬─ NP")
+        assert example.example.references[0] in run.dev.read_text(encoding="utf-8")
+        drawings = task.drawings(example)
+        assert list(drawings) == ["the model's tree", "the reference"]
+        assert drawings["the reference"].startswith("S ─┬─ NP")
     assert "S ─┬─ NP" in (run.path / "report.html").read_text(encoding="utf-8")
 
 
@@ -241,17 +242,17 @@ def sentences(run: Run, folder: Path) -> Path:
 
 def test_what_is_read_is_linear_and_what_is_compared_are_trees(run: Run, tmp_path: Path) -> None:
     task, model = build_task("parsing"), headway.load(run.path, device="cpu")
-    examples = task.raw_corpus(model.recipe).examples
+    examples = task.given_test_set(model.recipe).examples
     captured = [each for each in read(model, examples, ReadOptions()) if each.views]  # one is empty
     assert len(captured) == 8
     assert all(each.example.target is not None and each.example.target.endswith(")S") for each in captured)
     for texts in ([each.example.references[0] for each in captured], [each.hypothesis or "" for each in captured]):
         assert [parse_tree(text).words() for text in texts] == sources(run.dev)
-    corpus = task.raw_corpus(model.recipe, [sentences(run, tmp_path)])
+    corpus = task.given_test_set(model.recipe, [sentences(run, tmp_path)])
     free = [each.prediction for each in read(model, corpus.examples, ReadOptions()) if each.views]
-    assert all(isinstance(prediction, Prediction) and is_linear(prediction.written) for prediction in free)
+    assert all(isinstance(output, Output) and is_linear(output.written) for output in free)
     with pytest.raises(UserError, match="reference: a parser is read with its own outputs or with trees"):
-        task.raw_corpus(model.recipe, [run.dev], run.dev)
+        task.given_test_set(model.recipe, [run.dev], run.dev)
 
 
 def test_a_page_shows_trees_and_the_tokens_that_attention_is_over(

@@ -100,7 +100,7 @@ def test_a_corpus_is_read_as_the_recipe_says_of_broken_recordings(heard, tmp_pat
     corpus = parse_corpus({"tsv": tmp_path / "dev.tsv"}, "test.dev")
     for broken, texts in (("error", ["low", "mid", "high"]), ("skip", ["low", "high"])):
         recipe = load_recipe(heard.recipe, [f"data.audio.broken={broken}"])
-        read = SpeechRecognition().named_corpus(recipe, corpus, "test.dev")
+        read = SpeechRecognition().test_set(recipe, corpus, "test.dev")
         assert [example.target for example in read.examples] == texts
         assert read.size == len(texts)
     assert "test.dev: 1 recording left out, as data.audio.broken says" in caplog.text
@@ -199,11 +199,11 @@ def test_from_python(heard):
         assert weights.shape == (2, len(each.tokens) + 1, len(each.attended))
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
         assert each.attended == [f"{0.04 * number:.2f}" for number in range(len(each.attended))]
-        assert each.columns("decoder.1.cross") == each.attended
-        assert each.rows("decoder.1.cross") == [*each.tokens, "</s>"]
+        assert each.attention.columns["decoder.1.cross"] == each.attended
+        assert each.attention.rows["decoder.1.cross"] == [*each.tokens, "</s>"]
     assert len(said[2].attended) > len(said[1].attended) > 2
     (skipped,) = predictor.predict([samples[0][:50]], skip_broken=True)
-    assert (skipped.text, "too short" in skipped.problem) == ("", True)
+    assert (skipped.text, "too short" in str(skipped.problem)) == ("", True)
     forced = predictor.score(samples[:1], [TESTS[0]])
     assert forced[0].score == pytest.approx(predictor.predict(samples[:1])[0].score, abs=1e-4)
 
@@ -231,9 +231,6 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
     assert run_headway("score", heard.run, "--source", tmp_path / "dev.jsonl").out == ended.out
     (tmp_path / "dev.jsonl.gz").write_bytes(gzip.compress((tmp_path / "dev.jsonl").read_bytes()))
     assert run_headway("score", heard.run, "--source", tmp_path / "dev.jsonl.gz").out == ended.out
-    (heard.folder / "gap.tsv").write_text("\t".join(rows[0]) + "\n\n" + "\t".join(rows[1]) + "\n", encoding="utf-8")
-    ended = run_headway("score", heard.run, "--source", heard.folder / "gap.tsv")
-    assert (ended.code, "gap.tsv:2: this row names no recording" in ended.err) == (2, True)
 
 
 def test_a_look_inside(heard, run_headway, tmp_path):

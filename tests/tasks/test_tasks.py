@@ -50,7 +50,7 @@ def test_best_by_is_the_loss_or_a_metric(best_by: str | None) -> None:
         ({"best_by": "bleu", "dev_metrics": []}, "training.best_by: no such dev metric"),
         ({"dev_metrics": ["blue"]}, "training.dev_metrics: unknown metric; did you mean 'bleu'?"),
         ({"dev_metrics": [{"name": "bleu", "lower": True}]}, "bleu.lower: unknown key; did you mean 'lowercase'?"),
-        ({"dev_metrics": [{"lowercase": True}]}, "training.dev_metrics: a metric needs a name"),
+        ({"dev_metrics": [{"lowercase": True}]}, "training.dev_metrics: unknown metric"),
         ({"dev_metrics": ["chrf", {"name": "chrf", "word_order": 2}]}, "which stand twice; received ['chrf']"),
     ],
 )

@@ -39,5 +39,5 @@ def test_two_threads_say_what_one_says(name: str, tmp_path: Path) -> None:
 def values(result: Any) -> Any:
     """What must be the same of a result."""
     if hasattr(result, "labels"):
-        return result.words, result.labels, len(result.captures)
+        return result.words, result.labels, len(result.windows)
     return result.text, result.tokens, result.hypotheses[0].repairs, sorted(result.attention)

@@ -16,7 +16,6 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.cli import label_stream
 from headway.comparison.cells import CellName, NamedCorpus
 from headway.comparison.run import result_of_run
 from headway.errors import UserError
@@ -26,7 +25,6 @@ from headway.formats.labelled_words import read_columns
 from headway.metrics import build_metric
 from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
-from headway.runs.inspect.capture import view_of_window
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.layers import inspect_layers, layer_totals, self_attention, self_attention_figure
 from headway.runs.inspect.pages import write_run_report
@@ -244,7 +242,7 @@ def check_commands_on_conllu(loaded: LabelPredictor, run_headway: Command, folde
     rows = [row.split("\t") for row in text.splitlines()]
     gold.write_text("".join(f"{row[1]}\t{row[4]}\n" if len(row) > 1 else "\n" for row in rows), encoding="utf-8")
     sentences = list(read_columns(gold))
-    raw = build_task("tagging").raw_corpus(loaded.recipe, [dev])
+    raw = build_task("tagging").given_test_set(loaded.recipe, [dev])
     assert [example.words for example in raw.examples] == [each.words for each in sentences]
     for command in (["score", run, "--source"], ["inspect", "tables", "layers", run, "--data"]):
         by_columns, by_conllu = (run_headway(*command, path) for path in (gold, dev))
@@ -388,9 +386,9 @@ def test_the_report_shows_dev_sentences_with_their_marks(learned: Learned) -> No
     assert len(shown) == 5
     first = next(read_columns(learned.dev))
     assert shown[0].source == " ".join(first.words)
-    assert shown[0].reference.count("[") == first.labels[0].count("i")
-    assert shown[0].source_tokens[0] == "[CLS]"
-    assert list(shown[0].attention) == [f"encoder.{LAYERS}.self"]
+    assert shown[0].example.references[0].count("[") == first.labels[0].count("i")
+    (name,) = shown[0].attention
+    assert (name, shown[0].attention.columns[name][0]) == (f"encoder.{LAYERS}.self", "[CLS]")
 
 
 def test_the_report_page_of_a_run(learned: Learned) -> None:
@@ -449,7 +447,7 @@ def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor)
     totals = layer_totals(predictor, words)
     weights, evenness = totals.weights(), totals.evenness()
     looks = [look for each in words for look in predictor.capture(each)]
-    every = [look.layer_weights[n] for look in looks for n in range(len(look.window.first))]
+    every = [each for look in looks for each in look.layer_weights()]
     assert weights.words == len(every)
     for head in range(3):
         for layer in range(LAYERS):
@@ -458,12 +456,12 @@ def test_layer_weights_and_evenness(learned: Learned, predictor: LabelPredictor)
             assert weights.deviation[head, layer] == pytest.approx(np.std(column), abs=rounding())
     assert weights.mean.sum(1) == pytest.approx(1)
     look, deviations = looks[0], []
-    last, mixed = self_attention(view_of_window(look))
-    for row, place in enumerate(look.window.first):
-        share = look.layer_weights[row].mean(0)
-        slow = sum(share[layer] * look.self_attention[layer, :, place].mean(0) for layer in range(LAYERS))
+    last, mixed = self_attention(look)
+    for row, place in enumerate(look.words):
+        share = look.layer_weights()[row].mean(0)
+        slow = sum(share[layer] * look.self_attention()[layer, :, place].mean(0) for layer in range(LAYERS))
         np.testing.assert_allclose(mixed[row], slow, atol=rounding())
-        np.testing.assert_allclose(last[row], look.self_attention[-1, :, place].mean(0), atol=rounding())
+        np.testing.assert_allclose(last[row], look.self_attention()[-1, :, place].mean(0), atol=rounding())
         deviations.append(np.std(last[row]))
     assert layer_totals(predictor, words[:1]).evenness().last == pytest.approx(np.mean(deviations), abs=rounding())
     assert 0 < evenness.mixed < 1
@@ -559,16 +557,16 @@ def test_capture_gives_arrays_with_their_tokens_and_changes_nothing(predictor: L
     draw = random.Random(3)
     words = [draw.choice(WORDS) for _ in range(60)]  # more than a window
     (off,), (on,) = predictor.predict(" ".join(words)), predictor.predict(" ".join(words), capture="all")
-    assert (on.words, on.labels, off.captures) == (off.words, off.labels, ())
+    assert (on.words, on.labels, off.windows) == (off.words, off.labels, ())
     np.testing.assert_array_equal(on.probabilities, off.probabilities)
-    assert len(on.captures) > 1
-    assert [word for look in on.captures for word in look.words] == words
-    for look in on.captures:
+    assert len(on.windows) > 1
+    assert [word for look in on.windows for word in look.rows["layers"]] == words
+    for look in on.windows:
         own, layers = look.captured["encoder.self"], look.captured["layers"]
         assert own.weights.shape == (LAYERS, own.weights.shape[1], len(own.rows), len(own.columns))
-        assert own.rows == own.columns == look.tokens
+        assert own.rows == own.columns
         assert layers.weights.shape == (1, 3, len(look.words), LAYERS)
-        assert (layers.rows, layers.columns[0]) == (list(look.words), "layer 1")
+        assert layers.columns[0] == "layer 1"
         for each in (own, layers):
             np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
         shown = look.to_bertviz()
@@ -592,11 +590,11 @@ def test_a_page_shows_labels_layers_and_self_attention(
         np.testing.assert_allclose([each["probability"] for each in shown["words"]], best, rtol=1e-5)
         layers, own = shown["maps"]
         assert (layers["title"], own["title"]) == ("Layers", "Encoder")
-        assert look.layer_weights is not None
-        weights = read_values(layers["layers"][0], 16, False, look.layer_weights.shape[2])
-        np.testing.assert_allclose(weights, look.layer_weights.transpose(1, 0, 2), atol=1e-4)
-        last = read_values(own["layers"][-1], 16, False, len(look.tokens))
-        np.testing.assert_allclose(last, look.self_attention[-1], atol=1e-4)
+        weights = read_values(layers["layers"][0], 16, False, LAYERS)
+        np.testing.assert_allclose(weights, look["layers"], atol=1e-4)
+        expected = look.self_attention()[-1]
+        last = read_values(own["layers"][-1], 16, False, expected.shape[-1])
+        np.testing.assert_allclose(last, expected, atol=1e-4)
 
 
 def test_what_a_page_of_labels_refuses(learned: Learned, run_headway: Command, tmp_path: Path) -> None:
@@ -624,7 +622,7 @@ def test_a_dev_set_with_other_labels_is_refused_before_training(tmp_path: Path, 
 def test_many_lines_keep_their_order(
     run_headway: Command, learned: Learned, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    monkeypatch.setattr(label_stream, "WINDOW", window)
+    monkeypatch.setattr(LabelPredictor, "together", window)
     given = [f"{WORDS[number % 7]} line{number} {WORDS[number % 8]}" for number in range(130)]
     stdin = "".join(f"{line}\n" for line in given)
     code, out, _ = run_headway("predict", learned.run, "--format", "json", stdin=stdin)

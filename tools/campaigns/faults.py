@@ -41,8 +41,8 @@ FAULTS = {
     # Lines, windows, batches and search.
     "lines swapped on their way out": Fault(
         "same-answer", "cli.prediction_stream",
-        "in _answers(predictor, window, options, done + 1):",
-        "in (lambda all: all[:50] + all[50:52][::-1] + all[52:])([*_answers(predictor, window, options, done + 1)]):",
+        "in predictor.stream(window, given, first_line=done + 1):",
+        "in (lambda all: all[:50] + all[50:52][::-1] + all[52:])([*predictor.stream(window, given)]):",
     ),
     "a full window in another order": Fault(
         "same-answer", "cli.standard_streams",
@@ -52,11 +52,6 @@ FAULTS = {
         "same-answer", "predictors.sequence_predictor",
         "zip(rows, replaced, captured, limits.ends(), strict=True):",
         "zip(rows, replaced[:50] + replaced[50:52][::-1] + replaced[52:], captured, limits.ends()):",
-    ),
-    "labelled lines swapped on their way out": Fault(
-        "same-answer", "cli.label_stream",
-        "in predictor.predict(window, options, first_line=done + 1):",
-        "in (lambda all: all[:50] + all[50:52][::-1] + all[52:])(predictor.predict(window, options)):",
     ),
     "padding is read": Fault(
         "same-answer", "tensors.batch", "return values, padding_mask(lengths + 1, values.shape[1])",

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from hypothesis.strategies import SearchStrategy
 
-from headway.cli import label_stream, prediction_stream
 from headway.predictors.backend import SearchRequest, TorchBackend
-from headway.predictors.label_predictor import LabelledWords, LabelPredictor
-from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import LabelledWords, Output, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.load import load
 from headway.runs.packing import pack_run
@@ -151,7 +150,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
             random.Random(case.order).shuffle(rows)
         return rows
 
-    def _predict(self, case: SameCase, texts: list[str], options: dict[str, Any], folder: Path) -> list[Prediction]:
+    def _predict(self, case: SameCase, texts: list[str], options: dict[str, Any], folder: Path) -> list[Output]:
         predictor: SequencePredictor = self.runs[case.run]
         torch.set_num_threads(case.threads)
         if case.way == "pack":
@@ -177,7 +176,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
         count = options["nbest"]
         assert len(written) == count * len(texts), "lines are lost"
         for number, prediction in enumerate(alone):
-            if isinstance(prediction, Prediction):
+            if not isinstance(prediction, LabelledWords):
                 found = [row.partition("\t") for row in written[count * number : count * (number + 1)]]
                 assert [text for _, _, text in found] == [each.text for each in prediction.hypotheses], "other texts"
                 for (score, _, _), each in zip(found, prediction.hypotheses, strict=True):
@@ -185,9 +184,9 @@ class SameAnswerCampaign(Campaign[SameCase]):
 
     def _written(self, case: SameCase, texts: list[str], flags: list[str], folder: Path) -> str:
         """The standard output of `predict`."""
-        for stream in (prediction_stream, label_stream):
-            assert stream.WINDOW > 0
-            stream.WINDOW = case.window
+        for kind in (SequencePredictor, LabelPredictor):
+            assert kind.together > 0
+            kind.together = case.window
         (folder / "input").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         flags = ["--batch-tokens", str(case.batch_tokens), "--device", "cpu", *flags]
         with (folder / "input").open("rb") as source, (folder / "output").open("wb") as target:
@@ -218,7 +217,7 @@ def tolerance(hypothesis: TextHypothesis) -> float:
     return rounding() * max(1.0, abs(sum(hypothesis.log_probabilities)))
 
 
-def assert_same_prediction(found: Prediction, expected: Prediction) -> None:
+def assert_same_prediction(found: Output, expected: Output) -> None:
     """Equal texts and tokens, best first, and close scores."""
     assert [each.text for each in found.hypotheses] == [each.text for each in expected.hypotheses], "other texts"
     assert found.source == expected.source
@@ -250,7 +249,7 @@ class SlowBackend(TorchBackend):
         return found
 
 
-def check_search(predictor: SequencePredictor, text: str, expected: Prediction, options: dict[str, Any]) -> None:
+def check_search(predictor: SequencePredictor, text: str, expected: Output, options: dict[str, Any]) -> None:
     """A slow search finds the same outputs."""
     assert isinstance(predictor.backend, TorchBackend)
     slow = copy.copy(predictor)
@@ -258,7 +257,7 @@ def check_search(predictor: SequencePredictor, text: str, expected: Prediction, 
     assert_same_prediction(slow.predict([text], **options)[0], expected)
 
 
-def check_forced(predictor: SequencePredictor, texts: Sequence[str], found: Sequence[Prediction]) -> None:
+def check_forced(predictor: SequencePredictor, texts: Sequence[str], found: Sequence[Output]) -> None:
     """What search has found has the same probabilities where it is given, unless it would be written otherwise."""
     best = [prediction.hypotheses[0] for prediction in found]
     written = [each.written or each.text for each in best]

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from headway.predictors.run import WEIGHTS
+from headway.predictors.predictor import WEIGHTS
 from headway.runs.packing import pack_run
 from headway.runs.run_folder import RunFolder
 from tests.runs.old_runs import copied

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from headway.config import WRITES_FIGURE, WRITES_FILE, Section
 from headway.errors import UserError, check_companions, option
-from headway.predictors.predict_options import SOURCES, WORDS, LabelOptions, PredictOptions, SpeechOptions, TreeOptions
+from headway.predictors.predict_options import SOURCES, WORDS, LabelOptions, PredictOptions, TreeOptions
 
 if TYPE_CHECKING:
     from headway.predictors.sequence_predictor import SequencePredictor
@@ -60,7 +60,7 @@ class AlignmentOptions(Section):
         """The maker of alignments, if any file of them is asked for. Raises UserError."""
         if not (self.alignments or self.alignment_figure):
             return None
-        from headway.tasks.aligners import choose_aligner
+        from headway.predictors.word_alignment import choose_aligner
 
         heads = numbers(self.alignment_heads, option("alignment_heads"))
         return choose_aligner(predictor, self.alignment_layer, heads, self.alignment_gold)
@@ -134,5 +134,5 @@ def numbers(text: str | None, where: str) -> list[int] | None:
 
 
 # The models whose fields are the options of a command, whatever the task of the run.
-PREDICT_OPTIONS = (PredictOptions, SpeechOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
+PREDICT_OPTIONS = (PredictOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
 SCORE_OPTIONS = (TargetScoreOptions, LabelScoreOptions)

@@ -1,39 +1,39 @@
-"""Prediction and forced scoring over streams of lines."""
+"""Output and forced scoring over streams of lines, with whatever a run predicts with."""
 
 import sys
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from headway.cli.prediction_options import TargetScoreOptions, WriterOptions
+from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
-from headway.errors import UserError, option
+from headway.errors import UserError, option, printable
 from headway.files import json_line, whole_file
+from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file, read_lines
 from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
-from headway.predictors.formatter import Formatter, RepairCount
+from headway.predictors.formatter import RepairCount
 from headway.predictors.input_account import accounted
-from headway.predictors.predict_options import PredictOptions
-from headway.predictors.prediction import Prediction, TextHypothesis
+from headway.predictors.label_predictor import LabelPredictor, mark
+from headway.predictors.output import LabelledWords, Output
+from headway.predictors.predict_options import CaptureOptions, LabelOptions, PredictOptions
+from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, WordAlignment
-from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.text.line_ends import in_one_cell
 from headway.processing.text.text_processor import TextProcessor
-from headway.tasks.speech_recognition import read_manifest
 
-WINDOW = 2000  # lines decoded together; memory stays flat however many come
-RECORDINGS = 128  # recordings decoded together: their frames take about 0.5 MB each
+AnyOutput = TypeVar("AnyOutput", bound=Output)
+
 MOST_SHOWN = 12  # alignments on a page of pictures
 
 
 class Writer:
-    """Where predictions go: text (with scores) to standard output, attention and alignments of words to files.
+    """Where outputs go: text (with scores) to standard output, attention and alignments of words to files.
 
     Args:
         with_scores: write the score before the text.
@@ -64,34 +64,34 @@ class Writer:
         self.shown: list[WordAlignment] = []
         self.short = self.respaced = 0
 
-    def write(self, prediction: Prediction) -> None:
-        """Write one prediction: `nbest` lines, with its hypotheses."""
-        for hypothesis in prediction.hypotheses:
+    def write(self, output: Output) -> None:
+        """Write one output: `nbest` lines, with its hypotheses."""
+        for hypothesis in output.hypotheses:
             if not self.with_scores:
                 write(hypothesis.text)
                 continue
             text = in_one_cell(hypothesis.text)
             self.respaced += text != hypothesis.text
             write(f"{hypothesis.score:.4f}\t{text}")
-        missing = self.nbest - len(prediction.hypotheses)
+        missing = self.nbest - len(output.hypotheses)
         self.short += missing > 0
         for _ in range(missing):
             write("-inf\t")
 
     @contextmanager
-    def files(self) -> Iterator[Callable[[Prediction, int], None]]:
-        """Opens the files and gives what writes a prediction, with its line's number, to them. Raises UserError."""
+    def files(self) -> Iterator[Callable[[Output, int], None]]:
+        """Opens the files and gives what writes an output, with its line's number, to them. Raises UserError."""
         with ExitStack() as stack:
             attention = _open(self.attention, option("attention"), stack)
             alignments = _open(self.alignments, option("alignments"), stack)
 
-            def write(prediction: Prediction, line: int) -> None:
+            def write(output: Output, line: int) -> None:
                 if attention is not None:
-                    record = attention_record(prediction, line, self.patterns)
+                    record = attention_record(output, line, self.patterns)
                     attention(json_line(record))
                 if self.aligner is None:
                     return
-                alignment = self.aligner(prediction)
+                alignment = self.aligner(output)
                 if alignments is not None:
                     as_json = self.alignments is not None and self.alignments.suffix == ".jsonl"
                     text = json_line(alignment.record(line)) if as_json else alignment.pharaoh()
@@ -112,7 +112,7 @@ class Prefixes:
     def __init__(self, path: Path) -> None:
         self.where, self.lines = f"{option('prefix')} {path}", list(read_lines(path))
 
-    def given_to(self, options: PredictOptions, begin: int, count: int) -> PredictOptions:
+    def given_to(self, options: CaptureOptions, begin: int, count: int) -> CaptureOptions:
         """The options with those of `count` sources from `begin`. Raises UserError where there are fewer."""
         chosen = tuple(self.lines[begin : begin + count])
         if len(chosen) < count:
@@ -131,41 +131,96 @@ class Prefixes:
             )
 
 
-def attention_record(prediction: Prediction, line: int, patterns: tuple[str, ...]) -> dict[str, Any]:
+def attention_record(output: Output, line: int, patterns: tuple[str, ...]) -> dict[str, Any]:
     """The attention of the best output as plain values: by name, then head, target token, source token."""
-    chosen = {name: weights for name, weights in prediction.attention.items() if wanted(name, patterns)}
+    chosen = {name: weights for name, weights in output.attention.items() if wanted(name, patterns)}
     return {
         "line": line,
-        "source": prediction.source,
-        "target": prediction.text,
-        "source_tokens": prediction.attended,
-        "target_tokens": [*prediction.tokens, END],
+        "source": output.source,
+        "target": output.text,
+        "source_tokens": output.attended,
+        "target_tokens": [*output.tokens, END],
         "attention": {name: weights.astype(float).round(6).tolist() for name, weights in chosen.items()},
     }
 
 
 def predict_stream(
+    predictor: Predictor[Any, AnyOutput],
+    options: CaptureOptions,
+    sources: Iterable[Any],
+    source: StandardInput | None,
+    write: Callable[[AnyOutput, int], None],
+    prefixes: Prefixes | None = None,
+) -> int:
+    """Predict for sources, few of which are in memory, and write the outputs in their order.
+
+    Args:
+        predictor: the model.
+        options: how to predict.
+        sources: lines or recordings. Without `source` they are gone through twice: lines are checked before any is
+            decoded.
+        source: where they are read as they come; each is then answered as soon as no further one waits.
+        write: gets each output with the number of its line.
+        prefixes: the beginnings of the outputs.
+
+    Returns:
+        How many sources there were.
+
+    Raises:
+        UserError: a source that is too long or cannot be read and is not to be skipped, after the outputs of those
+            before it, or a prefix file of another length.
+    """
+    done, shown = 0, source is None or not source.typed
+    total = _checked(predictor, options, sources, prefixes) if source is None else None
+    doing = "decoding" if isinstance(options, PredictOptions) else "labelling"
+    with accounted(), progress(doing, total, "lines", shown=shown) as line:
+        for window in windows(sources, predictor.together, source):
+            given = options if prefixes is None else prefixes.given_to(options, done, len(window))
+            for output in predictor.stream(window, given, first_line=done + 1):
+                if output.problem is not None:
+                    if not options.skip_broken:
+                        raise output.problem
+                    warn(f"skipped: {output.problem}")
+                done += 1
+                write(output, done)
+            sys.stdout.flush()
+            line.update(done)
+    return done
+
+
+def _checked(
+    predictor: Predictor[Any, Any], options: CaptureOptions, sources: Iterable[Any], prefixes: Prefixes | None
+) -> int:
+    """How many sources there are. Raises UserError for a line or prefix that cannot be, before any is decoded.
+
+    Recordings are only counted: to read them takes time.
+    """
+    number = 0
+    of_text = isinstance(predictor.runs[0].source, TextProcessor)
+    with progress("checking", unit="lines") as line:
+        for window in windows(sources, predictor.together):
+            given = options if prefixes is None else prefixes.given_to(options, number, len(window))
+            problems = predictor.request(window, given, number + 1).problems if of_text else {}
+            if problems and not options.skip_broken:
+                raise problems[min(problems)]
+            number += len(window)
+            line.update(number)
+    if prefixes is not None:
+        prefixes.check(number)
+    return number
+
+
+def predict_sequences(
     predictor: SequencePredictor,
     options: PredictOptions,
     output: WriterOptions,
     sources: Iterable[Any],
     source: StandardInput | None = None,
 ) -> list[WordAlignment]:
-    """Decode sources, window by window, and write the predictions in their order.
-
-    Args:
-        predictor: the model.
-        options: how to decode.
-        output: what is written.
-        sources: lines or recordings. Without `source` they are gone through twice: lines are checked before any is
-            decoded.
-        source: where they are read as they come; each is then answered as soon as no further one waits.
+    """Decode sources and write their outputs, as `predict_stream` does.
 
     Returns:
         Alignments of the first lines, where these were asked for.
-
-    Raises:
-        UserError: a source that is too long or cannot be read, or a prefix file of another length.
     """
     _check_attention(predictor, output)
     aligner = output.aligner(predictor)
@@ -175,96 +230,44 @@ def predict_stream(
         with_scores=output.scores or options.nbest > 1, nbest=options.nbest,
         attention=output.attention, patterns=output.patterns, alignments=output.alignments, aligner=aligner,
     )  # fmt: skip
-    formatter = predictor.formatter(options)
-    _check_in_lines(formatter, with_scores=writer.with_scores)
-    size = RECORDINGS if isinstance(predictor.source, AudioProcessor) else WINDOW
+    if writer.with_scores and not predictor.formatter(options).in_lines:
+        what, allowed = "a drawing has several lines, and a score one", "brackets or linear, beside scores"
+        raise UserError(what, where=option("format"), received="drawing", allowed=allowed)
     prefixes = Prefixes(output.prefix) if output.prefix else None
-    total = _checked(predictor, options, sources, prefixes) if source is None else None
-    shown = source is None or not source.typed
-    done, losses, repairs = 0, Counter[str](), RepairCount()
-    with accounted(), writer.files() as write, progress("decoding", total, "lines", shown=shown) as line:
-        for window in windows(sources, size, source):
-            if prefixes is not None:
-                options = prefixes.given_to(options, done, len(window))
-            for prediction in _answers(predictor, window, options, done + 1):
-                done += 1
-                skipped = prediction.problem is not None
-                losses.update(truncated=prediction.truncated, at_limit=prediction.at_limit, skipped=skipped)
-                for hypothesis in prediction.hypotheses:
-                    repairs.add(hypothesis.repairs)
-                if skipped:
-                    warn(f"skipped: {prediction.problem}")
-                writer.write(prediction)
-                write(prediction, done)
-            sys.stdout.flush()
-            line.update(done)
+    losses, repairs = Counter[str](), RepairCount()
+    with writer.files() as write:
+
+        def keep(one: Output, line: int) -> None:
+            losses.update(truncated=one.truncated, at_limit=one.at_limit, skipped=one.problem is not None)
+            for hypothesis in one.hypotheses:
+                repairs.add(hypothesis.repairs)
+            writer.write(one)
+            write(one, line)
+
+        done = predict_stream(predictor, options, sources, source, keep, prefixes)
     _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))
     if prefixes is not None:
         prefixes.check(done)
-    _tell_repairs(repairs)
+    if repairs.trees:
+        say(repairs.text())
     return writer.shown
 
 
-def _check_in_lines(formatter: Formatter, *, with_scores: bool) -> None:
-    """Raise UserError where outputs have several lines, so that scores cannot stand before them."""
-    if with_scores and not formatter.in_lines:
-        what, allowed = "a drawing has several lines, and a score one", "brackets or linear, beside scores"
-        raise UserError(what, where=option("format"), received="drawing", allowed=allowed)
+def predict_labels(
+    predictor: LabelPredictor,
+    options: LabelOptions,
+    output: LabelWriterOptions,
+    lines: Iterable[str],
+    source: StandardInput | None = None,
+) -> None:
+    """Label lines and write them, as `predict_stream` does; by default `marked` for a terminal, else `tsv`."""
+    style = STYLES[output.format or ("marked" if sys.stdout.isatty() else "tsv")]
+    coloured = style is as_marked
 
+    def keep(sentence: LabelledWords, line: int) -> None:
+        write(style(sentence, predictor), coloured=coloured)
 
-def _answers(
-    predictor: SequencePredictor, window: Sequence[Any], options: PredictOptions, first_line: int
-) -> Iterator[Prediction]:
-    """The predictions of a window; those before a line at fault come before its error."""
-    try:
-        yield from predictor.predict(window, options, first_line=first_line)
-    except UserError:
-        if count := _without_fault(predictor, window, options, first_line):
-            yield from predictor.predict(window[:count], _for_first(options, count), first_line=first_line)
-        raise
-
-
-def _without_fault(
-    predictor: SequencePredictor, window: Sequence[Any], options: PredictOptions, first_line: int
-) -> int:
-    """How many lines of a window come before the first at fault; 0 where none is."""
-
-    def passes(count: int) -> bool:
-        try:
-            predictor.check(window[:count], _for_first(options, count), first_line=first_line)
-        except UserError:
-            return False
-        return True
-
-    count = bisect_left(range(1, len(window) + 1), True, key=lambda count: not passes(count))
-    return count if count < len(window) else 0
-
-
-def _for_first(options: PredictOptions, count: int) -> PredictOptions:
-    """Options for the first lines of a window."""
-    return options.model_copy(update={"prefixes": options.prefixes and options.prefixes[:count]})
-
-
-def _checked(
-    predictor: SequencePredictor, options: PredictOptions, sources: Iterable[Any], prefixes: Prefixes | None
-) -> int:
-    """How many sources there are. Raises UserError for a line or prefix that cannot be, before any is decoded.
-
-    Recordings are only counted: to read them takes time, and those that are broken can be skipped.
-    """
-    number = 0
-    lines = isinstance(predictor.source, TextProcessor)
-    with progress("checking", unit="lines") as line:
-        for window in windows(sources, WINDOW):
-            if prefixes is not None:
-                options = prefixes.given_to(options, number, len(window))
-            if lines:
-                predictor.check(window, options, first_line=number + 1)
-            number += len(window)
-            line.update(number)
-    if prefixes is not None:
-        prefixes.check(number)
-    return number
+    predict_stream(predictor, predictor.settled(options), lines, source, keep)
 
 
 def _tell_losses(done: int, losses: Counter[str]) -> None:
@@ -279,12 +282,6 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
         warn(f"{count:,} of {done:,} have fewer outputs than were asked for; lines with a score of -inf fill them up")
     if count := losses["respaced"]:
         say(f"{count:,} outputs have tabs, which are written as spaces beside scores")
-
-
-def _tell_repairs(repairs: RepairCount) -> None:
-    """Log how many trees were repaired, where there were any."""
-    if repairs.trees:
-        say(repairs.text())
 
 
 def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
@@ -354,6 +351,8 @@ def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) 
     if options.source is None:
         what, allowed = "a run scores the transcripts of a manifest", f"{option('source')} MANIFEST"
         raise UserError(what, where="headway score RUN", allowed=allowed)
+    from headway.tasks.speech_recognition import read_manifest
+
     check_file(options.source, option("source"))
     utterances = read_manifest(options.source, predictor.recipe, option("source"))
     audio, texts = [heard.audio for heard in utterances], [heard.text for heard in utterances]
@@ -369,20 +368,71 @@ def _force(
     """
     layers = () if writer.aligner is None else (writer.aligner.layer,)
     losses = Counter[str]()
-    with writer.files() as write:
-        for line, prediction in enumerate(predictor.force(sources, targets, capture=layers), start=1):
-            losses["truncated"] += prediction.truncated
-            _write_forced(prediction.hypotheses[0], as_json)
-            write(prediction, line)
+    with writer.files() as keep:
+        for line, output in enumerate(predictor.force(sources, targets, capture=layers), start=1):
+            losses["truncated"] += output.truncated
+            values = output.log_probabilities
+            if as_json:
+                content = {"log_probability": sum(values), "score": output.score, "tokens": [*output.tokens, END]}
+                write(json_line(content | {"log_probabilities": values}))
+            else:
+                write(f"{sum(values):.4f}\t{sum(values) / len(values):.4f}\t{len(values)}")
+            keep(output, line)
     _tell_losses(len(targets), losses)
     return writer.shown
 
 
-def _write_forced(hypothesis: TextHypothesis, as_json: bool) -> None:
-    total, count = sum(hypothesis.log_probabilities), len(hypothesis.log_probabilities)
-    if as_json:
-        tokens = [*hypothesis.tokens, END]
-        values = {"log_probability": total, "score": hypothesis.score, "tokens": tokens}
-        write(json_line(values | {"log_probabilities": hypothesis.log_probabilities}))
-    else:
-        write(f"{total:.4f}\t{total / count:.4f}\t{count}")
+def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
+    """Write the log probability of each sentence's labels: in all, a word, and the number of words.
+
+    Raises:
+        UserError: a file that is missing, or holds labels that the model does not have.
+    """
+    if options.source is None:
+        raise UserError(
+            "a run scores the labels of words", where="headway score RUN", allowed=f"{option('source')} FILE"
+        )
+    check_file(options.source, option("source"))
+    sentences = list(read_labelled(options.source, label_column(predictor.recipe.data.train), predictor.labels))
+    labels = [sentence.labels[0] for sentence in sentences]
+    for sentence in predictor.force([sentence.words for sentence in sentences], labels):
+        values = sentence.log_probabilities
+        if options.json_output:
+            content = {"log_probability": sum(values), "words": sentence.words, "log_probabilities": values}
+            write(json_line(content))
+        else:
+            write(f"{sum(values):.4f}\t{sum(values) / len(values):.4f}\t{len(values)}")
+
+
+def _probability(sentence: LabelledWords, index: int, predictor: LabelPredictor) -> float:
+    """That of the label which is sought, where there is one, else that of the word's own label."""
+    label = predictor.positive or sentence.labels[index]
+    return float(sentence.probabilities[index, predictor.labels.index(label)])
+
+
+def as_tsv(sentence: LabelledWords, predictor: LabelPredictor) -> str:
+    """A word a row with its label and a probability; the line after the last is blank."""
+    rows = enumerate(zip(sentence.words, sentence.labels, strict=True))
+    return "".join(f"{word}\t{label}\t{_probability(sentence, n, predictor):.4f}\n" for n, (word, label) in rows)
+
+
+def as_json(sentence: LabelledWords, predictor: LabelPredictor) -> str:
+    """One object a line, with the probability of every label."""
+    columns = {label: sentence.probabilities[:, n] for n, label in enumerate(predictor.labels)}
+    probabilities = {label: [round(float(value), 6) for value in column] for label, column in columns.items()}
+    content = {"words": sentence.words, "labels": sentence.labels, "probabilities": probabilities}
+    return json_line(content)
+
+
+def as_marked(sentence: LabelledWords, predictor: LabelPredictor) -> str:
+    """The sentence with the words that have the sought label marked, or with every word's label behind it."""
+    colour = sys.stdout.isatty()
+    words, labels = sentence.words, sentence.labels
+    if colour:
+        words, labels = tuple(map(printable, words)), tuple(map(printable, labels))
+    return mark(words, labels, predictor.positive, colour=colour)
+
+
+STYLES: dict[str, Callable[[LabelledWords, LabelPredictor], str]] = {
+    "tsv": as_tsv, "json": as_json, "marked": as_marked,
+}  # fmt: skip

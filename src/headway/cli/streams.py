@@ -1,28 +1,32 @@
 """`headway predict` and `headway score RUN`: the stream that a run's predictor needs, and the options that it has."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from headway.cli.label_stream import predict_labels, score_labels
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
-from headway.cli.prediction_stream import predict_stream, score_pairs, score_recordings
-from headway.cli.recording_lines import recording_paths
+from headway.cli.prediction_stream import predict_labels, predict_sequences, score_labels, score_pairs, score_recordings
 from headway.cli.standard_streams import StandardInput
 from headway.config import validated_options
 from headway.errors import UserError, nearest, option
 from headway.files import exists
+from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_file
+from headway.formats.pair_formats import field_of
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import checked_options
-from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
+from headway.processing.audio.audio_processor import AudioProcessor
 from headway.runs.load import load
 
 # Options that say something of words in text, which recordings do not have.
 OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
+
+AUDIO_FIELD = "audio"  # of a JSON line on standard input
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -65,8 +69,8 @@ def run_predict(
             what = both if exists(files[0]) else "there is no such run"
             raise UserError(what, where=str(files[0]), allowed=f"runs before {option('input')}")
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
-    task = predictor.recipe.task
-    if files and not isinstance(predictor, SpeechPredictor):
+    task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
+    if files and not hears:
         what = f"this is no run, and {task} reads lines" if exists(files[0]) else "there is no such run"
         allowed = f"headway predict RUN {option('input')} FILE, or lines on standard input"
         raise UserError(what, where=str(files[0]), allowed=allowed)
@@ -75,16 +79,16 @@ def run_predict(
         predict_labels(predictor, options, writer, *_stream(lines))
         return []
     if isinstance(predictor, SequencePredictor):
-        without = OF_TEXT if isinstance(predictor, SpeechPredictor) else ()
+        without = OF_TEXT if hears else ()
         search, output = _parts(given, task, predictor.Options, WriterOptions, without)
         if files:
-            return predict_stream(predictor, search, output, files)
+            return predict_sequences(predictor, search, output, files)
         texts, source = _stream(lines)
-        if isinstance(predictor, SpeechPredictor):
+        if hears:
             origin, folder = ("standard input", Path()) if lines is None else (str(lines), lines.parent)
             texts = recording_paths(predictor.recipe.data.train, texts, origin, folder)
             texts = texts if lines is None else list(texts)
-        return predict_stream(predictor, search, output, texts, source)
+        return predict_sequences(predictor, search, output, texts, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
 
@@ -118,10 +122,10 @@ def run_score(
     if isinstance(predictor, LabelPredictor):
         score_labels(predictor, _only(given, task, LabelScoreOptions))
         return []
-    if isinstance(predictor, SpeechPredictor):
-        score_recordings(predictor, _only(given, task, TargetScoreOptions, ("target", *OF_TEXT)))
-        return []
     if isinstance(predictor, SequencePredictor):
+        if isinstance(predictor.source, AudioProcessor):
+            score_recordings(predictor, _only(given, task, TargetScoreOptions, ("target", *OF_TEXT)))
+            return []
         return score_pairs(predictor, _only(given, task, TargetScoreOptions))
     raise UserError("the predictor of this task scores no targets", where="task", received=task)
 
@@ -157,3 +161,44 @@ def _check_names(given: Iterable[str], known: Sequence[str], task: str) -> None:
         if name not in known:
             what = f"{task} has no such option{nearest(name, known)}"
             raise UserError(what, where=option(name), allowed=map(option, known))
+
+
+def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str, folder: Path = Path()) -> Iterator[str]:
+    """The recordings that lines name: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
+
+    A blank line names none, and is passed on, so that its output is empty.
+
+    Args:
+        corpus: what the run was trained on, with the columns or fields of its manifest.
+        lines: one recording each.
+        origin: where they come from, for errors.
+        folder: what paths are relative to.
+
+    Raises:
+        UserError: a line without a path, or a header without the column.
+    """
+    _, first = parts(corpus, "data.train")[0]
+    name = (getattr(first, "columns", None) or (1,))[0]
+    index = name - 1 if isinstance(name, int) else 0
+    field = name if isinstance(name, str) else AUDIO_FIELD
+    for number, line in enumerate(lines, start=1):
+        cells, where = line.split("\t"), f"{origin}:{number}"
+        if number == 1 and isinstance(name, str) and not line.startswith("{"):
+            if name in cells:
+                index = cells.index(name)
+                continue
+            if len(cells) > 1 and first.kind == "tsv":
+                raise UserError("no column has this name", where=where, received=name, allowed=cells)
+        path = _recording_in(line, cells[index : index + 1] if len(cells) > 1 else cells, field, where)
+        yield str(folder / path) if line.strip() else ""
+
+
+def _recording_in(line: str, cells: Sequence[str], field: str, where: str) -> str:
+    """The path in a line of JSON, or in the one cell that holds it; empty in a blank line. Raises UserError."""
+    try:
+        path = field_of(json.loads(line), field, where) if line.startswith("{") else "".join(cells)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"this line is not JSON ({error})", where=where, received=line) from error
+    if line.strip() and not path.strip():
+        raise UserError("this line names no recording", where=where, received=line)
+    return path.strip()

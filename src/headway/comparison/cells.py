@@ -26,11 +26,11 @@ from headway.languages import BETWEEN_CHARACTERS
 from headway.log import warn
 from headway.metrics import Metric
 from headway.metrics.metric import Kind
+from headway.predictors.output import Example
 from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.recipe import Recipe
 from headway.runs.run import open_run
 from headway.tasks import build_task
-from headway.tasks.task import RawExample
 
 SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
 LEAST = 10  # places that must be seen before anything is said
@@ -397,7 +397,7 @@ def content(path: Path) -> str:
 class ReadCorpus:
     """A test set, read: its examples, and how they are scored."""
 
-    examples: Sequence[RawExample]
+    examples: Sequence[Example]
     scored: EvaluationSet
 
 
@@ -408,7 +408,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         UserError: files that are missing or at fault, examples without references, or not as many groups.
     """
     where = corpus.where
-    examples = list(build_task(recipe.task).named_corpus(recipe, corpus.corpus, where).examples)
+    examples = list(build_task(recipe.task).test_set(recipe, corpus.corpus, where).examples)
     if not examples or not all(example.references for example in examples):
         raise UserError("a test set has examples, each with a reference", where=where)
     if corpus.written is not None:
@@ -441,7 +441,7 @@ def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
     return test
 
 
-def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[RawExample]) -> Iterator[tuple[int, int]]:
+def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[Example]) -> Iterator[tuple[int, int]]:
     """The words of the source, tags aside, and of the target of each example, as a model of the recipe has them."""
     tags = {tag for _, part in parts(corpus.corpus, corpus.where) for tag in (part.tag or "").split()}
     for example in examples:

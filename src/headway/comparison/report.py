@@ -33,11 +33,11 @@ from headway.files import write_json, write_text
 from headway.formats.lines import read_lines
 from headway.log import progress, warn
 from headway.metrics.intervals import Interval
+from headway.predictors.output import Example
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.inspect.pages import write_page
 from headway.runs.run import open_run
 from headway.tables import Table
-from headway.tasks.task import RawExample
 
 SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
 NAME = "compare"
@@ -112,7 +112,7 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     with run.trusted():
         recipe = run.recipe
         try:
-            corpus = run.task.named_corpus(recipe, recipe.data.train, "data.train")
+            corpus = run.task.test_set(recipe, recipe.data.train, "data.train")
             with progress("counting words", corpus.size, "examples") as bar:
                 texts = (example.references[0] for example in corpus.examples if example.references)
                 return dict(word_counts(bar.over(texts)))
@@ -179,7 +179,7 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
     executor = ProcessesOfTheirOwn(1, 1)
     with progress("looking inside", len(runs), "runs") as bar, executor:
         for variant, path in bar.over(runs.items()):
-            examples = dict[tuple[int, int], RawExample]()
+            examples = dict[tuple[int, int], Example]()
             for test, output in enumerate(comparison.cells[variant][0].outputs):
                 metrics = [measure.metric for measure in comparison.measures if measure.test == test]
                 if not output.test.sources or any("links" in metric.kinds for metric in metrics):
@@ -187,7 +187,7 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
                 rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
                 by_rank = [index for ranked in zip_longest(*rows) for index in ranked if index is not None]
                 for index in sorted(dict.fromkeys(by_rank[:MOST_CAPTURED])):  # those that differ most
-                    examples[test, index] = RawExample(output.test.sources[index], output.hypotheses[index])
+                    examples[test, index] = Example(output.test.sources[index], output.hypotheses[index])
             if examples:
                 asked = (path, examples, options.device, BITS, options.allow_code)
                 for (test, index), maps in executor.submit(look_inside, *asked).result().items():

@@ -42,6 +42,7 @@ from headway.models import Seq2Seq
 from headway.models.cross_attention import View
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processes import batched
@@ -58,7 +59,6 @@ from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.storage import locked
 from headway.tasks import build_task, dev_metrics
-from headway.tasks.task import RawExample
 from headway.tensors.batch import collate
 
 TRAINING = "training.json"  # what only the process that trained knew
@@ -126,7 +126,7 @@ def _logged(file: TextIO) -> Iterator[None]:
 
 
 def decode(
-    predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]
+    predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> tuple[list[str], list[int]]:
     """The outputs of a run, as metrics read them, and how many tokens each has.
 
@@ -138,7 +138,7 @@ def decode(
 
 
 def _outputs(
-    predictor: AnyPredictor, examples: Sequence[RawExample], options: Mapping[str, Any]
+    predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
     """The output of each example with the number of its tokens, the end mark included."""
     if isinstance(predictor, LabelPredictor):
@@ -156,7 +156,7 @@ def _outputs(
         yield text, len(prediction.tokens) + 1
 
 
-def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
+def align(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
     """The word alignments that a run's attention makes of given pairs. Raises UserError where it has none."""
     if not isinstance(predictor, SequencePredictor):
         raise UserError("only models that write token by token align words", where="test.alignments")
@@ -168,7 +168,7 @@ def align(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[s
         yield from (aligner(prediction).pharaoh() for prediction in forced)
 
 
-def attend(predictor: AnyPredictor, examples: Sequence[RawExample]) -> Iterator[str]:
+def attend(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
     """The deviation of the self-attention of each word from its mean, in the last layer or in all as they are weighted.
 
     Raises:
@@ -321,7 +321,7 @@ def _test_set(recipe: Recipe, given: Any) -> NamedCorpus:
 
 
 def packed_attention(
-    run: Path, examples: Mapping[tuple[int, int], RawExample], device: str, bits: int, allow_code: bool
+    run: Path, examples: Mapping[tuple[int, int], Example], device: str, bits: int, allow_code: bool
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """The packed maps of a run's attention in sentences, by their places. Raises UserError for a run that is gone."""
     predictor = load(run, device=device, allow_code=allow_code)

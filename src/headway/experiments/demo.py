@@ -8,11 +8,10 @@ from pathlib import Path
 from headway.corpora.generated.dates import DateData, DateExample, generate_dates, languages, write_dates
 from headway.device import choose_threads, threads_set
 from headway.errors import UserError, option
-from headway.formats.pairs import Pair
 from headway.languages import language_name
 from headway.log import say, silenced
 from headway.metrics import build_metric
-from headway.predictors.prediction import Prediction
+from headway.predictors.output import Example, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.runs.inspect.charts import alignment_figure
@@ -23,7 +22,7 @@ from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
 from headway.tables import Cell, Column, Table
-from headway.tasks.translation import example_of, examples_of
+from headway.tasks.task import outputs_of
 
 SHOWN = 12
 
@@ -82,14 +81,13 @@ def _report(output: Path, dates: DateData) -> None:
     read_as = {example.text: prediction.text for example, prediction in zip(given, said, strict=True)}
     wrong = [example for example in given if read_as[example.text] != example.iso]
     inspected = [*wrong[: SHOWN // 2], *(example for example in _one_a_language(given) if example not in wrong)]
-    pairs = [Pair(line, example.text, example.iso) for line, example in enumerate(inspected, start=1)]
+    shown = [Example(example.text, references=(example.iso,)) for example in inspected[:SHOWN]]
     headline = f"{exact_match(given, said):.1f} % right on dates never seen"
     with silenced():
         run_page(output, PageOptions.model_validate({"sentences": 2 * SHOWN}))
-    report = write_run_report(output, [summary, by_language], examples_of(predictor, pairs[:SHOWN]), headline)
+    report = write_run_report(output, [summary, by_language], outputs_of(predictor, shown), headline)
     drawn = _one_a_language(given)[0]
-    (prediction,) = predictor.predict([drawn.text], capture="*.cross")
-    alignment_figure(example_of(prediction, drawn.iso), output / "alignment.png")
+    alignment_figure(predictor.predict(drawn.text, capture="*.cross")[0], output / "alignment.png")
     say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
 
 
@@ -107,11 +105,11 @@ def _is_begun(output: Path, recipe: Recipe) -> bool:
     return begun
 
 
-def _decode(predictor: SequencePredictor, examples: Sequence[DateExample]) -> list[Prediction]:
+def _decode(predictor: SequencePredictor, examples: Sequence[DateExample]) -> list[Output]:
     return predictor.predict([example.text for example in examples])
 
 
-def exact_match(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> float:
+def exact_match(examples: Sequence[DateExample], predictions: Sequence[Output]) -> float:
     """The share of dates that were read right, in percent."""
     references = [[example.iso for example in examples]]
     return build_metric("exact_match").score([prediction.text for prediction in predictions], references).value
@@ -123,7 +121,7 @@ def _one_a_language(examples: Sequence[DateExample]) -> list[DateExample]:
     return sorted(first.values(), key=lambda example: -len(example.text))
 
 
-def _by_language(examples: Sequence[DateExample], predictions: Sequence[Prediction]) -> Table:
+def _by_language(examples: Sequence[DateExample], predictions: Sequence[Output]) -> Table:
     """A row a language, with its first mistake or, where there is none, its first date."""
     rows: list[list[Cell]] = []
     for language in sorted({example.language for example in examples}, key=language_name):

@@ -27,7 +27,7 @@ from headway.export.exporter import (
 from headway.files import write_bytes, write_json
 from headway.languages import base_language, language_name
 from headway.log import warn
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.processing.text.subwords import SPACE
 
 ENDING = ".argosmodel"

@@ -52,7 +52,7 @@ from headway.models.embeddings import Embedding
 from headway.models.transformer import Transformer
 from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.input_account import InputAccount, accounted
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processes import batched

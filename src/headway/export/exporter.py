@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from headway.config import Section
 from headway.files import write_bytes
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.processing.processor import Processor
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor

@@ -15,7 +15,7 @@ from headway.export.exporter import Exporter, Search
 from headway.export.parity import ParityReport, compare, longest_output, parity_lines
 from headway.files import write_json, write_text
 from headway.log import progress, say
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.registry import config_of
 from headway.runs.model_card import card_of
 from headway.runs.run import open_run

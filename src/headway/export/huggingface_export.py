@@ -28,7 +28,7 @@ from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
 from headway.models.layer_attention import LastLayer
 from headway.models.transformer import Transformer
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, transformers_quiet
 from headway.processing.text.text_processor import TextProcessor
 from headway.registry import import_paths

@@ -33,7 +33,7 @@ from headway.models import Memory, Seq2Seq
 from headway.models.decoder_only import DecoderOnly
 from headway.models.recurrent.cells import ChoGru
 from headway.predictors.backend import Backend, TorchBackend
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine

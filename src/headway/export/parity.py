@@ -18,8 +18,7 @@ from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.predictor import Predictor
-from headway.predictors.run import Run
+from headway.predictors.predictor import Predictor, Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.pretrained import Window
 from headway.processing.text.text_processor import TextProcessor
@@ -113,7 +112,7 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
         raise UserError(what, where="data.dev", allowed=f"{option('input')} FILE, lines to decode")
     if source is not None and isinstance(run.source, TextProcessor):
         check_texts([*islice(read_lines(source), count)], run.source.characters, str(source))
-    corpus = build_task(recipe.task).raw_corpus(recipe, () if source is None else (source,))
+    corpus = build_task(recipe.task).given_test_set(recipe, () if source is None else (source,))
     predictor = predictor_of(run)
     read: Callable[[str], str] = str
     if isinstance(predictor, SequencePredictor):  # exports are given the text that the model reads as it is

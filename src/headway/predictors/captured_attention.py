@@ -9,8 +9,8 @@ Shapes: L layers, K heads, T rows (what attends), S columns (what is attended to
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,30 +27,10 @@ ALL = "all"
 
 Floats = NDArray[np.float32]
 CROSS = "decoder.cross"
+BERTVIZ = {"encoder.self": "encoder_attention", "decoder.self": "decoder_attention", CROSS: "cross_attention"}
 SHORTENED = 60  # characters of a text in a `repr`
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
-
-
-@dataclass(frozen=True)
-class CapturedAttention:
-    """The weights of one kind of attention in all layers that have them.
-
-    Args:
-        layers: the numbers of the layers from 1, lowest first; a layer whose mixer has no weights is not there.
-        weights: (L, K, T, S).
-        rows: the T tokens of the rows.
-        columns: the S tokens of the columns.
-    """
-
-    layers: tuple[int, ...]
-    weights: Floats
-    rows: list[str]
-    columns: list[str]
-
-    def __repr__(self) -> str:
-        shape = " x ".join(map(str, self.weights.shape))
-        return f"<CapturedAttention: layers {', '.join(map(str, self.layers))}; weights {shape}>"
 
 
 def patterns_of(capture: Capture) -> tuple[str, ...]:
@@ -144,47 +124,6 @@ def alignment_layer(names: Sequence[str]) -> str | None:
     return cross[max(0, len(cross) - 2)] if cross else None
 
 
-def stack_layers(weights: Mapping[str, Floats], names: Mapping[int, str]) -> Floats:
-    """(L, K, T, S) from the layers of one kind. Raises UserError where they have different numbers of heads."""
-    layers = [weights[name] for name in names.values()]
-    heads = {name: len(layer) for name, layer in zip(names.values(), layers, strict=True)}
-    if len(set(heads.values())) > 1:
-        raise UserError(
-            "these layers have different numbers of heads, so that no array holds them all",
-            where="attention",
-            received=heads,
-            allowed="one layer at a time: prediction.attention[name]",
-        )
-    return np.stack(layers)
-
-
-def to_bertviz(
-    attention: Mapping[str, Floats], axes: Mapping[str, Axes], source: Sequence[str], target: Sequence[str]
-) -> dict[str, Any]:
-    """The arguments of bertviz's `head_view` and `model_view`: tensors (1, K, T, S) a layer, and the tokens read.
-
-    `source` are those of the source with the end mark, `target` those of the output without it.
-
-    Raises:
-        UserError: there is no attention, or layers have different numbers of heads.
-    """
-    if not attention:
-        raise UserError("there is no attention to show", where="to_bertviz", allowed='predict(text, capture="all")')
-    kinds = by_kind(list(attention))
-    tensors = {
-        kind: [torch.from_numpy(layer)[None] for layer in stack_layers(attention, names)]
-        for kind, names in kinds.items()
-    }
-    read = {"source": list(source), "target": [BEGIN, *target]}
-    decoder = kinds.get("decoder.self")
-    if decoder is not None and axes[next(iter(decoder.values()))].keys == "both":
-        return {"attention": tensors["decoder.self"], "tokens": read["source"] + read["target"]}
-    arguments = {"encoder.self": "encoder_attention", "decoder.self": "decoder_attention"}
-    arguments["decoder.cross"] = "cross_attention"
-    shown: dict[str, Any] = {arguments[kind]: layers for kind, layers in tensors.items() if kind in arguments}
-    return shown | {"encoder_tokens": read["source"], "decoder_tokens": read["target"]}
-
-
 def shortened(text: str) -> str:
     """A text in quotes, cut where it is long."""
     return repr(text if len(text) <= SHORTENED else f"{text[: SHORTENED - 1]}…")
@@ -197,51 +136,159 @@ def table_of(rows: Sequence[Sequence[object]], header: Sequence[str]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def chosen_layer(attention: Mapping[str, Any], kind: str | None, layer: int | None) -> str:
-    """The name of one attention of those that there are. Raises UserError where there is none.
+@dataclass(frozen=True)
+class CapturedAttention:
+    """The weights of one kind of attention in all layers that have them.
 
-    `kind` is `decoder.cross` and the like, or a whole name; by default the attention to the source, if there is any.
-    `layer` counts from 1; by default it is the last.
+    Args:
+        layers: the numbers of the layers from 1, lowest first; a layer whose mixer has no weights is not there.
+        weights: (L, K, T, S).
+        rows: the T tokens of the rows.
+        columns: the S tokens of the columns.
     """
-    kinds = by_kind([name for name in attention if name.count(".") == 2])
-    if kind in attention and layer is None:
-        return str(kind)
-    kind = kind or (CROSS if CROSS in kinds else next(iter(kinds), ""))
-    if kind not in kinds:
-        allowed = ", ".join(kinds) or 'predict(..., capture="all") first'
-        raise UserError("this attention was not captured", where=option("name"), received=kind, allowed=allowed)
-    layers = kinds[kind]
-    if layer is not None and layer not in layers:
-        allowed = ", ".join(map(str, layers))
-        raise UserError("this layer has no such attention", where=option("layer"), received=layer, allowed=allowed)
-    return layers[max(layers) if layer is None else layer]
+
+    layers: tuple[int, ...]
+    weights: Floats
+    rows: list[str]
+    columns: list[str]
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.weights.shape))
+        return f"<CapturedAttention: layers {', '.join(map(str, self.layers))}; weights {shape}>"
 
 
-def plot_weights(
-    weights: NDArray[np.floating[Any]], rows: Sequence[str], columns: Sequence[str], head: int | None, title: str,
-    ax: Plot | None, *, stretch: bool = False,
-) -> Plot:  # fmt: skip
-    """A picture of weights (K, T, S): those of one head, counted from 1, or the mean of all.
+@dataclass(frozen=True, eq=False)
+class AttentionWeights(Mapping[str, Floats]):
+    """The attention of a model in one pass over a sentence, or over a window of its words: a mapping of its weights.
 
-    The scale beside it goes from 0 to 1, or with `stretch` to the largest weight, and marks the uniform weight.
-
-    Raises:
-        UserError: there is no such head.
+    Args:
+        weights: (K, T, S) by name, such as `decoder.1.cross`; the weights of layers, `layers`, are (J, N, L).
+        rows: the T tokens of the rows, by name.
+        columns: the S tokens of the columns, by name.
+        words: the rows that begin a word, where the model says something of words.
+        start: how many words there are before the window.
     """
-    import matplotlib.pyplot
 
-    from headway.figures import STYLE, draw_weights, drawable
+    weights: Mapping[str, Floats] = field(default_factory=dict)
+    rows: Mapping[str, list[str]] = field(default_factory=dict)
+    columns: Mapping[str, list[str]] = field(default_factory=dict)
+    words: tuple[int, ...] | None = None
+    start: int = 0
 
-    if head is not None and not 1 <= head <= len(weights):
-        raise UserError("there is no such head", where=option("head"), received=head, allowed=f"1 to {len(weights)}")
-    shown = weights.mean(0) if head is None else weights[head - 1]
-    drawn, families, _ = drawable([*columns, *rows])
-    with matplotlib.rc_context(STYLE):
-        if ax is None:
-            size = (2 + 0.3 * len(columns), 1.5 + 0.3 * len(rows))
-            ax = matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
-        draw_weights(ax, shown, drawn[: len(columns)], drawn[len(columns) :], stretch=stretch)
-    for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        label.set(fontfamily=families, parse_math=False)
-    ax.set_title(f"{title}, {'mean of heads' if head is None else f'head {head}'}")
-    return ax
+    def __getitem__(self, name: str) -> Floats:
+        return self.weights[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __repr__(self) -> str:
+        return f"<AttentionWeights: {', '.join(self) or 'none'}>"
+
+    def self_attention(self) -> Floats:
+        """(L, K, P, P): all self-attention of a model whose layers have equally many heads, lowest layer first."""
+        return np.stack([self[name] for name in self if AttentionName.parse(name).kind == "self"])
+
+    def layer_weights(self) -> Floats | None:
+        """(N, J, L): how much each word gets of each layer; None for a model that does not attend to layers."""
+        return self[LAYERS].transpose(1, 0, 2) if LAYERS in self else None
+
+    @property
+    def captured(self) -> dict[str, CapturedAttention]:
+        """The attention of all layers by kind (`encoder.self`, `decoder.self`, `decoder.cross`), with its tokens.
+
+        Raises:
+            UserError: layers with different numbers of heads.
+        """
+        stacked = {}
+        for kind, names in by_kind(list(self)).items():
+            heads = {name: len(self[name]) for name in names.values()}
+            if len(set(heads.values())) > 1:
+                what = "these layers have different numbers of heads, so that no array holds them all"
+                raise UserError(what, where="attention", received=heads, allowed="one layer at a time: attention[name]")
+            layers, first = np.stack([self[name] for name in names.values()]), next(iter(names.values()))
+            stacked[kind] = CapturedAttention(tuple(names), layers, self.rows[first], self.columns[first])
+        return stacked
+
+    def to_bertviz(self) -> dict[str, Any]:
+        """The arguments of bertviz's `head_view` and `model_view`: tensors (1, K, T, S) a layer, and the tokens read.
+
+        Raises:
+            UserError: there is no attention, or layers have different numbers of heads.
+        """
+        if not self:
+            raise UserError("there is no attention to show", where="to_bertviz", allowed='predict(text, capture="all")')
+        captured = {kind: each for kind, each in self.captured.items() if kind in BERTVIZ}
+        layers = {kind: [torch.from_numpy(layer)[None] for layer in each.weights] for kind, each in captured.items()}
+        for kind, each in captured.items():  # a model of one stack reads source and target in one
+            if kind != CROSS and (len(captured) == 1 or (kind == "decoder.self" and each.columns[0] != BEGIN)):
+                return {"attention": layers[kind], "tokens": each.columns}
+        arguments: dict[str, Any] = {BERTVIZ[kind]: each for kind, each in layers.items()}
+        for kind, each in captured.items():
+            side = "decoder" if kind == "decoder.self" else "encoder"
+            arguments[f"{side}_tokens"] = each.columns
+            if kind == CROSS:
+                arguments.setdefault("decoder_tokens", [BEGIN, *each.rows[:-1]])
+        return arguments
+
+    def plot(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
+        *, stretch: bool = False,
+    ) -> Plot:  # fmt: skip
+        """A picture of attention, rows attending to columns; its scale goes from 0 to 1 and marks the uniform weight.
+
+        Args:
+            name: `decoder.cross` and the like, or a whole name such as `decoder.1.cross`; by default the attention to
+                the source, if there is any; `layers` for the weights of layers.
+            layer: counted from 1; by default the last.
+            head: counted from 1; by default the mean of all.
+            ax: matplotlib's axes to draw on; new ones by default.
+            stretch: let the scale end at the largest weight, not at 1.
+
+        Raises:
+            UserError: that attention was not captured, or there is no such head.
+        """
+        import matplotlib.pyplot
+
+        from headway.figures import STYLE, draw_weights, drawable
+
+        chosen = self._chosen(name, layer)
+        parsed, weights, rows, columns = (
+            AttentionName.parse(chosen),
+            self[chosen],
+            self.rows[chosen],
+            self.columns[chosen],
+        )
+        if head is not None and not 1 <= head <= len(weights):
+            raise UserError(
+                "there is no such head", where=option("head"), received=head, allowed=f"1 to {len(weights)}"
+            )
+        shown = weights.mean(0) if head is None else weights[head - 1]
+        drawn, families, _ = drawable([*columns, *rows])
+        with matplotlib.rc_context(STYLE):
+            if ax is None:
+                size = (2 + 0.3 * len(columns), 1.5 + 0.3 * len(rows))
+                ax = matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
+            draw_weights(ax, shown, drawn[: len(columns)], drawn[len(columns) :], stretch=stretch)
+        for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+            label.set(fontfamily=families, parse_math=False)
+        title = parsed.group if parsed.layer is None else f"{parsed.group}, layer {parsed.layer}"
+        ax.set_title(f"{title}, {'mean of heads' if head is None else f'head {head}'}")
+        return ax
+
+    def _chosen(self, kind: str | None, layer: int | None) -> str:
+        """The name of one attention of those that there are. Raises UserError where there is none."""
+        if kind in self and layer is None:
+            return str(kind)
+        kinds = by_kind([name for name in self if name != LAYERS])
+        kind = kind or (CROSS if CROSS in kinds else next(iter(kinds), ""))
+        if kind not in kinds:
+            allowed = ", ".join(kinds) or 'predict(..., capture="all") first'
+            raise UserError("this attention was not captured", where=option("name"), received=kind, allowed=allowed)
+        layers = kinds[kind]
+        if layer is not None and layer not in layers:
+            allowed = ", ".join(map(str, layers))
+            raise UserError("this layer has no such attention", where=option("layer"), received=layer, allowed=allowed)
+        return layers[max(layers) if layer is None else layer]

@@ -13,7 +13,7 @@ from headway.corpora.data_checks import described
 from headway.formats.corpus_config import TAGS, parts
 from headway.formats.lines import row_kind
 from headway.log import counted, warn
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.processing.processor import Encoded
 from headway.processing.text.text_processor import TextProcessor
 from headway.processing.text.vocabulary import Vocabulary, WordVocabulary

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,28 +22,16 @@ from headway.formats.lines import check_texts
 from headway.log import say
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
-from headway.predictors.captured_attention import (
-    ALL,
-    CapturedAttention,
-    chosen_layer,
-    layer_titles,
-    plot_weights,
-    shortened,
-    table_of,
-)
-from headway.predictors.predict_options import Capture, LabelOptions, checked_options
-from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
-from headway.predictors.run import WEIGHTS, Run
+from headway.predictors.captured_attention import ALL, AttentionWeights, layer_titles
+from headway.predictors.output import Example, LabelledWords
+from headway.predictors.predict_options import Capture, LabelOptions
+from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Request, Run, batches
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.search.limits import check_scores
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes as Plot
-
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
 THRESHOLD = "threshold.json"  # in the folder of a run
-LEAST = 1e-45  # of a probability whose logarithm is taken
 Floats = NDArray[np.float32]
 Sentence = str | Sequence[str]
 LabelledSentence = tuple[Sequence[str], Sequence[str]]
@@ -61,94 +49,12 @@ class KeptThreshold(BaseModel):
 STORED = TypeAdapter(KeptThreshold)
 
 
-@dataclass(frozen=True, repr=False)
-class LabelledWords:
-    """A sentence of N words with a label for each.
-
-    Attributes:
-        probabilities: (N, V).
-        names: the V labels that there are.
-        captures: where they were asked for, the weights of attention, window by window.
-    """
-
-    words: tuple[str, ...]
-    probabilities: Floats
-    labels: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    captures: tuple[WindowCapture, ...] = ()
-
-    @property
-    def log_probabilities(self) -> list[float]:
-        """The log probability of each word's label."""
-        columns = [self.names.index(label) for label in self.labels]
-        chosen = self.probabilities[np.arange(len(columns)), columns]
-        values: list[float] = np.log(np.maximum(chosen, LEAST)).tolist()
-        return values
-
-    def __repr__(self) -> str:
-        tagged = " ".join(f"{word}/{label}" for word, label in zip(self.words, self.labels, strict=True))
-        parts = [shortened(tagged)] + ([f"windows={len(self.captures)}"] if self.captures else [])
-        return f"LabelledWords({', '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        probabilities = self.probabilities.max(1, initial=0)
-        rows = zip(self.words, self.labels, (f"{value:.4f}" for value in probabilities), strict=True)
-        return table_of(list(rows), ("word", "label", "highest probability"))
-
-    def plot(
-        self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
-        *, stretch: bool = False,
-    ) -> Plot:  # fmt: skip
-        """A picture of attention in the first window, as `Prediction.plot` draws it.
-
-        It is `encoder.self`, or `layers` for the weights of layers where the model attends to these.
-        """
-        if not self.captures:
-            chosen_layer({}, name, layer)
-        return self.captures[0].plot(name, layer, head, ax, stretch=stretch)
-
-
 @dataclass(frozen=True)
-class WindowCapture:
-    """The weights of attention in one window of a sentence.
+class LabelRequest(Request):
+    """Some sentences on their way through a tagger, cut into words."""
 
-    Attributes:
-        window: the positions and tokens of its words.
-        self_attention: (L, K, P, P), lowest layer first.
-        layer_weights: (N, J, L), of the window's words; None for a model that does not attend to layers.
-    """
-
-    words: tuple[str, ...]
-    window: Window
-    tokens: list[str]
-    self_attention: Floats
-    layer_weights: Floats | None
-
-    @property
-    def captured(self) -> dict[str, CapturedAttention]:
-        """`encoder.self` (L, K, P, P) over tokens and, for a model that attends to layers, `layers` (1, J, N, L)."""
-        layers = tuple(range(1, len(self.self_attention) + 1))
-        captured = {"encoder.self": CapturedAttention(layers, self.self_attention, self.tokens, self.tokens)}
-        if self.layer_weights is not None:
-            weights = self.layer_weights.transpose(1, 0, 2)[None]
-            captured[LAYERS] = CapturedAttention((0,), weights, list(self.words), layer_titles(weights.shape[3]))
-        return captured
-
-    def plot(self, name: str | None, layer: int | None, head: int | None, ax: Plot | None, *, stretch: bool) -> Plot:
-        """A picture of attention (see `LabelledWords.plot`). Raises UserError."""
-        if name == LAYERS and self.layer_weights is not None:
-            columns = [str(index + 1) for index in range(self.layer_weights.shape[2])]
-            return plot_weights(
-                self.layer_weights.transpose(1, 0, 2), self.words, columns, head, LAYERS, ax, stretch=stretch
-            )
-        attention = {f"encoder.{layer}.self": weights for layer, weights in enumerate(self.self_attention, start=1)}
-        chosen = chosen_layer(attention, name, layer)
-        title = f"encoder.self, layer {chosen.split('.')[1]}"
-        return plot_weights(attention[chosen], self.tokens, self.tokens, head, title, ax, stretch=stretch)
-
-    def to_bertviz(self) -> dict[str, Any]:
-        """The arguments of bertviz: `bertviz.head_view(**capture.to_bertviz())`."""
-        return {"attention": [torch.from_numpy(layer)[None] for layer in self.self_attention], "tokens": self.tokens}
+    options: LabelOptions
+    sentences: list[tuple[str, ...]]
 
 
 class LabelPredictor(Predictor[Sentence, LabelledWords]):
@@ -161,7 +67,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         dev: opens the words and labels of the recipe's dev, on which the threshold `dev` is chosen.
 
     Raises:
-        UserError: runs with different labels, or without the positive one.
+        UserError: runs with different labels.
     """
 
     Options: ClassVar[type[LabelOptions]] = LabelOptions
@@ -177,54 +83,39 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         self.positive, self._dev = positive, dev
         self._threshold: float | None = None  # the best on dev, once it was asked for
         self.labels = _labels(runs[0])
-        if positive is not None and positive not in self.labels:
-            raise UserError("the run lacks the label that its task seeks", where=str(runs[0].path),
-                            received=", ".join(self.labels), allowed=positive)  # fmt: skip
         for number, run in enumerate(runs[1:], start=2):
             if _labels(run) != self.labels:
                 raise UserError("runs that label together need the same labels", where=f"run {number}",
                                 received=", ".join(_labels(run)), allowed=self.labels)  # fmt: skip
 
-    def predict(
-        self,
-        inputs: Sentence | Sequence[Sentence],
-        options: BaseModel | None = None,
-        *,
-        first_line: int = 1,
-        **keywords: Any,
-    ) -> list[LabelledWords]:
-        """Sentences with a label for every word, in their order.
-
-        Args:
-            inputs: words, or text whose words white space separates; one text is one sentence.
-            options: how to label; `headway.predictors.predict_options.LabelOptions` lists all.
-            first_line: the number of the first sentence, for messages.
-            keywords: single options by name (`threshold=0.3`, `capture="all"`).
-
-        Raises:
-            UserError: a threshold where no label is sought, or options that are not allowed.
-        """
-        chosen = self.settled(checked_options(self.Options, options, keywords))
+    def request(self, inputs: Sequence[Any], options: LabelOptions, first_line: int) -> LabelRequest:
+        chosen, source = self.settled(options), self.recipe.text.source
         if chosen.capture and chosen.capture != ALL:
             what = "a tagger captures all or nothing"
             raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        check_texts([text for text in texts if isinstance(text, str)], frozenset(), f"line {first_line}")
-        source = self.recipe.text.source
+        raw = [(each.words or each.source) if isinstance(each, Example) else each for each in inputs]
+        check_texts([text for text in raw if isinstance(text, str)], frozenset(), f"line {first_line}")
         cut = PreparationConfig(
             language=source.language, normalise=source.normalise, segment="moses" if chosen.raw else "whitespace"
         )
-        sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in texts]
-        size = chosen.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
+        sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in raw]
+        return LabelRequest(inputs, chosen, first_line, {}, sentences)
+
+    def answer(self, request: LabelRequest, count: int) -> list[LabelledWords]:
+        options, sentences = request.options, request.sentences[:count]
+        size = options.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
-            LabelledWords(
+            LabelledWords.of(
                 words,
+                self._labels(probabilities, options.threshold),
                 probabilities,
-                self._labels(probabilities, chosen.threshold),
                 self.labels,
-                tuple(self.capture(words)) if chosen.capture else (),
+                tuple(self.capture(words)) if options.capture else (),
+                raw if isinstance(raw, Example) else None,
             )
-            for words, probabilities in zip(sentences, self._probabilities(sentences, size), strict=True)
+            for raw, words, probabilities in zip(
+                request.raw[:count], sentences, self._probabilities(sentences, size), strict=True
+            )
         ]
 
     def force(
@@ -237,38 +128,34 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         """
         forced = []
         predicted = self.predict(inputs, capture=capture)
-        if len(predicted) != len(targets):
-            received = f"{len(predicted)} sentences and {len(targets)} lines of labels"
-            raise UserError("each sentence needs its labels", received=received)
         for number, (sentence, target) in enumerate(zip(predicted, targets, strict=True), start=1):
             labels = tuple(target.split() if isinstance(target, str) else target)
             if len(labels) != len(sentence.words):
                 received = f"{len(labels)} labels for {len(sentence.words)} words"
                 raise UserError("each word needs one label", where=f"line {number}", received=received)
             LabelProcessor(self.labels).encode(labels)
-            forced.append(LabelledWords(sentence.words, sentence.probabilities, labels, self.labels, sentence.captures))
+            windows, example = sentence.windows, sentence.example
+            forced.append(
+                LabelledWords.of(sentence.words, labels, sentence.probabilities, self.labels, windows, example)
+            )
         return forced
 
     @torch.inference_mode()
-    def capture(self, words: Sequence[str]) -> list[WindowCapture]:
+    def capture(self, words: Sequence[str]) -> list[AttentionWeights]:
         """The attention of the first run's model in a sentence, window by window."""
         run, captures = self.runs[0], []
         processor = _processor(run)
         for window in self._windows(run, [tuple(words)]):
             batch = collate_windows([window], processor.padding).to(self.device)
-            output = run.model(batch, capture=("*",))
-            attention = {name: weights[0].float().cpu().numpy() for name, weights in output.attention.items()}
-            layers = [name for name in attention if name.startswith("encoder.")]
-            weights = attention.get(LAYERS)
-            captures.append(
-                WindowCapture(
-                    tuple(words[window.start : window.start + len(window.first)]),
-                    window,
-                    processor.tokens(window.ids),
-                    np.stack([attention[name] for name in layers]),
-                    None if weights is None else weights.transpose(1, 0, 2),
-                )
-            )
+            output = run.model(batch, capture=("*",)).attention
+            weights = {name: output[name][0].float().cpu().numpy() for name in output if name.startswith("encoder.")}
+            rows = dict.fromkeys(weights, processor.tokens(window.ids))
+            columns = dict(rows)
+            if LAYERS in output:
+                weights[LAYERS] = output[LAYERS][0].float().cpu().numpy()
+                rows[LAYERS] = list(words[window.start : window.start + len(window.first)])
+                columns[LAYERS] = layer_titles(weights[LAYERS].shape[2])
+            captures.append(AttentionWeights(weights, rows, columns, tuple(window.first), window.start))
         return captures
 
     @property

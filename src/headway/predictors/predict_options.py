@@ -23,7 +23,6 @@ AnyOptions = TypeVar("AnyOptions", bound="PredictorOptions")
 Capture = str | tuple[str, ...]
 SAMPLING: dict[str, Any] = {"group": "Sampling"}
 SOURCES: dict[str, Any] = {"group": "Sources"}
-SPEECH: dict[str, Any] = {"group": "Speech"}
 WORDS: dict[str, Any] = {"group": "Parsing and taggers"}
 
 
@@ -43,12 +42,15 @@ class PredictorOptions(Section):
 
 
 class CaptureOptions(PredictorOptions):
-    """Attention that comes with the outputs."""
+    """Attention that comes with the outputs, and inputs that have none."""
 
     capture: Capture = Field(
         default=(),
         description="Attention that comes with the best outputs: patterns of names, such as decoder.*.cross, or all.",
         json_schema_extra={"flag": None},
+    )
+    skip_broken: bool = Field(
+        default=False, description="An empty line for an input that cannot be read.", json_schema_extra=SOURCES
     )
 
 
@@ -148,14 +150,6 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
                 where=option("nbest"), received=self.nbest, allowed=f"up to {merged.beam}",
             )  # fmt: skip
         return merged
-
-
-class SpeechOptions(PredictOptions):
-    """The options of speech recognition."""
-
-    skip_broken: bool = Field(
-        default=False, description="An empty line for a recording that cannot be read.", json_schema_extra=SPEECH
-    )
 
 
 class TreeOptions(PredictOptions):

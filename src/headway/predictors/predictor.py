@@ -5,20 +5,66 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from pydantic import BaseModel
 
-from headway.errors import option
-from headway.predictors.predict_options import Capture, PredictorOptions
-from headway.predictors.run import Run
+from headway.errors import UserError, option
+from headway.models import Model
+from headway.predictors.output import Example, Output
+from headway.predictors.predict_options import Capture, CaptureOptions, checked_options
+from headway.processes import batched
+from headway.processing.processor import Processor
+from headway.recipe import Recipe
 
 SMALLER_BATCHES = f"lower {option('batch_tokens')} (in a recipe: decoding.batch_tokens) or the beam"
+WEIGHTS = "model.safetensors"  # in the folder of a run
 
 In = TypeVar("In")
-Out = TypeVar("Out")
+Out = TypeVar("Out", bound=Output)
+
+
+@dataclass(eq=False)
+class Run:
+    """A trained model with what prepares its inputs and outputs.
+
+    Attributes:
+        recipe: the recipe it was trained by.
+        source: the processor of its inputs.
+        target: the processor of its outputs.
+        model: in evaluation mode.
+        path: the run folder; None for a model that is still in training.
+        as_stored: whether it computes in float32 with the weights of the folder: not with averaged checkpoints, and in
+            no other precision.
+    """
+
+    recipe: Recipe
+    source: Processor
+    target: Processor
+    model: Model[Any] = field(repr=False)
+    path: Path | None = None
+    as_stored: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """Some inputs on their way through a predictor.
+
+    Attributes:
+        raw: the inputs.
+        options: how to predict.
+        first_line: the number of the first input.
+        problems: by row, why an input has no output.
+    """
+
+    raw: Sequence[Any]
+    options: CaptureOptions
+    first_line: int
+    problems: dict[int, UserError]
 
 
 class Predictor(ABC, Generic[In, Out]):
@@ -32,13 +78,15 @@ class Predictor(ABC, Generic[In, Out]):
 
     Attributes:
         Options: the options of `predict`: Python's keywords, the command line's flags and the fields of JSON.
+        together: how many inputs of a stream are in memory at once.
     """
 
-    Options: ClassVar[type[PredictorOptions]]
+    Options: ClassVar[type[CaptureOptions]]
+    together = 1000
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        if {"predict", "Options"} & vars(cls).keys() and hasattr(cls, "Options"):
+        if "Options" in vars(cls):
             cls.predict = _with_keywords(cls.predict, cls.Options)  # type: ignore[method-assign]
 
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
@@ -49,32 +97,72 @@ class Predictor(ABC, Generic[In, Out]):
         count = sum(parameter.numel() for parameter in self.runs[0].model.parameters())
         return f"<{type(self).__name__} {runs}: {self.recipe.task}, {self.recipe.model.kind}, {count:,} parameters>"
 
-    @abstractmethod
     def predict(
-        self, inputs: In | Sequence[In], options: BaseModel | None = None, *, first_line: int = 1, **keywords: Any
+        self,
+        inputs: In | Example | Iterable[In | Example],
+        options: BaseModel | None = None,
+        *,
+        first_line: int = 1,
+        **keywords: Any,
     ) -> list[Out]:
-        """Results in the order of the inputs.
+        """Outputs in the order of the inputs; an empty line gives an empty one.
 
         Args:
-            inputs: any number of inputs, or one.
-            options: `Options`, or a part of them.
+            inputs: any number of inputs, or one; one text, or path, is one input.
+            options: how to predict, as `Options` or a part of them; `headway.predictors.predict_options` lists all.
             first_line: the number of the first input, for messages and random streams.
-            keywords: single options by name.
+            keywords: single options by name (`beam=1`, `capture="all"`); with `skip_broken`, the output of an input
+                that cannot be read has a `problem`, and nothing is raised.
 
         Raises:
-            UserError: an input that cannot be read, or options that are not allowed.
+            UserError: an input that cannot be read, or options that are not allowed or do not go together.
+        """
+        request = self.request(each(inputs), checked_options(self.Options, options, keywords), first_line)
+        if request.problems and not request.options.skip_broken:
+            raise request.problems[min(request.problems)]
+        return self.answer(request, len(request.raw))
+
+    def stream(
+        self, inputs: Iterable[In | Example], options: BaseModel | None = None, *, first_line: int = 1, **keywords: Any
+    ) -> Iterator[Out]:
+        """Outputs as `predict` gives them, of any number of inputs, few of which are in memory.
+
+        The output of an input that cannot be read has a `problem`; without `skip_broken` it is the last one.
+
+        Raises:
+            UserError: options that are not allowed or do not go together.
+        """
+        chosen = checked_options(self.Options, options, keywords)
+        for some in batched(inputs, self.together):
+            request = self.request(some, chosen, first_line)
+            broken = None if chosen.skip_broken else min(request.problems, default=None)
+            yield from self.answer(request, len(some) if broken is None else broken + 1)
+            if broken is not None:
+                return
+            first_line += len(some)
+
+    @abstractmethod
+    def request(self, inputs: Sequence[Any], options: Any, first_line: int) -> Request:
+        """Inputs, encoded, with the problems of those that cannot be read.
+
+        Raises:
+            UserError: options that do not go together, or inputs that are all of another kind.
         """
 
     @abstractmethod
+    def answer(self, request: Any, count: int) -> list[Out]:
+        """The outputs of the first inputs of a request."""
+
+    @abstractmethod
     def force(self, inputs: Sequence[In], targets: Sequence[Any], *, capture: Capture = ()) -> list[Out]:
-        """Results whose output is the given target, with its probabilities.
+        """Outputs that are the given targets, with their probabilities.
 
         Raises:
             UserError: different numbers of inputs and targets, or a target that cannot be read.
         """
 
 
-def _with_keywords(predict: Callable[..., Any], options: type[PredictorOptions]) -> Callable[..., Any]:
+def _with_keywords(predict: Callable[..., Any], options: type[CaptureOptions]) -> Callable[..., Any]:
     """`predict`, whose signature has the options one by one, so that `help` shows them and notebooks complete them."""
     inner = inspect.unwrap(predict)
 
@@ -91,6 +179,15 @@ def _with_keywords(predict: Callable[..., Any], options: type[PredictorOptions])
     ]
     named.__signature__ = signature.replace(parameters=fixed + keywords)  # type: ignore[attr-defined]
     return named
+
+
+def each(lines: Any) -> Sequence[Any]:
+    """Inputs of any iterable; one text, path or example is one. Raises UserError for what is neither."""
+    if isinstance(lines, str | Path | Example):
+        return [lines]
+    if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
+        raise UserError("predictors read a text, or several", received=lines)
+    return lines if isinstance(lines, Sequence) else list(lines)
 
 
 def batches(lengths: Sequence[int], budget: int, end_marks: int = 0) -> Iterator[list[int]]:

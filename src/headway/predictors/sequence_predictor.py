@@ -6,28 +6,25 @@ Shapes: K heads, S positions of the memory, such as the source tokens with the e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel
 from torch import Tensor
 
 from headway.errors import UserError, memory_named, option
 from headway.formats.lines import check_texts
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
-from headway.predictors.captured_attention import ALL, patterns_of
+from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens, patterns_of, row_tokens
 from headway.predictors.formatter import Formatter, TreeFormatter
 from headway.predictors.input_account import TARGETS, accounted
-from headway.predictors.predict_options import Capture, PredictOptions, SpeechOptions, TreeOptions, checked_options
-from headway.predictors.prediction import Prediction, TextHypothesis
-from headway.predictors.predictor import SMALLER_BATCHES, Predictor, batches
-from headway.predictors.run import Run
+from headway.predictors.output import Example, Output, TextHypothesis
+from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
+from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Run, batches, each
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
@@ -37,31 +34,33 @@ from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import UNKNOWN, Batch, collate
 
+RECORDINGS = 128  # together: their frames take about 0.5 MB each
+
 
 @dataclass(frozen=True)
-class PredictionRequest:
+class PredictionRequest(Request):
     """Some inputs on their way through a predictor.
 
     Attributes:
-        sources: the inputs, encoded; one that is skipped has no values.
-        problems: by row, why an input is skipped.
+        sources: the inputs, encoded; one that has a problem has no values.
+        texts: the inputs as the model reads them.
         prefixes: the ids that each output begins with.
+        longest: the most tokens that each output may have.
         search: the options of search, those of the recipe included.
         unknown: what replaces unknown words; None where they are kept.
     """
 
-    raw: Sequence[Any]
-    sources: Sequence[Encoded]
-    problems: Mapping[int, str]
-    prefixes: Sequence[Sequence[int]]
     options: PredictOptions
+    sources: list[Encoded]
+    texts: list[Any]
+    prefixes: list[list[int]]
+    longest: list[int]
     search: SearchOptions
     formatter: Formatter
-    first_line: int
     unknown: UnknownWords | None
 
 
-class SequencePredictor(Predictor[Recording, Prediction]):
+class SequencePredictor(Predictor[Recording, Output]):
     """One model that writes token by token, or an ensemble, with the processors of its first run.
 
     Its inputs are lines of text or, where the model reads speech, recordings (see `audio_files.Recording`).
@@ -71,73 +70,24 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     """
 
     Options: ClassVar[type[PredictOptions]] = PredictOptions
+    together = 2000
 
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         super().__init__(runs, device)
-        first, target = runs[0], runs[0].target
-        if not isinstance(target, TextProcessor):
-            raise TypeError("outputs are decoded by a TextProcessor")
-        self.source, self.target = first.source, target
+        self.source, target = runs[0].source, runs[0].target
+        assert isinstance(target, TextProcessor)
+        self.target = target
         for number, run in enumerate(runs[1:], start=2):
-            if not (run.source.same(first.source) and run.target.same(first.target)):
+            if not (run.source.same(self.source) and run.target.same(target)):
                 raise UserError("runs that are averaged prepare text alike, with one vocabulary", where=f"run {number}")
         self.models: list[Seq2Seq] = [run.model for run in runs if isinstance(run.model, Seq2Seq)]
         self.backend: Backend = TorchBackend(self.models[0] if len(runs) == 1 else Ensemble(self.models), device)
+        if not isinstance(self.source, TextProcessor):
+            self.together = RECORDINGS
 
     def formatter(self, options: PredictOptions) -> Formatter:
         """The way from lines to the model's text and back; tasks whose lines are more than that have their own."""
         return Formatter()
-
-    def predict(
-        self,
-        inputs: Recording | Sequence[Recording],
-        options: BaseModel | None = None,
-        *,
-        first_line: int = 1,
-        **keywords: Any,
-    ) -> list[Prediction]:
-        """Outputs for lines, in their order; an empty line gives an empty prediction.
-
-        Args:
-            inputs: raw text or, where the model reads speech, recordings; one text, or path, is one line.
-            options: how to decode; `headway.predictors.predict_options.PredictOptions` lists all.
-            first_line: the number of the first line, for messages and random streams.
-            keywords: single options by name (`beam=1`, `capture="all"`).
-
-        Raises:
-            UserError: a line that is too long, or options that do not go together.
-        """
-        raw = _each(inputs)
-        request = self._request(raw, checked_options(self.Options, options, keywords), first_line)
-        results: list[Prediction | None] = [None] * len(raw)
-        lengths = [len(source.values) for source in request.sources]
-        for rows in batches(lengths, request.search.batch_tokens, end_marks=1):
-            with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-                limits = self._limits(request, rows)
-                lines, sources = [first_line + row for row in rows], [request.sources[row].values for row in rows]
-                outputs = self.backend.hypotheses(
-                    SearchRequest(sources, limits, lines, request.options, request.search)
-                )
-                best = [hypotheses[0] for hypotheses in outputs]
-                captured = self._capture(sources, best, request.options.capture)
-                replaced = self._replace_unknown(request, rows, outputs)
-            for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
-                results[row] = self._prediction(
-                    raw[row], request.sources[row], hypotheses, attention, request.formatter, end
-                )
-        with accounted() as account:
-            account.read_inputs(self.runs[0], list(map(request.formatter.source, raw)), request.sources, first_line)
-        for row in (row for row, result in enumerate(results) if result is None):  # blank, or skipped
-            problem = request.problems.get(row)
-            empty = TextHypothesis("", 0.0 if problem is None else -math.inf, [], [])
-            name, count = self.source.name(raw[row]), request.options.nbest
-            results[row] = Prediction(name, [], [empty] * count, problem=problem)
-        return [result for result in results if result is not None]
-
-    def check(self, inputs: Sequence[Recording], options: PredictOptions, *, first_line: int = 1) -> None:
-        """Raise UserError where `predict` does for one of the inputs, without decoding any."""
-        request = self._request(inputs, options, first_line)
-        self._limits(request, [row for row, source in enumerate(request.sources) if len(source.values)])
 
     def check_texts(self, lines: Sequence[Any], *, first_line: int = 1) -> None:
         """Raise UserError where lines of text are to be read, and all are rows of a table or JSON objects."""
@@ -145,33 +95,110 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             texts = [line for line in lines if isinstance(line, str)]
             check_texts(texts, self.source.characters, f"line {first_line}")
 
-    def _request(self, raw: Sequence[Any], options: PredictOptions, first_line: int) -> PredictionRequest:
+    def _own_model(self, where: str | None = None) -> Seq2Seq:
+        """The model of the run, whose attention and scores are those of the outputs. Raises UserError for others."""
+        own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
+        if not own or len(self.models) > 1:
+            what, received = (
+                "attention and scores are one model's: give one run, and no engine",
+                f"{len(self.models)} runs",
+            )
+            raise UserError(what, where=where, received=received)
+        return self.models[0]
+
+    def request(self, inputs: Sequence[Any], options: PredictOptions, first_line: int) -> PredictionRequest:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)
         self.backend.check(options, search)
-        if options.capture and len(self.models) > 1:
-            what = "attention is one model's: give one run"
-            raise UserError(what, where=option("capture"), received=f"{len(self.models)} runs")
-        self.check_texts(raw, first_line=first_line)
-        sources, problems = list[Encoded](), dict[int, str]()
-        for row, line in enumerate(raw):
-            try:
-                sources.append(self._encode(line, options, formatter, first_line + row))
-            except UserError as error:
-                if not (isinstance(options, SpeechOptions) and options.skip_broken):
-                    raise
-                sources.append(Encoded([]))
-                problems[row] = str(error)
-        prefixes = self._prefixes(options, len(raw), first_line)
+        if options.capture:
+            self._own_model(option("capture"))
         unknown = None
         if search.unknown_words == "copy":
-            own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
-            if len(self.models) > 1 or not own:
-                raise UserError(
-                    "words are copied where the attention of the run's own model says so: give one run, and no engine",
-                    where=option("unknown_words"), received="copy", allowed="keep",
-                )  # fmt: skip
+            self._own_model(option("unknown_words"))
             unknown = unknown_words(self.attention_names(), self.source, self.target, options.dictionary)
-        return PredictionRequest(raw, sources, problems, prefixes, options, search, formatter, first_line, unknown)
+        raw = [line.source if isinstance(line, Example) else line for line in inputs]
+        self.check_texts(raw, first_line=first_line)
+        count = len(raw) if options.prefixes is None else len(options.prefixes)
+        if count != len(raw):
+            what, received = "there must be one prefix a line", f"{count} prefixes"
+            raise UserError(what, where=option("prefixes"), received=received, allowed=f"{len(raw)}")
+        prefixes = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
+        request = PredictionRequest(inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown)
+        for row, line in enumerate(raw):
+            try:
+                text, source, longest = self._read_one(line, request, row)
+            except UserError as error:
+                text, source, longest = "", Encoded([]), 0
+                request.problems[row] = error
+            request.texts.append(text)
+            request.sources.append(source)
+            request.longest.append(longest)
+        return request
+
+    def _read_one(self, line: Any, request: PredictionRequest, row: int) -> tuple[Any, Encoded, int]:
+        """An input as the model reads it, and the most tokens that it may write. Raises UserError for a problem."""
+        options, search, prefix = request.options, request.search, request.prefixes[row]
+        where, named = f"line {request.first_line + row}", isinstance(self.source, TextProcessor)
+        if named and not isinstance(line, str):
+            raise UserError("a line is a text", where=where, received=type(line).__name__, allowed="str")
+        request.formatter.check(line, where)
+        text = request.formatter.source(line)
+        source = self.source.encode(text, None if options.max_source_length else self.recipe.data.truncation())
+        limit = min(model.longest_read(options.max_source_length) for model in self.models)
+        if len(source.values) > limit:
+            if not options.truncate and self.recipe.data.truncate_source is None:
+                readable = all(model.longest_read(len(source.values)) >= len(source.values) for model in self.models)
+                moved = f", {option('max_source_length')} moves the limit" if readable else ""
+                raise UserError(
+                    f"this {self.source.noun} is too long",
+                    where=where if named else self.source.name(line),
+                    received=f"{len(source.values)} {self.source.unit}",
+                    allowed=f"up to {limit}; {option('truncate')} cuts longer ones{moved}",
+                )
+            source = Encoded(source.values[:limit], truncated=True)
+        if UNKNOWN in prefix:
+            assert options.prefixes is not None
+            what = "this beginning of an output has tokens that are not in the vocabulary"
+            raise UserError(what, where=where, received=options.prefixes[row])
+        # A longest length that the source gives makes room for the shortest and the prefix.
+        needed, length = max(search.min_length, len(prefix)), search.max_length
+        if length is None:
+            length = max(search.longest(len(source.values)), needed)
+        room = self.longest_target(len(source.values))
+        length = length if room is None else min(length, room)
+        if len(source.values) and needed > length:
+            what = "this prefix" if len(prefix) == needed else "the shortest output"
+            what = f"{what} is longer than the longest output"
+            raise UserError(what, where=where, received=f"{needed} tokens", allowed=f"up to {length}")
+        return text, source, length
+
+    def answer(self, request: PredictionRequest, count: int) -> list[Output]:
+        results: list[Output | None] = [None] * count
+        lengths = [len(source.values) for source in request.sources[:count]]
+        search = request.search
+        for rows in batches(lengths, search.batch_tokens, end_marks=1):
+            with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
+                prefixes, longest = [request.prefixes[row] for row in rows], [request.longest[row] for row in rows]
+                limits = Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
+                lines = [request.first_line + row for row in rows]
+                sources = [request.sources[row].values for row in rows]
+                outputs = self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, search))
+                best = [hypotheses[0] for hypotheses in outputs]
+                captured = self._capture(sources, best, request.options.capture)
+                replaced = self._replace_unknown(request, rows, outputs)
+            for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
+                results[row] = self._output(request, row, hypotheses, attention, end)
+        with accounted() as account:
+            account.read_inputs(self.runs[0], request.texts[:count], request.sources[:count], request.first_line)
+        for row in (row for row, result in enumerate(results) if result is None):  # blank, or with a problem
+            problem = request.problems.get(row)
+            empty = TextHypothesis("", 0.0 if problem is None else -math.inf, [], [])
+            hypotheses_of_none = [empty] * request.options.nbest
+            results[row] = Output(self._example(request.raw[row]), hypotheses_of_none, problem=problem)
+        return [result for result in results if result is not None]
+
+    def _example(self, raw: Any) -> Example:
+        """An input as an example; a text names itself."""
+        return raw if isinstance(raw, Example) else Example(self.source.name(raw))
 
     def _replace_unknown(
         self, request: PredictionRequest, rows: Sequence[int], outputs: Sequence[Sequence[Hypothesis]]
@@ -185,71 +212,9 @@ class SequencePredictor(Predictor[Recording, Prediction]):
             hypotheses, layer = [best[row][rank] for row, rank in places], request.unknown.layer
             captured = self._capture(sources, hypotheses, (layer,))
             for place, source, hypothesis, attention in zip(places, sources, hypotheses, captured, strict=True):
-                line = request.formatter.source(request.raw[rows[place[0]]])
+                line = request.texts[rows[place[0]]]
                 words[place] = request.unknown(line, source, hypothesis.ids, attention[layer])
         return [[(one, words.get((row, rank), ())) for rank, one in enumerate(some)] for row, some in enumerate(best)]
-
-    def _encode(self, line: Any, options: PredictOptions, formatter: Formatter, number: int) -> Encoded:
-        """A source, cut where that is asked for. Raises UserError where it is too long, or is to be text and is not."""
-        named = isinstance(self.source, TextProcessor)
-        if named and not isinstance(line, str):
-            raise UserError("a line is a text", where=f"line {number}", received=type(line).__name__, allowed="str")
-        formatter.check(line, f"line {number}")
-        source = self.read(line, whole=options.max_source_length is not None, formatter=formatter)
-        limit = min(model.longest_read(options.max_source_length) for model in self.models)
-        if len(source.values) <= limit:
-            return source
-        if not options.truncate and self.recipe.data.truncate_source is None:
-            readable = all(model.longest_read(len(source.values)) >= len(source.values) for model in self.models)
-            moved = f", {option('max_source_length')} moves the limit" if readable else ""
-            raise UserError(
-                f"this {self.source.noun} is too long",
-                where=f"line {number}" if named else self.source.name(line),
-                received=f"{len(source.values)} {self.source.unit}",
-                allowed=f"up to {limit}; {option('truncate')} cuts longer ones{moved}",
-            )
-        return Encoded(source.values[:limit], truncated=True)
-
-    def read(self, line: Any, *, whole: bool = False, formatter: Formatter | None = None) -> Encoded:
-        """As much of a source as the recipe reads, or all of it."""
-        truncation = None if whole else self.recipe.data.truncation()
-        return self.source.encode((formatter or self.formatter(self.Options())).source(line), truncation)
-
-    def _prefixes(self, options: PredictOptions, count: int, first_line: int) -> list[list[int]]:
-        """The beginnings of the outputs. Raises UserError where one has what no output can have."""
-        if options.prefixes is None:
-            return [[]] * count
-        if len(options.prefixes) != count:
-            received = f"{len(options.prefixes)} prefixes"
-            raise UserError(
-                "there must be one prefix a line", where=option("prefixes"), received=received, allowed=f"{count}"
-            )
-        prefixes = self.target.encode_lines(options.prefixes)
-        for line, (text, ids) in enumerate(zip(options.prefixes, prefixes, strict=True), start=first_line):
-            if UNKNOWN in ids:
-                what = "this beginning of an output has tokens that are not in the vocabulary"
-                raise UserError(what, where=f"line {line}", received=text)
-        return prefixes
-
-    def _limits(self, request: PredictionRequest, rows: Sequence[int]) -> Limits:
-        """The limits of search; a longest length that the source gives makes room for the shortest and the prefix."""
-        longest, search = [], request.search
-        prefixes = [request.prefixes[row] for row in rows]
-        for row, prefix in zip(rows, prefixes, strict=True):
-            count = len(request.sources[row].values)
-            needed, length = max(search.min_length, len(prefix)), search.max_length
-            if length is None:
-                length = max(search.longest(count), needed)
-            room = self.longest_target(count)
-            length = length if room is None else min(length, room)
-            if needed > length:
-                what = "this prefix" if len(prefix) == needed else "the shortest output"
-                raise UserError(
-                    f"{what} is longer than the longest output",
-                    where=f"line {request.first_line + row}", received=f"{needed} tokens", allowed=f"up to {length}",
-                )  # fmt: skip
-            longest.append(length)
-        return Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
 
     @torch.inference_mode()
     def _capture(
@@ -294,6 +259,11 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         limits = [model.longest_target(source_length) for model in self.models]
         return min((limit for limit in limits if limit is not None), default=None)
 
+    def read(self, line: Any, formatter: Formatter | None = None) -> Encoded:
+        """As much of a source as the recipe reads."""
+        text = (formatter or self.formatter(self.Options())).source(line)
+        return self.source.encode(text, self.recipe.data.truncation())
+
     def can_read(self, source: Any, target: str) -> bool:
         """Whether the model has positions for this source and this target."""
         length, given = len(self.read(source).values), len(self.target.encode(target).values)
@@ -311,36 +281,38 @@ class SequencePredictor(Predictor[Recording, Prediction]):
         batch = collate([self.models[0].trial_source(1)], [np.array([UNKNOWN])]).to(self.device)
         return list(self.models[0](batch, capture=patterns_of(capture)).attention)
 
-    def _prediction(
+    def _output(
         self,
-        raw: Any,
-        source: Encoded,
+        request: PredictionRequest,
+        row: int,
         hypotheses: Sequence[tuple[Hypothesis, Sequence[str]]],
-        attention: dict[str, NDArray[np.float32]],
-        formatter: Formatter,
+        weights: dict[str, NDArray[np.float32]],
         end: int | None = None,
-    ) -> Prediction:
-        """One prediction; `end` is the most tokens that its outputs could have."""
-        words = (NO_WORDS, NO_WORDS)
-        if attention:
-            line = formatter.source(raw)
-            words = self.source.words(source.values, line), self.target.words(hypotheses[0][0].ids)
-        axes = {name: self.models[0].attention_axes(name) for name in attention}
+    ) -> Output:
+        """The output for an input; `end` is the most tokens that its hypotheses could have."""
+        example, source, formatter = self._example(request.raw[row]), request.sources[row], request.formatter
         outputs = []
         for hypothesis, unknown in hypotheses:
             ids, log_probabilities = hypothesis.ids, list(hypothesis.log_probabilities)
             written = self.target.decode_words(ids, unknown) if unknown else self.target.decode(ids)
-            text, repairs = formatter.output(raw, written)
+            text, repairs = formatter.output(example.source, written)
             tokens = self.target.tokens(ids)
             outputs.append(TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids))
-        return Prediction(
-            self.source.name(raw),
-            self.source.tokens(source.values) if isinstance(self.source, TextProcessor) else [],
+        attended, words, attention = self.attended(source.values), (NO_WORDS, NO_WORDS), AttentionWeights()
+        if weights:
+            words = self.source.words(source.values, request.texts[row]), self.target.words(hypotheses[0][0].ids)
+            axes = {name: self.models[0].attention_axes(name) for name in weights}
+            rows = {name: row_tokens(each, attended, outputs[0].tokens) for name, each in axes.items()}
+            columns = {name: column_tokens(each, attended, outputs[0].tokens) for name, each in axes.items()}
+            attention = AttentionWeights(weights, rows, columns)
+        return Output(
+            example,
             outputs,
             attention,
+            None,
+            self.source.tokens(source.values) if isinstance(self.source, TextProcessor) else [],
             *words,
-            axes,
-            self.attended(source.values),
+            attended,
             source.truncated,
             at_limit=end is not None and len(hypotheses[0][0].ids) >= end,
         )
@@ -352,51 +324,43 @@ class SequencePredictor(Predictor[Recording, Prediction]):
     @torch.inference_mode()
     def force(
         self, inputs: Recording | Sequence[Recording], targets: str | Sequence[str], *, capture: Capture = ()
-    ) -> list[Prediction]:
-        """Predictions whose one hypothesis is the given target, scored, with the attention that is asked for.
+    ) -> list[Output]:
+        """Outputs whose one hypothesis is the given target, scored, with the attention that is asked for.
 
         One text, or path, is one line.
 
         Raises:
-            UserError: different numbers of sources and targets, or more than one model.
+            UserError: more than one model, or an engine.
+            ValueError: different numbers of sources and targets.
         """
-        raw, texts = _each(inputs), _each(targets)
-        if len(raw) != len(texts):
-            raise UserError("each source needs one target", received=f"{len(raw)} sources and {len(texts)} targets")
-        if len(self.models) > 1:
-            raise UserError("targets are scored with one model", received=f"{len(self.models)} runs")
-        if not isinstance(self.backend, TorchBackend) or self.backend.model is not self.models[0]:
-            raise UserError("targets are scored by the run's own model", where=option("engine"))
+        raw, texts = each(inputs), each(targets)
+        model = self._own_model()
         self.check_texts(raw)
         check_texts(texts, self.target.characters, option("target"), column=2)
-        formatter = self.formatter(self.Options())
-        sources = [self.read(line, formatter=formatter) for line in raw]
-        target_ids = self.target.encode_lines(texts)
+        options = self.Options()
+        formatter, search = self.formatter(options), self.recipe.decoding
+        sources = [self.read(line, formatter) for line in raw]
+        read, target_ids = list(map(formatter.source, raw)), self.target.encode_lines(texts)
+        request = PredictionRequest(raw, options, 1, {}, sources, read, [], [], search, formatter, None)
         lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
-        results: list[Prediction | None] = [None] * len(raw)
-        for rows in batches(lengths, self.recipe.decoding.batch_tokens):
+        results: dict[int, Output] = {}
+        for rows in batches(lengths, search.batch_tokens):
             with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):
                 batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
-                output = self.models[0](batch, capture=patterns_of(capture))
+                output = model(batch, capture=patterns_of(capture))
                 scores = output.logits.float().log_softmax(-1)
                 check_scores(scores.isnan().any(-1)[batch.target_mask])
                 chosen = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).tolist()
                 captured = self._cut(output.attention, batch, capture)
             for row, values, weights in zip(rows, chosen, captured, strict=True):
                 log_probabilities = tuple(values[: len(target_ids[row]) + 1])
-                penalty = length_penalty(len(log_probabilities), self.recipe.decoding.length_penalty)
+                penalty = length_penalty(len(log_probabilities), search.length_penalty)
                 forced = Hypothesis(tuple(target_ids[row]), log_probabilities, sum(log_probabilities) / penalty)
-                results[row] = self._prediction(raw[row], sources[row], [(forced, ())], weights, formatter)
+                results[row] = self._output(request, row, [(forced, ())], weights)
         with accounted() as account:
-            account.read_inputs(self.runs[0], list(map(formatter.source, raw)), sources)
+            account.read_inputs(self.runs[0], read, sources)
             account.read_texts(TARGETS, self.target, texts, target_ids)
-        return [result for result in results if result is not None]
-
-
-class SpeechPredictor(SequencePredictor):
-    """A model that reads recordings; those that are broken can be skipped."""
-
-    Options: ClassVar[type[PredictOptions]] = SpeechOptions
+        return [results[row] for row in range(len(raw))]
 
 
 class TreePredictor(SequencePredictor):
@@ -412,12 +376,3 @@ class TreePredictor(SequencePredictor):
 
 def _pairs(sources: Sequence[Any], targets: Sequence[Sequence[int]]) -> Batch:
     return collate([np.asarray(ids) for ids in sources], [np.asarray(ids, dtype=np.int64) for ids in targets])
-
-
-def _each(lines: Any) -> Sequence[Any]:
-    """Lines of any iterable; one text, or path, is one line. Raises UserError for what is neither."""
-    if isinstance(lines, str | Path):
-        return [lines]
-    if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
-        raise UserError("predictors read a text, or several", received=lines)
-    return lines if isinstance(lines, Sequence) else list(lines)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option
+from headway.errors import UserError, option, refuse
 from headway.formats.lines import read_lines
 from headway.predictors.captured_attention import alignment_layer
 from headway.processing.processor import Processor
@@ -57,26 +57,37 @@ class UnknownWords:
         return words
 
 
+def copying_layer(names: Sequence[str], vocabulary: type, where: str, received: str = "copy") -> str:
+    """The attention of a model that says what to copy, by the names of all and the kind of its target vocabulary.
+
+    Raises:
+        UserError: a model that does not attend to its source, or whose unknown tokens are no words.
+    """
+    layer, allowed = alignment_layer(names), "keep, or a target vocabulary of kind word or whitespace"
+    parts = "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for"
+    none = "this model has no attention to the source, which says what to copy"
+    refuse(
+        (
+            not issubclass(vocabulary, WordVocabulary),
+            UserError(parts, where=where, received=received, allowed=allowed),
+        ),
+        (layer is None, UserError(none, where=where, received="copy", allowed="keep")),
+    )
+    return str(layer)
+
+
 def unknown_words(
     names: Sequence[str], source: Processor, target: TextProcessor, dictionary: Path | None
 ) -> UnknownWords:
     """The way to replace unknown words of a model, by the names of its attention and its processors.
 
     Raises:
-        UserError: a model that does not attend to words, or whose unknown tokens are no words, or a file that cannot be
-            read.
+        UserError: a model that reads no words, what `copying_layer` raises, or a file that cannot be read.
     """
     where = option("unknown_words")
-    layer = alignment_layer(names)
-    if layer is None:
-        raise UserError("this model has no attention to the source, which says what to copy", where=where)
+    layer = copying_layer(names, type(target.vocabulary.untagged), where)
     if not isinstance(source, TextProcessor):
         raise UserError("this model reads no words that could be copied", where=where)
-    if not isinstance(target.vocabulary.untagged, WordVocabulary):
-        raise UserError(
-            "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for",
-            where=where, received="copy", allowed="keep, or a run with vocabulary.kind word or whitespace",
-        )  # fmt: skip
     return UnknownWords(layer, source, {} if dictionary is None else read_dictionary(dictionary))
 
 
@@ -85,10 +96,11 @@ def read_dictionary(path: Path) -> dict[str, str]:
     words: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         source, tab, target = line.partition("\t")
-        if not (tab and source.strip() and target.strip()) or "\t" in target:
-            what, allowed = "this is no entry of a dictionary", "a source word, a tab and a target word"
-            raise UserError(what, where=f"{path}:{number}", received=line, allowed=allowed)
-        if source in words:
-            raise UserError("this word has an entry above", where=f"{path}:{number}", received=source)
+        where, entry = f"{path}:{number}", tab and source.strip() and target.strip() and "\t" not in target
+        what, allowed = "this is no entry of a dictionary", "a source word, a tab and a target word"
+        refuse(
+            (not entry, UserError(what, where=where, received=line, allowed=allowed)),
+            (source in words, UserError("this word has an entry above", where=where, received=source)),
+        )
         words[source] = target
     return words

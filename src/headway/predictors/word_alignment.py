@@ -5,6 +5,7 @@ Shapes: K heads, S source tokens and T target tokens, both with the end mark; M 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 
 from headway.errors import UserError, option
 from headway.formats.alignments import Links, check_links
+from headway.formats.pairs import open_source
+from headway.log import say
+from headway.metrics import build_metric
 from headway.predictors.captured_attention import AttentionName, alignment_layer
-from headway.predictors.prediction import Prediction
+from headway.predictors.input_account import InputAccount, accounted
+from headway.predictors.output import Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.processor import Words
 
@@ -70,21 +75,21 @@ class Aligner:
     layer: str
     heads: tuple[int, ...] | None = None
 
-    def __call__(self, prediction: Prediction, *, split: bool = False) -> WordAlignment:
-        """The alignment of a prediction that was made with the attention `layer`; an empty line has an empty one.
+    def __call__(self, output: Output, *, split: bool = False) -> WordAlignment:
+        """The alignment of an output that has the attention `layer`; an empty line has an empty one.
 
         Tags before a source are no words.
 
         Args:
-            prediction: with its attention.
+            output: with its attention.
             split: a side of one word is aligned by its tokens, such as characters.
         """
-        source, target = prediction.source_words, prediction.words
+        source, target = output.source_words, output.target_words
         if split:
-            source, target = _split(source, prediction.source_tokens), _split(target, prediction.tokens)
-        if self.layer not in prediction.attention:
+            source, target = _split(source, output.source_tokens), _split(target, output.tokens)
+        if self.layer not in output.attention:
             return WordAlignment((), (), np.zeros((0, 0)))
-        weights = prediction.attention[self.layer]
+        weights = output.attention[self.layer]
         heads = range(1, len(weights) + 1) if self.heads is None else self.heads
         if wrong := [head for head in heads if not 1 <= head <= len(weights)]:
             allowed = f"1 to {len(weights)}"
@@ -138,3 +143,51 @@ def check_gold(
     words = [[processor.words(processor.encode(raw).values) for raw in texts] for processor, texts in sides]
     counts = [[len(each.texts) - each.tags for each in side] for side in words]
     return check_links(gold, zip(*counts, strict=True), where)
+
+
+def choose_aligner(
+    predictor: SequencePredictor, layer: int | None, heads: Sequence[int] | None, gold: Path | None
+) -> Aligner:
+    """The aligner for a layer and heads; without a layer, the one that is best on dev where `gold` is given.
+
+    Of equal layers it is the one that is taken without `gold`, else the first.
+
+    Args:
+        predictor: the model.
+        layer: the decoder's layer, from 1.
+        heads: from 1; all by default.
+        gold: alignments of the recipe's dev set, in any format that AER reads.
+
+    Raises:
+        UserError: no such layer or head; gold that is not of the dev set.
+    """
+    if gold is None or layer is not None:
+        return build_aligner(predictor, layer, heads)
+    rates = error_rates(predictor, gold, heads)
+    usual = alignment_layer(list(rates))
+    best = min(rates, key=lambda name: (rates[name], name != usual))
+    shown = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
+    say(f"alignments: AER on dev by layer: {shown}; taking {best}")
+    return Aligner(best, None if heads is None else tuple(heads))
+
+
+def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] | None = None) -> dict[str, float]:
+    """AER of each layer, by name, on the dev set's own targets. Raises UserError as `choose_aligner` does."""
+    metric, dev, where = build_metric("aer"), predictor.recipe.data.dev, f"{option('alignment_gold')} {gold}"
+    pairs = [] if dev is None else list(open_source(dev, "data.dev", predictor.recipe.data.broken))
+    references = metric.read(gold)
+    if len(pairs) != len(references):
+        raise UserError(
+            "gold alignments are of the dev set, a line a pair",
+            where=where,
+            received=f"{len(references)} alignments for {len(pairs)} pairs",
+        )
+    names, sources, targets = cross_layers(predictor), [pair.source for pair in pairs], [pair.target for pair in pairs]
+    check_gold(predictor, sources, targets, references, where)
+    with accounted(InputAccount()):
+        forced = predictor.force(sources, targets, capture=tuple(names))
+    rates = {}
+    for name in names:
+        aligner = Aligner(name, None if heads is None else tuple(heads))
+        rates[name] = metric.score([aligner(output).pharaoh() for output in forced], [references]).value
+    return rates

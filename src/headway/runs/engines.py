@@ -17,7 +17,7 @@ from headway.errors import UserError, not_installed, option
 from headway.files import sha256, write_json
 from headway.log import say
 from headway.predictors.backend import Backend
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.recipe import read_tree
 from headway.registry import Registry
 from headway.runs.packing import code_hashes

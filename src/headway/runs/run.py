@@ -17,7 +17,7 @@ from headway.device import keep_freed_memory
 from headway.errors import UserError, memory_named
 from headway.log import warn
 from headway.models import Model
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.processing.processor import Processor, Processors
 from headway.recipe import Recipe, read_tree
 from headway.recipe.migration import FORMAT, todays_weights

@@ -24,7 +24,7 @@ from headway.documents import parse_json, read_json, shaped
 from headway.errors import UserError, option
 from headway.files import sha256, write_bytes, write_json, write_text
 from headway.log import warn
-from headway.predictors.run import WEIGHTS
+from headway.predictors.predictor import WEIGHTS
 from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.recipe.migration import FORMAT

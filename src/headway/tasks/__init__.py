@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.errors import UserError
+from headway.errors import UserError, refuse
 from headway.metrics import METRICS, Metric, metric_in
 from headway.recipe import Recipe
 from headway.registry import Registry
@@ -15,7 +15,7 @@ TASKS: Registry[Task] = Registry(
         "translation": "headway.tasks.translation:Translation",
         "summarization": "headway.tasks.translation:Summarization",
         "speech_recognition": "headway.tasks.speech_recognition:SpeechRecognition",
-        "parsing": "headway.tasks.parsing:Parsing",
+        "parsing": "headway.tasks.translation:Parsing",
         "error_detection": "headway.tasks.word_labelling:ErrorDetection",
         "tagging": "headway.tasks.word_labelling:Tagging",
     },
@@ -40,17 +40,17 @@ def dev_metrics(recipe: Recipe, *, by_language: bool = True) -> Sequence[Metric]
     task, chosen = build_task(recipe.task), recipe.training.dev_metrics
     chosen = task.metrics if chosen is None else chosen
     for entry in chosen:
-        if "name" not in entry:
-            raise UserError("a metric needs a name", where="training.dev_metrics", received=entry, allowed=METRICS)
-        METRICS.get(str(entry["name"]), "training.dev_metrics")
+        METRICS.get(str(entry.get("name")), "training.dev_metrics")
     language = recipe.text.target.language if by_language else None
     metrics = [metric_in(language, entry) for entry in chosen] if recipe.data.dev else []
     names = ["loss", *(metric.name for metric in metrics)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(
-            "scores on dev go by these names, which stand twice", where="training.dev_metrics", received=twice
-        )
+    twice, where = sorted({name for name in names if names.count(name) > 1}), "training.dev_metrics"
     best_by = recipe.training.best_by
-    if best_by is not None and best_by not in names:
-        raise UserError("no such dev metric", where="training.best_by", received=best_by, allowed=names)
+    refuse(
+        (twice, UserError("scores on dev go by these names, which stand twice", where=where, received=twice)),
+        (
+            best_by not in (None, *names),
+            UserError("no such dev metric", where="training.best_by", received=best_by, allowed=names),
+        ),
+    )
     return metrics

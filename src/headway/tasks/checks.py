@@ -4,15 +4,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.errors import UserError, refuse
 from headway.log import warn
 from headway.losses import Objective
 from headway.losses.dependency_loss import STACKS
 from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.models.transformer import TransformerConfig
-from headway.predictors.captured_attention import alignment_layer
+from headway.predictors.unknown_words import copying_layer
 from headway.processing import VOCABULARIES
-from headway.processing.text.vocabulary import WordVocabulary
 from headway.recipe import Recipe
 from headway.tensors.batch import UNKNOWN, collate
 
@@ -55,37 +54,25 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
 
 def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
     """Raise UserError where the model may refuse to read, or to write, what the recipe says; dev would find it late."""
-    most = model.longest_pair(recipe.data.max_length)
-    if most < recipe.data.max_length:
-        raise UserError(
-            "sentences may be longer than what the model reads",
-            where="data.max_length",
-            received=recipe.data.max_length,
-            allowed=f"up to {most}, or a higher model.max_position",
-        )
-    check_shortest_output(recipe, model.longest_target(recipe.data.max_length))
-    if recipe.decoding.unknown_words != "copy" or recipe.training.from_ is not None:
-        return
-    where, target = "decoding.unknown_words", recipe.vocabulary.target or recipe.vocabulary
-    if not issubclass(VOCABULARIES.get(target.kind, "vocabulary.kind"), WordVocabulary):
-        what = "unknown tokens of this vocabulary are parts of words, which nothing can be copied for"
-        received, allowed = f"copy, and vocabulary.kind {target.kind}", "keep, or a target of kind word or whitespace"
-        raise UserError(what, where=where, received=received, allowed=allowed)
-    sentence = collate([model.trial_source(1)], [np.array([UNKNOWN])]).to("meta")
-    if alignment_layer(list(model(sentence, capture=("*",)).attention)) is None:
-        what = "this model has no attention to the source, which says what to copy"
-        raise UserError(what, where=where, received="copy", allowed="keep")
+    longest = recipe.data.max_length
+    most, where = model.longest_pair(longest), "data.max_length"
+    what, allowed = "sentences may be longer than what the model reads", f"up to {most}, or a higher model.max_position"
+    refuse((most < longest, UserError(what, where=where, received=longest, allowed=allowed)))
+    check_shortest_output(recipe, model.longest_target(longest))
+    if recipe.decoding.unknown_words == "copy" and recipe.training.from_ is None:
+        kind = (recipe.vocabulary.target or recipe.vocabulary).kind
+        sentence = collate([model.trial_source(1)], [np.array([UNKNOWN])]).to("meta")
+        names = list(model(sentence, capture=("*",)).attention)
+        vocabulary, received = VOCABULARIES.get(kind, "vocabulary.kind"), f"copy, and vocabulary.kind {kind}"
+        copying_layer(names, vocabulary, "decoding.unknown_words", received)
 
 
 def check_shortest_output(recipe: Recipe, room: int | None) -> None:
     """Raise UserError where `decoding.min_length` is more than what the model writes beside the longest source."""
-    if room is not None and recipe.decoding.min_length > room:
-        raise UserError(
-            "the shortest output is longer than what the model writes beside the longest source",
-            where="decoding.min_length",
-            received=recipe.decoding.min_length,
-            allowed=f"up to {room}, or a higher model.max_position",
-        )
+    least, where = recipe.decoding.min_length, "decoding.min_length"
+    what = "the shortest output is longer than what the model writes beside the longest source"
+    allowed = f"up to {room}, or a higher model.max_position"
+    refuse((room is not None and least > room, UserError(what, where=where, received=least, allowed=allowed)))
 
 
 def warn_of_cut_sources(name: str, lengths: NDArray[np.integer], model: Seq2Seq, unit: str) -> None:

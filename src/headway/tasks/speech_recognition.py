@@ -24,8 +24,9 @@ from headway.formats.recordings import Utterance, open_recordings, read_utteranc
 from headway.log import counted, progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
-from headway.predictors.run import Run
-from headway.predictors.sequence_predictor import SequencePredictor, SpeechPredictor
+from headway.predictors.output import Example, Output, TestSet
+from headway.predictors.predictor import Run
+from headway.predictors.sequence_predictor import RECORDINGS, SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
@@ -33,11 +34,9 @@ from headway.processing.text.text_processor import PreparationConfig, TextProces
 from headway.recipe import Recipe
 from headway.storage import fingerprint, keep_folder
 from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources
-from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus
-from headway.tasks.translation import example_of
+from headway.tasks.task import Corpora, DevSet, Task, outputs_of
 
 FIELDS = ("audio", "text")  # of a manifest in JSON, where the run was trained on another kind
-WINDOW = 128  # recordings decoded together: their frames take about 0.5 MB each
 TARGET = "target"  # the folder of the transcripts' processor
 
 Both = tuple[AudioProcessor, TextProcessor]
@@ -81,18 +80,15 @@ class SpeechRecognition(Task):
         ):
             if refused:
                 raise UserError(what, where=where)
-        model = meta_model(recipe, recipe.data.audio.bins)
-        if audio.max_frames > model.longest_source():
-            raise UserError(
-                "recordings may be longer than the model's positions", where="data.audio.max_frames",
-                received=audio.max_frames, allowed=f"up to {model.longest_source()}, or a higher model.max_position",
-            )  # fmt: skip
-        longest = model.longest_target(0)
-        if longest is not None and recipe.data.max_length > longest:
-            raise UserError(
-                "transcripts may be longer than there are learned positions", where="data.max_length",
-                received=recipe.data.max_length, allowed=f"up to {longest}, or a higher model.max_position",
-            )  # fmt: skip
+        model = meta_model(recipe, audio.bins)
+        most, longest = model.longest_source(), model.longest_target(0)
+        for where, received, allowed, what in (
+            ("data.audio.max_frames", audio.max_frames, most, "recordings may be longer than the model's positions"),
+            ("data.max_length", recipe.data.max_length, longest, "transcripts may be longer than learned positions"),
+        ):
+            if allowed is not None and received > allowed:
+                allowed_text = f"up to {allowed}, or a higher model.max_position"
+                raise UserError(what, where=where, received=received, allowed=allowed_text)
         check_shortest_output(recipe, longest)
 
     def check_data(self, recipe: Recipe) -> DataCheck:
@@ -130,8 +126,11 @@ class SpeechRecognition(Task):
         _check_train(train)
         if dev is None:
             return Corpora(processors, train)
-        decode, references = partial(_decode, recipe, processors), [utterance.text for utterance in dev.utterances]
-        return Corpora(processors, train, DevSet(dev, dev.utterances, decode, [references]))
+
+        def predictor(model: Model[Any], device: torch.device) -> SequencePredictor:
+            return SequencePredictor([Run(recipe, *processors, model)], device)
+
+        return Corpora(processors, train, DevSet(dev, _examples(dev.utterances), predictor, RECORDINGS))
 
     def processors(self, folder: Path) -> Processors:
         return Processors(AudioProcessor.load(folder), TextProcessor.load(folder / TARGET))
@@ -139,74 +138,43 @@ class SpeechRecognition(Task):
     def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Seq2Seq:
         return build_model(recipe.model_as(ModelConfig), processors.source.size, processors.target.size, False)
 
-    def predictor(self, runs: Sequence[Run], device: torch.device) -> SpeechPredictor:
-        return SpeechPredictor(runs, device)
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> SequencePredictor:
+        return SequencePredictor(runs, device)
 
-    def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
-        dev = predictor.recipe.data.dev
-        if dev is None:
+    def examples(self, predictor: SequencePredictor, count: int) -> list[Output]:
+        if predictor.recipe.data.dev is None:
             return []
-        utterances = read_utterances(open_recordings(dev, "data.dev", predictor.recipe.data.broken))[:count]
-        capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-        audio = [utterance.audio for utterance in utterances]
-        predictions = predictor.predict(audio, truncate=True, skip_broken=True, capture=capture)
-        pairs = zip(predictions, utterances, strict=True)
-        return [example_of(prediction, heard.text) for prediction, heard in pairs if prediction.problem is None]
+        dev = open_recordings(predictor.recipe.data.dev, "data.dev", predictor.recipe.data.broken)
+        return outputs_of(predictor, _examples(read_utterances(dev)[:count]))
 
-    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
-        if reference is not None:
-            allowed = f"{option('input')} MANIFEST"
-            raise UserError("a manifest has its own transcripts", where=option("reference"), allowed=allowed)
-        check_raw_corpus(recipe, sources, None)
-        if not sources and recipe.data.dev is not None:
-            return self.named_corpus(recipe, recipe.data.dev, "data.dev")
-        heard = [utterance for source in sources for utterance in read_manifest(source, recipe, option("input"))]
-        return _raw_corpus(heard)
-
-    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
+    def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
         utterances = read_utterances(open_recordings(corpus, where, recipe.data.broken))
         if recipe.data.audio.broken == "skip":
             problems = recording_problems(_frames(where, utterances, recipe.data.audio), recipe.data.audio)
             if left_out := len(utterances) - problems.count(None):
                 warn(f"{where}: {counted(left_out, 'recording')} left out, as data.audio.broken says")
             utterances = [heard for heard, problem in zip(utterances, problems, strict=True) if problem is None]
-        return _raw_corpus(utterances)
+        return TestSet(len(utterances), _examples(utterances))
+
+    def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
+        if reference is not None:
+            allowed = f"{option('input')} MANIFEST"
+            raise UserError("a manifest has its own transcripts", where=option("reference"), allowed=allowed)
+        heard = [utterance for source in sources for utterance in read_manifest(source, recipe, option("input"))]
+        return TestSet(len(heard), _examples(heard))
 
 
-def _raw_corpus(utterances: Sequence[Utterance]) -> RawCorpus:
-    examples = (RawExample(str(heard.audio), heard.text or "", (heard.text or "",)) for heard in utterances)
-    return RawCorpus(len(utterances), examples)
+def _examples(utterances: Sequence[Utterance]) -> list[Example]:
+    texts = [(str(heard.audio), heard.text or "") for heard in utterances]
+    return [Example(audio, text, (text,)) for audio, text in texts]
 
 
 def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
-    """The utterances of a manifest with the columns of the run's own, where these are of the same kind.
-
-    Raises:
-        UserError: the manifest is missing or at fault, or has a blank row, which would have no line of output.
-    """
+    """The utterances of a manifest with the columns of the run's own, where these are of the same kind."""
     kind = "jsonl" if ".jsonl" in path.suffixes else "tsv"
     _, train = parts(recipe.data.train, "data.train")[0]
     columns = getattr(train, "columns", None) if kind == train.kind else FIELDS if kind == "jsonl" else None
-    source = open_recordings({kind: path, "columns": columns}, where)
-    for pair in source:
-        if not pair.source:
-            raise UserError("this row names no recording", where=f"{path}:{pair.line}")
-    return read_utterances(source)
-
-
-def _decode(
-    recipe: Recipe,
-    processors: Processors,
-    utterances: Sequence[Utterance],
-    model: Model[Any],
-    device: torch.device,
-) -> list[str]:
-    """The transcripts of a model, a window of recordings at a time; what is too long for it is cut."""
-    predictor, texts = SpeechPredictor([Run(recipe, *processors, model)], device), list[str]()
-    for start in range(0, len(utterances), WINDOW):
-        window = [utterance.audio for utterance in utterances[start : start + WINDOW]]
-        texts += [prediction.text for prediction in predictor.predict(window, truncate=True)]
-    return texts
+    return read_utterances(open_recordings({kind: path, "columns": columns}, where))
 
 
 def _hear(recipe: Recipe) -> dict[str, Heard]:

@@ -8,9 +8,11 @@ prints nothing and knows no flags.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -18,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headway.corpora.data_checks import DataCheck
 from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.lines import check_file
@@ -25,8 +28,9 @@ from headway.formats.pairs import PairSource, open_source
 from headway.metrics.metric import Kind
 from headway.models import Model
 from headway.predictors.input_account import InputAccount, accounted
-from headway.predictors.predictor import Predictor
-from headway.predictors.run import Run
+from headway.predictors.output import Example, Output, TestSet
+from headway.predictors.predictor import Predictor, Run
+from headway.processes import batched
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.text_processor import PreparationConfig, as_written
@@ -61,38 +65,38 @@ class TrainingCorpus(Protocol):
         """
 
 
-class DevOutputs(NamedTuple):
-    """The texts that metrics compare: the N outputs of a model, and sets of N references each."""
-
-    hypotheses: list[str]
-    references: list[list[str]]
-
-
 class DevSet(NamedTuple):
     """Examples that are not learned from.
 
     Attributes:
         corpus: the examples, encoded.
-        inputs: the examples as `decode` reads them.
-        decode: the outputs of a model, in evaluation mode on a device, for some inputs, as metrics read them; draws no
-            randomness.
-        references: sets of wanted outputs.
+        examples: the same as text.
+        predictor: what predicts with a model, in evaluation mode on a device; draws no randomness.
+        together: how many examples are in memory at once.
     """
 
     corpus: TrainingCorpus
-    inputs: Sequence[Any]
-    decode: Callable[[Sequence[Any], Model[Any], torch.device], list[str]]
-    references: list[list[str]]
+    examples: Sequence[Example]
+    predictor: Callable[[Model[Any], torch.device], Predictor[Any, Any]]
+    together: int = sys.maxsize
 
-    def outputs(self, model: Model[Any], device: torch.device) -> DevOutputs:
-        """The outputs of a model, beside the wanted ones."""
+    @property
+    def references(self) -> list[list[str]]:
+        """Sets of wanted outputs."""
+        return [list(texts) for texts in zip(*(example.references for example in self.examples), strict=True)]
+
+    def outputs(self, model: Model[Any], device: torch.device) -> list[str]:
+        """The text that a model writes for each example, before a task makes anything else of it."""
+        predictor, texts = self.predictor(model, device), list[str]()
+        cut: dict[str, Any] = {"truncate": True} if "truncate" in predictor.Options.model_fields else {}
         with accounted(InputAccount()):  # the account of the data has told what there is to tell
-            return DevOutputs(self.decode(self.inputs, model, device), self.references)
+            for some in batched(self.examples, self.together):
+                texts += [output.written for output in predictor.predict(some, **cut)]
+        return texts
 
     def sample(self, most: int) -> DevSet:
-        """The same with at most so many inputs, evenly spread; the encoded examples are all there still."""
-        step = max(1, math.ceil(len(self.inputs) / most))
-        return self._replace(inputs=self.inputs[::step], references=[texts[::step] for texts in self.references])
+        """The same with at most so many examples, evenly spread; the encoded ones are all there still."""
+        return self._replace(examples=self.examples[:: max(1, math.ceil(len(self.examples) / most))])
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class Corpora:
         """The same with references, and baselines, as a model can write them."""
 
         def changed(dev: DevSet | None) -> DevSet | None:
-            return dev and dev._replace(references=[as_written(texts, config) for texts in dev.references])
+            return dev and dev._replace(examples=[example.as_written(config) for example in dev.examples])
 
         baselines = {name: as_written(texts, config) for name, texts in self.baselines.items()}
         dev, general, steps = changed(self.dev), changed(self.general), ", ".join(config.normalise)
@@ -128,77 +132,6 @@ class Corpora:
     def held_out(self) -> list[DevSet]:
         """Dev and general, where they are."""
         return [dev for dev in (self.dev, self.general) if dev is not None]
-
-    def dev_baselines(self) -> dict[str, DevOutputs]:
-        """The outputs for dev that need no model, by name."""
-        references = [] if self.dev is None else self.dev.references
-        return {name: DevOutputs(texts, references) for name, texts in self.baselines.items()}
-
-
-@dataclass(frozen=True)
-class Example:
-    """One example with what a model made of it, for reports and figures.
-
-    Attributes:
-        source: raw text.
-        hypothesis: the model's output.
-        reference: the wanted output.
-        score: the model's score of its output.
-        source_tokens: the labels of what is attended to, the end mark included where it is.
-        target_tokens: the labels of what attends, likewise.
-        attention: weights (heads, target tokens, source tokens) by name, such as `decoder.1.cross`.
-        drawings: pictures made of characters, by name.
-    """
-
-    source: str
-    hypothesis: str
-    reference: str | None
-    score: float | None
-    source_tokens: list[str]
-    target_tokens: list[str]
-    attention: dict[str, npt.NDArray[np.floating[Any]]] = field(default_factory=dict)
-    drawings: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RawExample:
-    """One example of a corpus as raw text, for inspection.
-
-    Attributes:
-        source: the text, or the path of a recording.
-        target: the output that a model can be given for it; None where none is known.
-        references: the wanted outputs, as metrics compare them; none where they are not known.
-        words: the words of the source, where the corpus has them apart.
-    """
-
-    source: str
-    target: str | None = None
-    references: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-
-    def as_written(self, config: PreparationConfig) -> RawExample:
-        """The same with references as a model can write them."""
-        return replace(self, references=tuple(as_written(self.references, config)))
-
-
-class RawCorpus(NamedTuple):
-    """So many raw examples, of which one at a time is in memory where their origin allows it."""
-
-    size: int
-    examples: Iterable[RawExample]
-
-
-class DataReport(Protocol):
-    """The findings of `headway data check`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The findings as values that JSON can hold."""
-
-    def text(self) -> str:
-        """The findings in a few lines, to be read."""
-
-    def refuse(self) -> None:
-        """Raise UserError where training would end at what was found."""
 
 
 class Task(ABC):
@@ -242,7 +175,7 @@ class Task(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def check_data(self, recipe: Recipe) -> DataReport:
+    def check_data(self, recipe: Recipe) -> DataCheck:
         """Read the recipe's corpora as training would. Raises UserError."""
 
     @abstractmethod
@@ -270,45 +203,58 @@ class Task(ABC):
         """The predictor of a run, or of several together. Raises UserError where these do not go together."""
 
     @abstractmethod
-    def examples(self, predictor: Any, count: int) -> list[Example]:
-        """The first `count` dev examples with what the task's predictor makes of them; none without dev."""
+    def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
+        """The examples of a corpus that the key `where` names, read as the recipe says.
 
-    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
+        Raises:
+            UserError: files that are missing or at fault.
+        """
+
+    @abstractmethod
+    def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
+        """The examples of files: of one source, `reference` has the targets where these are not in the same file.
+
+        Raises:
+            UserError: as `test_set`.
+        """
+
+    def given_test_set(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> TestSet:
         """The examples of files, or of the recipe's dev, as a model of this task can be given them.
 
-        Args:
-            recipe: the run's.
-            sources: where they are; without any they are dev's.
-            reference: their targets, where these are not in the same file; for one source.
-
         Raises:
-            UserError: files that are missing or at fault, no dev, or a task whose examples are not raw text.
+            UserError: as `test_set`; no dev.
         """
-        raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
+        files = f"{option('input')} FILE"
+        if reference is not None and len(sources) != 1:
+            raise UserError("references need their sources", where=option("reference"), allowed=f"{files} beside it")
+        for source in sources:
+            check_file(source, option("input"))
+        if sources:
+            return self.test_set_of_files(recipe, sources, reference)
+        if recipe.data.dev is None:
+            raise UserError("the recipe has no dev to read", where="data.dev", allowed=files)
+        return self.test_set(recipe, recipe.data.dev, "data.dev")
 
-    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
-        """The examples of a corpus that is named as those of a recipe are.
+    def examples(self, predictor: Any, count: int) -> list[Output]:
+        """The first `count` dev examples with what the task's predictor makes of them; none without dev."""
+        dev = predictor.recipe.data.dev
+        return (
+            []
+            if dev is None
+            else outputs_of(predictor, [*islice(self.test_set(predictor.recipe, dev, "data.dev").examples, count)])
+        )
 
-        Args:
-            recipe: the run's, which says how corpora are read.
-            corpus: the corpus, or several.
-            where: the key that names it, for messages.
-
-        Raises:
-            UserError: as `raw_corpus`.
-        """
-        raise UserError("the examples of this task are no lines of text", where="task", received=self.name)
+    def drawings(self, output: Output) -> dict[str, str]:
+        """Pictures of an output made of characters, by name."""
+        return {}
 
 
-def check_raw_corpus(recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> None:
-    """Raise UserError unless there is a corpus to read: files, or the recipe's dev."""
-    files = f"{option('input')} FILE"
-    if reference is not None and len(sources) != 1:
-        raise UserError("references need their sources", where=option("reference"), allowed=f"{files} beside it")
-    if not sources and recipe.data.dev is None:
-        raise UserError("the recipe has no dev to read", where="data.dev", allowed=files)
-    for source in sources:
-        check_file(source, option("input"))
+def outputs_of(predictor: Any, examples: Sequence[Example]) -> list[Output]:
+    """Outputs with their cross-attention, where the model has it; of examples without a source there are none."""
+    capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
+    shown = [example for example in examples if example.source.strip()]
+    outputs = predictor.predict(shown, capture=capture, truncate=True, skip_broken=True)
+    return [output for output in outputs if output.problem is None]
 
 
 def given_pairs(source: Path, reference: Path) -> PairSource:

@@ -1,8 +1,8 @@
-"""Translation, summarization, and whatever else turns one line into another: two processors of text, pairs, search."""
+"""Translation, summarization, parsing, and other tasks that turn one line into another."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,20 +13,20 @@ from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
 from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.plan import mixture_of
-from headway.errors import UserError
+from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.corpus_format import PAIRS, check_product
+from headway.formats.corpus_format import PAIRS, TREES, check_product
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, check_references, check_sides, open_source
+from headway.formats.penn import parse_tree
 from headway.languages import look_unspaced
 from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.parses.projection import head_labellers
-from headway.predictors.captured_attention import END
-from headway.predictors.prediction import Prediction
-from headway.predictors.run import Run
-from headway.predictors.sequence_predictor import SequencePredictor
+from headway.predictors.output import Example, Output, TestSet
+from headway.predictors.predictor import Run
+from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import check_extensible, extended_processors, tagged
@@ -45,7 +45,8 @@ from headway.recipe import Recipe
 from headway.storage import file_hashes, keep_folder
 from headway.tasks.checks import check_objective, check_predictions, meta_model, warn_of_cut_sources
 from headway.tasks.marian import fill_from_marian, marian_processors
-from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
+from headway.tasks.task import Corpora, DevSet, Task, given_pairs
+from headway.trees.tree import draw
 
 SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
 
@@ -162,9 +163,8 @@ class Translation(Task):
                 encoded = _encode(source, recipe, both, name, keep_all=True)
                 say(encoded.report.text())
                 _check_lengths(recipe, encoded, name)
-                examples, decode = list(source), partial(_decode, recipe, Processors(*both))
-                references = [list(texts) for texts in zip(*(pair.references for pair in examples), strict=True)]
-                held_out[name] = DevSet(encoded, [pair.source for pair in examples], decode, references)
+                examples = list(map(_example, source))
+                held_out[name] = DevSet(encoded, examples, partial(_predictor, recipe, Processors(*both)))
         if dev_source is not None:
             kept_overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
@@ -190,24 +190,14 @@ class Translation(Task):
     def predictor(self, runs: Sequence[Run], device: torch.device) -> SequencePredictor:
         return SequencePredictor(runs, device)
 
-    def examples(self, predictor: SequencePredictor, count: int) -> list[Example]:
-        if predictor.recipe.data.dev is None:
-            return []
-        dev = open_source(predictor.recipe.data.dev, "data.dev", predictor.recipe.data.broken)
-        return examples_of(predictor, list(islice(dev, count)))
+    def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
+        return _test_set(open_source(corpus, where, recipe.data.broken))
 
-    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
-        check_raw_corpus(recipe, sources, reference)
-        if sources and reference is None:
-            lines = (RawExample(line) for line in chain.from_iterable(map(read_lines, sources)))
-            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
+    def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
         if reference is not None:
-            return _raw_corpus(given_pairs(sources[0], reference))
-        assert recipe.data.dev is not None
-        return self.named_corpus(recipe, recipe.data.dev, "data.dev")
-
-    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
-        return _raw_corpus(open_source(corpus, where, recipe.data.broken))
+            return _test_set(given_pairs(sources[0], reference))
+        count = sum(1 for source in sources for _ in read_lines(source))
+        return TestSet(count, map(Example, chain.from_iterable(map(read_lines, sources))))
 
 
 class Summarization(Translation):
@@ -223,6 +213,41 @@ class Summarization(Translation):
         return (as_long_as_references(dev),)
 
 
+class Parsing(Translation):
+    """A sentence is translated into the linear form of its tree, of which a tree over exactly its words is made."""
+
+    name = "parsing"
+    metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
+    writes = "trees"
+    product = TREES
+
+    def predictor(self, runs: Sequence[Run], device: torch.device) -> TreePredictor:
+        return TreePredictor(runs, device)
+
+    def check(self, recipe: Recipe) -> None:
+        super().check(recipe)
+        (_, first), *others = parts(recipe.data.train, "data.train")
+        for where, other in [*others, *(parts(recipe.data.dev, "data.dev") if recipe.data.dev else ())]:
+            for key in ("leaves", "functions"):
+                received, allowed = getattr(other, key, None), getattr(first, key, None)
+                if received != allowed:
+                    raise UserError(
+                        "the trees of dev are read as those of train", where=f"{where}.{key}", received=received,
+                        allowed=str(allowed),
+                    )  # fmt: skip
+
+    def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
+        if reference is not None:
+            allowed = f"{option('input')} FILE of sentences alone, or neither for the trees of dev"
+            what = "a parser is read with its own outputs or with trees"
+            raise UserError(what, where=option("reference"), allowed=allowed)
+        return super().test_set_of_files(recipe, sources, reference)
+
+    def drawings(self, output: Output) -> dict[str, str]:
+        texts = {"the model's tree": output.text, "the reference": next(iter(output.example.references), "")}
+        return {name: draw(parse_tree(text)) for name, text in texts.items() if text}
+
+
 def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
     """The lead of as many words, or characters without spaces, as the references have on average."""
     texts = [text.strip() for pair in pairs for text in pair.references if text.strip()]
@@ -231,9 +256,12 @@ def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
     return LeadConfig(count=max(1, round(count)), unit="characters" if unspaced else "words")
 
 
-def _raw_corpus(pairs: PairSource) -> RawCorpus:
-    examples = (RawExample(pair.source, pair.target, pair.references) for pair in pairs)
-    return RawCorpus(sum(1 for _ in pairs), examples)
+def _example(pair: Pair) -> Example:
+    return Example(pair.source, pair.target, pair.references)
+
+
+def _test_set(pairs: PairSource) -> TestSet:
+    return TestSet(sum(1 for _ in pairs), map(_example, pairs))
 
 
 def _both(processors: Processors) -> tuple[TextProcessor, TextProcessor]:
@@ -241,27 +269,6 @@ def _both(processors: Processors) -> tuple[TextProcessor, TextProcessor]:
     assert isinstance(source, TextProcessor)
     assert isinstance(target, TextProcessor)
     return source, target
-
-
-def example_of(prediction: Prediction, reference: str | None) -> Example:
-    """A prediction as reports show it."""
-    return Example(
-        source=prediction.source,
-        hypothesis=prediction.text,
-        reference=reference,
-        score=prediction.score,
-        source_tokens=prediction.attended,
-        target_tokens=[*prediction.tokens, END],
-        attention=prediction.attention,
-    )
-
-
-def examples_of(predictor: SequencePredictor, pairs: Sequence[Pair]) -> list[Example]:
-    """Decode `pairs` with their cross-attention, where the model has it; pairs without a source are left out."""
-    shown = [pair for pair in pairs if pair.source.strip()]
-    attention = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
-    predictions = predictor.predict([pair.source for pair in shown], capture=attention, truncate=True)
-    return [example_of(prediction, pair.references[0]) for prediction, pair in zip(predictions, shown, strict=True)]
 
 
 def _check_lengths(recipe: Recipe, corpus: Corpus, where: str) -> None:
@@ -288,12 +295,8 @@ def _check_lengths(recipe: Recipe, corpus: Corpus, where: str) -> None:
             )
 
 
-def _decode(
-    recipe: Recipe, processors: Processors, sources: Sequence[str], model: Model[Any], device: torch.device
-) -> list[str]:
-    """The text that a model writes for each source, before a task makes anything else of it."""
-    predictor = SequencePredictor([Run(recipe, *processors, model)], device)
-    return [prediction.text for prediction in predictor.predict(sources, truncate=True)]
+def _predictor(recipe: Recipe, processors: Processors, model: Model[Any], device: torch.device) -> SequencePredictor:
+    return SequencePredictor([Run(recipe, *processors, model)], device)
 
 
 def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, TextProcessor]:

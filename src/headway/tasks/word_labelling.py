@@ -1,7 +1,8 @@
 """Tasks that label words with a tagger: grammatical error detection, part-of-speech tagging."""
 
+import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,15 +20,16 @@ from headway.formats.lines import read_lines
 from headway.log import say
 from headway.losses import Objective
 from headway.models import Model, TaggerConfig
-from headway.models.tagger import Tagger, check_heads
+from headway.models.tagger import LAYERS, Tagger, check_heads
 from headway.predictors.label_predictor import LabelPredictor, mark
-from headway.predictors.run import Run
+from headway.predictors.output import Example, Output, TestSet, TextHypothesis
+from headway.predictors.predictor import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_location
 from headway.processing.processor import Processors
 from headway.recipe import Recipe
 from headway.storage import keep_folder
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config, longest_read
-from headway.tasks.task import Corpora, DevSet, Example, RawCorpus, RawExample, Task, check_raw_corpus, given_pairs
+from headway.tasks.task import Corpora, DevSet, Task, given_pairs
 
 
 class TokenTask(Task):
@@ -107,8 +109,11 @@ class TokenTask(Task):
         processors = Processors(words, labels)
         if dev is None:
             return Corpora(processors, corpora[0])
-        words_alone, decode = [sentence.words for sentence in dev], partial(_decode, recipe, processors)
-        return Corpora(processors, corpora[0], DevSet(corpora[1], words_alone, decode, gold(dev)))
+
+        def predictor(model: Model[Any], device: torch.device) -> LabelPredictor:
+            return LabelPredictor([Run(recipe, *processors, model)], device)
+
+        return Corpora(processors, corpora[0], DevSet(corpora[1], list(map(self._example, dev)), predictor))
 
     def _open(self, corpus: AnyCorpus, where: str, errors: RowErrors) -> list[Labelled]:
         sentences = open_labelled(corpus, where, self.product, self.labels, errors)
@@ -161,76 +166,51 @@ class TokenTask(Task):
         assert recipe.data.dev is not None
         return self._open(recipe.data.dev, "data.dev", RowErrors(recipe.data.broken))
 
-    def examples(self, predictor: LabelPredictor, count: int) -> list[Example]:
+    def examples(self, predictor: LabelPredictor, count: int) -> list[Output]:
         if predictor.recipe.data.dev is None:
             return []
-        sentences = self._dev(predictor.recipe)[:count]
-        predicted = predictor.predict([sentence.words for sentence in sentences])
-        return [
-            self._example(predictor, sentence, labelled.labels)
-            for sentence, labelled in zip(sentences, predicted, strict=True)
-        ]
+        return [self._shown(predictor, sentence) for sentence in self._dev(predictor.recipe)[:count]]
 
-    def raw_corpus(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> RawCorpus:
-        """See `Task.raw_corpus`. CoNLL-U, and a file whose first line has a tab, hold a word a line with its labels,
-        others lines of words."""
-        check_raw_corpus(recipe, sources, reference)
-        columns = any(is_conllu(source) or "\t" in next(read_lines(source), "") for source in sources)
-        if sources and (reference is not None or not columns):
-            lines = chain.from_iterable(_given(source, reference) for source in sources)
-            return RawCorpus(sum(1 for source in sources for _ in read_lines(source)), lines)
-        if not sources and recipe.data.dev is not None:
-            return self.named_corpus(recipe, recipe.data.dev, "data.dev")
-        sentences = [
-            sentence for source in sources for sentence in read_labelled(source, label_column(recipe.data.train))
-        ]
-        return RawCorpus(len(sentences), map(self._raw, sentences))
+    def _shown(self, predictor: LabelPredictor, sentence: Labelled) -> Output:
+        """A sentence as reports show it, with the last layer's self-attention in its first window."""
+        (labelled,) = predictor.predict([sentence.words], capture="all")
+        reference = mark(sentence.words, tuple(self.learned(sentence)), self.positive)
+        shown = TextHypothesis(mark(sentence.words, labelled.labels, self.positive), math.nan, [], [])
+        read, example = labelled.attention, Example(" ".join(sentence.words), references=(reference,))
+        last = [name for name in read if name != LAYERS][-1]
+        return Output(example, [shown], replace(read, weights={last: read[last]}))
 
-    def named_corpus(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> RawCorpus:
+    def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
         sentences = self._open(corpus, where, RowErrors(recipe.data.broken))
-        return RawCorpus(len(sentences), map(self._raw, sentences))
+        return TestSet(len(sentences), map(self._example, sentences))
 
-    def _raw(self, sentence: Labelled) -> RawExample:
+    def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
+        """See `Task.test_set_of_files`. CoNLL-U, and a file whose first line has a tab, hold a word a line with its
+        labels, others lines of words."""
+        columns = any(is_conllu(source) or "\t" in next(read_lines(source), "") for source in sources)
+        if reference is not None or not columns:
+            lines = chain.from_iterable(_given(source, reference) for source in sources)
+            return TestSet(sum(1 for source in sources for _ in read_lines(source)), lines)
+        column = label_column(recipe.data.train)
+        sentences = [sentence for source in sources for sentence in read_labelled(source, column)]
+        return TestSet(len(sentences), map(self._example, sentences))
+
+    def _example(self, sentence: Labelled) -> Example:
         references = tuple(map(" ".join, sentence.labels))
-        return RawExample(" ".join(sentence.words), " ".join(self.learned(sentence)), references, tuple(sentence.words))
-
-    def _example(self, predictor: LabelPredictor, sentence: Labelled, labels: tuple[str, ...]) -> Example:
-        """A sentence with the last layer's self-attention in its first window."""
-        capture = predictor.capture(sentence.words)[0]
-        return Example(
-            source=" ".join(sentence.words),
-            hypothesis=mark(sentence.words, labels, self.positive),
-            reference=mark(sentence.words, tuple(self.learned(sentence)), self.positive),
-            score=None,
-            source_tokens=capture.tokens,
-            target_tokens=capture.tokens,
-            attention={f"encoder.{len(capture.self_attention)}.self": capture.self_attention[-1]},
-        )
+        return Example(" ".join(sentence.words), " ".join(self.learned(sentence)), references, tuple(sentence.words))
 
 
-def _decode(
-    recipe: Recipe,
-    processors: Processors,
-    sentences: Sequence[Sequence[str]],
-    model: Model[Any],
-    device: torch.device,
-) -> list[str]:
-    """The most probable labels by a model."""
-    predicted = LabelPredictor([Run(recipe, *processors, model)], device).predict(sentences)
-    return [" ".join(labelled.labels) for labelled in predicted]
-
-
-def _given(source: Path, reference: Path | None) -> Iterator[RawExample]:
+def _given(source: Path, reference: Path | None) -> Iterator[Example]:
     """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
     if reference is None:
-        yield from map(RawExample, read_lines(source))
+        yield from map(Example, read_lines(source))
         return
     for pair in given_pairs(source, reference):
         words, labels = pair.source.split(), pair.target.split()
         if len(words) != len(labels):
             where, received = f"{reference}:{pair.line}", f"{len(labels)} labels for {len(words)} words"
             raise UserError("each word needs one label", where=where, received=received)
-        yield RawExample(pair.source, pair.target, (" ".join(labels),), tuple(words))
+        yield Example(pair.source, pair.target, (" ".join(labels),), tuple(words))
 
 
 class ErrorDetection(TokenTask):
@@ -254,11 +234,3 @@ class Tagging(TokenTask):
     labels = None
     positive = None
     product = TAGS
-
-
-def gold(sentences: Sequence[Labelled]) -> list[list[str]]:
-    """The labels of sentences as metrics read them: a list for each annotator."""
-    return [
-        [" ".join(labels) for labels in annotator]
-        for annotator in zip(*(sentence.labels for sentence in sentences), strict=True)
-    ]

@@ -16,7 +16,7 @@ import torch
 from headway.metrics import build_metric
 from headway.mixers import Span
 from headway.models import build_model, model_section
-from headway.predictors.run import Run
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import charts
 from headway.runs.inspect.analyses import (
@@ -67,7 +67,7 @@ def untrained(predictor: SequencePredictor, name: str) -> SequencePredictor:
 
 def analysis_of(predictor: SequencePredictor, *files: Path) -> CorpusAnalysis:
     analysis = CorpusAnalysis(build_metric("exact_match"), 5)
-    corpus = build_task("translation").raw_corpus(predictor.recipe, files[:1], *files[1:])
+    corpus = build_task("translation").given_test_set(predictor.recipe, files[:1], *files[1:])
     analyse(predictor, corpus, analysis, ReadOptions(hypotheses=False, contributions=True))
     return analysis
 
@@ -234,7 +234,7 @@ def test_pairs_that_are_longer_than_the_positions_are_left_out(predictor: Sequen
 
 def test_a_few_examples_at_a_time_are_in_memory(predictor: SequencePredictor, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("abcd\n" * 300)
-    corpus = build_task("translation").raw_corpus(predictor.recipe, [tmp_path / "source"])
+    corpus = build_task("translation").given_test_set(predictor.recipe, [tmp_path / "source"])
     assert corpus.size == 300
     alive: list[weakref.ref] = []
     for captured in read(predictor, corpus.examples, ReadOptions()):

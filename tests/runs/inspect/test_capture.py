@@ -7,15 +7,15 @@ import torch
 from headway.errors import UserError
 from headway.mixers import Mixed
 from headway.models import DecoderOnlyConfig, build_model
-from headway.predictors.run import Run
+from headway.predictors.output import Example
+from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import TOGETHER, ReadOptions, contributions, log_probability, measure, read
-from headway.tasks.task import RawExample
 from tests.models import toys
 from tests.predictors.test_captured_attention import untrained
 from tests.rounding import rounding
 
-EXAMPLES = [RawExample("abcd", "dcba", ("dcba",)), RawExample(" "), RawExample("ab"), RawExample("ba", "x")]
+EXAMPLES = [Example("abcd", "dcba", ("dcba",)), Example(" "), Example("ab"), Example("ba", "x")]
 
 
 def test_known_targets_are_forced_and_others_decoded(predictor: SequencePredictor) -> None:
@@ -27,11 +27,11 @@ def test_known_targets_are_forced_and_others_decoded(predictor: SequencePredicto
     for each, prediction in zip((captured[0], captured[3], captured[2]), (*forced, free), strict=True):
         assert each.prediction is not None
         assert each.prediction.text == prediction.text
-        assert set(each.views[0].attention) == set(prediction.attention)
+        assert set(each.views[0]) == set(prediction.attention)
         for name, weights in prediction.attention.items():
-            np.testing.assert_allclose(each.views[0].attention[name].weights, weights, atol=rounding())
-            rows, columns = each.views[0].attention[name].rows, each.views[0].attention[name].columns
-            assert (rows, columns) == (prediction.rows(name), prediction.columns(name))
+            np.testing.assert_allclose(each.views[0][name], weights, atol=rounding())
+            assert each.views[0].rows[name] == prediction.attention.rows[name]
+            assert each.views[0].columns[name] == prediction.attention.columns[name]
     decoded = [each.text for each in predictor.predict(["abcd", "ab", "ba"])]
     assert [each.hypothesis for each in captured if each.views] == decoded
     assert captured[1].hypothesis is None
@@ -43,7 +43,7 @@ def test_outputs_are_the_models_own_where_nothing_is_forced(predictor: SequenceP
         if each.views:
             (prediction,) = predictor.predict([each.example.source], nbest=2)
             assert (each.hypothesis, len(each.prediction.hypotheses)) == (prediction.text, 2)
-            assert set(each.views[0].attention) == {"decoder.1.cross", "decoder.2.cross"}
+            assert set(each.views[0]) == {"decoder.1.cross", "decoder.2.cross"}
 
 
 def test_decoding_can_be_left_out(predictor: SequencePredictor) -> None:

@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from headway import figures
 from headway.errors import UserError
 from headway.figures import MISSING, STYLE
+from headway.predictors.captured_attention import AttentionWeights
+from headway.predictors.output import Example, Output, TextHypothesis
 from headway.predictors.word_alignment import WordAlignment
 from headway.runs.inspect import charts
 from headway.runs.inspect.charts import Panel, alignment_figure, alignment_page, panel_chart
-from headway.tasks.task import Example
 
 
 @pytest.fixture
@@ -125,11 +126,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return saved
 
 
-def example(source: list[str]) -> Example:
-    target = ["le", "chat", "$x_1$", "</s>"]
+def example(source: list[str]) -> Output:
+    target = TextHypothesis("le chat", 0.0, ["le", "chat", "$x_1$"], [])
     generator = np.random.default_rng(1)
     attention = {f"decoder.{layer}.cross": generator.dirichlet(np.ones(len(source)), (3, 4)) for layer in (1, 2)}
-    return Example(" ".join(source), "le chat", None, None, source, target, attention)
+    return Output(Example(" ".join(source)), [target], AttentionWeights(attention), attended=source)
 
 
 def labels(axes: Axes) -> tuple[list[str], list[str]]:

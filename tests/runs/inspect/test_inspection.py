@@ -13,6 +13,7 @@ import pytest
 from headway.errors import UserError
 from headway.losses import DependencyConfig
 from headway.predictors.captured_attention import AttentionName
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import inspection
 from headway.runs.inspect.capture import TOGETHER, AttentionWeights, contributions
@@ -22,15 +23,14 @@ from headway.runs.inspect.pages import packed_weights
 from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.tasks.task import RawExample
 from tests.conftest import Command, Reversal
 from tests.predictors.test_captured_attention import MODELS, stacks, untrained
 from tests.rounding import rounding
 from tests.runs.inspect.test_pages import Page
 
 
-def raw(lines: list[str], targets: list[str] | None = None) -> list[RawExample]:
-    return [RawExample(line, target) for line, target in zip(lines, targets or [None] * len(lines), strict=True)]
+def raw(lines: list[str], targets: list[str] | None = None) -> list[Example]:
+    return [Example(line, target) for line, target in zip(lines, targets or [None] * len(lines), strict=True)]
 
 
 LINES = ["abcd", "", "ba", "<script>x</script>"]
@@ -69,7 +69,8 @@ def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) 
         assert set(layers) == set(prediction.attention)
         for name, layer in layers.items():
             np.testing.assert_allclose(layer.weights, prediction.attention[name], atol=rounding())
-            assert (list(layer.rows), list(layer.columns)) == (prediction.rows(name), prediction.columns(name))
+            attention = prediction.attention
+            assert (list(layer.rows), list(layer.columns)) == (attention.rows[name], attention.columns[name])
     assert [map.title for map in found[0].maps] == ["Encoder", "Decoder", "Cross"]
 
 
@@ -144,7 +145,7 @@ def test_alignments_are_of_the_output_or_of_the_reference_that_gold_is_of(predic
 
 
 def test_single_words_are_aligned_by_their_tokens(predictor: SequencePredictor) -> None:
-    (said,) = inspect(predictor, [RawExample("abcd")])
+    (said,) = inspect(predictor, [Example("abcd")])
     (prediction,) = predictor.predict(["abcd"], capture="*.cross")
     assert said.alignment is not None
     layer = said.alignment.map.layers[0]

@@ -4,6 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from headway.errors import UserError
+from headway.predictors.captured_attention import AttentionWeights
+from headway.predictors.output import Example, Output, TextHypothesis
 from headway.runs.inspect.pages import BITS, MOST_POINTS, link_inside, packed_weights, write_report
 from headway.runs.metrics import read_metrics
 from headway.tables import Table
-from headway.tasks.task import Example
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"
@@ -61,10 +63,23 @@ def metrics(tmp_path: Path) -> Path:
     return path
 
 
-def example(heads: int = 2, source: str = "3 ม.ค. 2021", hypothesis: str = "2021-01-03") -> Example:
-    source_tokens, target_tokens = [*source, "</s>"], [*hypothesis, "</s>"]
-    weights = np.random.default_rng(3).dirichlet(np.ones(len(source_tokens)), (heads, len(target_tokens)))
-    return Example(source, hypothesis, "2021-01-03", -0.5, source_tokens, target_tokens, {"decoder.1.cross": weights})
+def example(heads: int = 2, source: str = "3 ม.ค. 2021", text: str = "2021-01-03") -> Output:
+    rows, columns = [*text, "</s>"], [*source, "</s>"]
+    weights = np.random.default_rng(3).dirichlet(np.ones(len(columns)), (heads, len(rows)))
+    return shown(source, text, "2021-01-03", "decoder.1.cross", weights, rows, columns)
+
+
+def shown(
+    source: str,
+    text: str,
+    reference: str,
+    name: str,
+    weights: np.ndarray[Any, Any],
+    rows: list[str],
+    columns: list[str],
+) -> Output:
+    attention = AttentionWeights({name: weights}, {name: rows}, {name: columns})
+    return Output(Example(source, references=(reference,)), [TextHypothesis(text, -0.5, [], [])], attention)
 
 
 def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
@@ -114,10 +129,9 @@ def test_a_report_gets_its_link_when_the_page_inside_is_there(tmp_path: Path, me
 def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
     plain, hostile = tmp_path / "plain.html", tmp_path / "hostile.html"
     for path, text in ((plain, "text"), (hostile, HOSTILE)):
-        attention = {text: np.ones((1, 1, 2)) / 2}
-        shown = Example(text, text, text, None, [text, "</s>"], [text], attention, drawings={text: text})
+        output = shown(text, text, text, "layers", np.ones((1, 1, 2)) / 2, [text], [text, "</s>"])
         table = Table([text], [[text]], title=text, notes=[text])
-        write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[shown], tables=[table])
+        write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[output], tables=[table])
     assert Page(hostile).elements == Page(plain).elements
     assert Page(hostile).text_of("title")[0].strip() == HOSTILE.strip()
     payload = Page(hostile).payload()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.formats.pairs import Pair
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.pages import SENTENCES, baseline_tables, scores_shown, summary_of, write_run_report
 from headway.runs.load import load
@@ -15,7 +15,7 @@ from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.trained import Trained
 from headway.tables import Table
-from headway.tasks.translation import example_of, examples_of
+from headway.tasks.task import outputs_of
 from tests.conftest import Reversal
 
 
@@ -68,9 +68,13 @@ def test_scores_are_those_of_the_weights(reversal: Reversal, tmp_path: Path) -> 
 
 def test_given_pairs_and_tables(reversal: Reversal, tmp_path: Path) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "copied"))
-    pairs = [Pair(1, "abcd", "an unlikely reference"), Pair(2, "  ", "no source"), Pair(3, "abcd" * 3, "")]
+    pairs = [
+        Example("abcd", references=("an unlikely reference",)),
+        Example("  ", references=("no source",)),
+        Example("abcd" * 3, references=("",)),
+    ]
     table = Table(["a"], [["the cell"]], title="A title", notes=["its note"])
-    path = write_run_report(run, [table], examples_of(load(run), pairs))
+    path = write_run_report(run, [table], outputs_of(load(run), pairs))
     assert path == run / "report.html"
     page = path.read_text(encoding="utf-8")
     for part in ("an unlikely reference", "A title", "the cell", "its note", "abcdabcdabcd"):
@@ -80,28 +84,23 @@ def test_given_pairs_and_tables(reversal: Reversal, tmp_path: Path) -> None:
 
 
 def test_examples_carry_tokens_and_attention_with_the_end_marks(predictor: SequencePredictor) -> None:
-    (example,) = examples_of(predictor, [Pair(1, "abc", "cba"), Pair(2, "", "x")])
-    assert (example.source, example.hypothesis, example.reference) == ("abc", "cba", "cba")
-    assert example.source_tokens == ["▁", "a", "b", "c", "</s>"]
-    assert example.target_tokens == ["▁", "c", "b", "a", "</s>"]
+    (example,) = outputs_of(predictor, [Example("abc", references=("cba",)), Example("", references=("x",))])
+    assert (example.source, example.text, example.example.references) == ("abc", "cba", ("cba",))
+    assert example.attended == ["▁", "a", "b", "c", "</s>"]
+    assert example.tokens == ["▁", "c", "b", "a"]
     assert set(example.attention) == {"decoder.1.cross", "decoder.2.cross"}
     np.testing.assert_allclose(example.attention["decoder.1.cross"].sum(-1), 1, atol=1e-5)
 
 
 def test_a_line_that_is_too_long_is_cut(predictor: SequencePredictor) -> None:
-    (example,) = examples_of(predictor, [Pair(1, "ab" * 700, "x")])
-    assert len(example.source_tokens) == predictor.recipe.model.max_position
-
-
-def test_a_blank_prediction_is_an_example_too(predictor: SequencePredictor) -> None:
-    example = example_of(predictor.predict([""])[0], None)
-    assert (example.hypothesis, example.target_tokens, example.attention) == ("", ["</s>"], {})
+    (example,) = outputs_of(predictor, [Example("ab" * 700, references=("x",))])
+    assert len(example.attended) == predictor.recipe.model.max_position
 
 
 def test_the_result_comes_first_and_mistakes_before_the_rest(reversal: Reversal, tmp_path: Path) -> None:
     run = Path(shutil.copytree(reversal.run, tmp_path / "copied"))
-    pairs = [Pair(1, "abcd", "dcba"), Pair(2, "ab", "never")]
-    path = write_run_report(run, [], examples_of(load(run), pairs))
+    pairs = [Example("abcd", references=("dcba",)), Example("ab", references=("never",))]
+    path = write_run_report(run, [], outputs_of(load(run), pairs))
     page = json.loads(re.search(r'id="payload">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1])
     assert page["headline"].startswith("exact match ")
     assert page["headline"].endswith(" on dev")

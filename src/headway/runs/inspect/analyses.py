@@ -23,6 +23,7 @@ from headway.metrics.metric import Statistics
 from headway.mixers import Span
 from headway.models.tagger import LAYERS
 from headway.predictors.captured_attention import AttentionName, by_kind
+from headway.predictors.output import TestSet
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import Captured, LayerContributions, ReadOptions, mixers_of, read
 from headway.runs.inspect.charts import Chart, Panel
@@ -31,7 +32,6 @@ from headway.runs.inspect.layers import LayerAnalysis
 from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.tables import Cell, Column, Table
-from headway.tasks.task import RawCorpus
 
 OFFSETS = range(-SPAN, SPAN + 1)
 EVENLY = "evenly"  # weights that are the same at all that may be seen
@@ -162,9 +162,9 @@ class RelativePositionAnalysis:
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
-            for name, each in view.attention.items():
+            for name, weights in view.items():
                 if AttentionName.parse(name).kind == "self":
-                    self.totals.setdefault(name, OffsetTotals(len(each.weights))).add(each.weights)
+                    self.totals.setdefault(name, OffsetTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
         """Two charts a stack: the distribution over offsets, and the share within every window, a line a layer."""
@@ -243,9 +243,9 @@ class EntropyAnalysis:
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
-            for name, each in view.attention.items():
+            for name, weights in view.items():
                 if name != LAYERS:
-                    self.totals.setdefault(name, EntropyTotals(len(each.weights))).add(each.weights)
+                    self.totals.setdefault(name, EntropyTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
         """One chart: the mean entropy of every head as a dot, a line through the means of the layers."""
@@ -457,7 +457,7 @@ class CorpusAnalysis:
         return "\n".join(lines)
 
 
-def analyse(predictor: Any, corpus: RawCorpus, analysis: CorpusAnalysis, options: ReadOptions) -> None:
+def analyse(predictor: Any, corpus: TestSet, analysis: CorpusAnalysis, options: ReadOptions) -> None:
     """Read a corpus into `analysis`, with a live line of the speed and the time that is left.
 
     Raises:
@@ -484,9 +484,9 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     task = opened.task
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     recipe = predictor.recipe
-    corpus = task.raw_corpus(recipe, [] if options.input is None else [options.input], options.reference)
+    corpus = task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
     if (written := task.written(recipe)) is not None:
-        corpus = RawCorpus(corpus.size, (example.as_written(written) for example in corpus.examples))
+        corpus = TestSet(corpus.size, (example.as_written(written) for example in corpus.examples))
     with opened.trusted():
         metric = metric_in(recipe.text.target.language, (recipe.training.dev_metrics or task.metrics)[0])
     analysis = CorpusAnalysis(metric, options.within)

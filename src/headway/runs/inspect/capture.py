@@ -28,15 +28,13 @@ from torch import Tensor, nn
 from headway.errors import UserError
 from headway.mixers import Decomposable, Mixed, Mixer, Span
 from headway.models import Seq2Seq
-from headway.models.tagger import LAYERS
-from headway.predictors.captured_attention import ALL, AttentionName, column_tokens, layer_titles
+from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens
 from headway.predictors.input_account import InputAccount, accounted
-from headway.predictors.label_predictor import LabelledWords, LabelPredictor, WindowCapture
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture
-from headway.predictors.prediction import Prediction
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processes import batched
-from headway.tasks.task import RawExample
 from headway.tensors.batch import Batch, collate
 from headway.tensors.names import counted_from_1
 
@@ -58,7 +56,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class AttentionWeights:
+class Layer:
     """The weights of one attention, such as `decoder.1.cross`, or other numbers of a layer: (K, T, S).
 
     `rows` are the T tokens that attend and `columns` the S that are attended to, as they are written.
@@ -68,29 +66,6 @@ class AttentionWeights:
     weights: Floats
     rows: Sequence[str]
     columns: Sequence[str]
-
-
-@dataclass(frozen=True)
-class AttentionView:
-    """One pass of a model over an example, or over a window of it.
-
-    Attributes:
-        attention: by name: self-attention, cross-attention, and `layers` (J, N, L).
-        words: the rows of self-attention that begin a word, where the model says something of words.
-        start: how many words there are before the window.
-    """
-
-    attention: Mapping[str, AttentionWeights]
-    words: tuple[int, ...] | None = None
-    start: int = 0
-
-    def self_attention(self) -> Floats:
-        """(L, K, P, P): all self-attention of a model whose layers have equally many heads, lowest layer first."""
-        return np.stack([each.weights for name, each in self.attention.items() if name.endswith(".self")])
-
-    def layer_weights(self) -> Floats | None:
-        """(N, J, L): how much each word gets of each layer; None for a model that does not attend to layers."""
-        return self.attention[LAYERS].weights.transpose(1, 0, 2) if LAYERS in self.attention else None
 
 
 @dataclass(frozen=True)
@@ -115,15 +90,15 @@ class Captured:
         contributions: the measures of layers that sum up contributions, by the name that their attention would have.
     """
 
-    example: RawExample
-    views: tuple[AttentionView, ...] = ()
-    prediction: Prediction | LabelledWords | None = None
+    example: Example
+    views: tuple[AttentionWeights, ...] = ()
+    prediction: Output | None = None
     hypothesis: str | None = None
     contributions: Mapping[str, LayerContributions] = field(default_factory=dict)
 
 
 @singledispatch
-def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def read(predictor: Any, examples: Iterable[Example], options: ReadOptions) -> Iterator[Captured]:
     """Read examples with one model, in their order and every one of them, a few at a time.
 
     Raises:
@@ -134,7 +109,7 @@ def read(predictor: Any, examples: Iterable[RawExample], options: ReadOptions) -
 
 @read.register
 def _read_sequences(
-    predictor: SequencePredictor, examples: Iterable[RawExample], options: ReadOptions
+    predictor: SequencePredictor, examples: Iterable[Example], options: ReadOptions
 ) -> Iterator[Captured]:
     measured, account = options.contributions, InputAccount()
     for chunk in batched(examples, TOGETHER):
@@ -159,25 +134,22 @@ def _read_sequences(
         measured = measured and (any(measures.values()) or not measures)
         read_examples = {}
         for example, (prediction, text) in zip(shown, predictions, strict=True):
-            view = AttentionView({
-                name: AttentionWeights(name, weights, prediction.rows(name), prediction.columns(name))
-                for name, weights in prediction.attention.items()
-            })  # fmt: skip
-            read_examples[id(example)] = Captured(example, (view,), prediction, text, measures.get(id(prediction), {}))
+            views, measure = (prediction.attention,), measures.get(id(prediction), {})
+            read_examples[id(example)] = Captured(example, views, prediction, text, measure)
         yield from (read_examples.get(id(example), Captured(example)) for example in chunk)
     account.tell()
 
 
 def _predictions(
-    predictor: SequencePredictor, examples: Sequence[RawExample], options: ReadOptions
-) -> list[tuple[Prediction, str | None]]:
+    predictor: SequencePredictor, examples: Sequence[Example], options: ReadOptions
+) -> list[tuple[Output, str | None]]:
     """The prediction whose attention is captured, and the text that the model decoded, of every example."""
     beam = max(predictor.recipe.decoding.beam, options.nbest)
     search: dict[str, Any] = {"beam": beam, "nbest": options.nbest, "truncate": True}
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
     decoded = predictor.predict([example.source for example in free], capture=options.capture, **search)
-    found: dict[int, tuple[Prediction, str | None]] = {
+    found: dict[int, tuple[Output, str | None]] = {
         id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)
     }
     if forced:
@@ -192,7 +164,7 @@ def _predictions(
 
 
 @read.register
-def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], options: ReadOptions) -> Iterator[Captured]:
+def _read_words(predictor: LabelPredictor, examples: Iterable[Example], options: ReadOptions) -> Iterator[Captured]:
     for example in examples:
         words = example.words or tuple(example.source.split())
         if not words:
@@ -200,20 +172,7 @@ def _read_words(predictor: LabelPredictor, examples: Iterable[RawExample], optio
             continue
         labelled = predictor.predict([words])[0] if options.hypotheses or not options.force else None
         text = None if labelled is None else " ".join(labelled.labels)
-        yield Captured(example, tuple(map(view_of_window, predictor.capture(words))), labelled, text)
-
-
-def view_of_window(capture: WindowCapture) -> AttentionView:
-    """A window of a tagger's sentence as all reports read it."""
-    layers = [str(AttentionName("encoder", layer, "self")) for layer in range(1, len(capture.self_attention) + 1)]
-    attention = {
-        name: AttentionWeights(name, weights, capture.tokens, capture.tokens)
-        for name, weights in zip(layers, capture.self_attention, strict=True)
-    }
-    if capture.layer_weights is not None:
-        weights, titles = capture.layer_weights.transpose(1, 0, 2), layer_titles(capture.layer_weights.shape[2])
-        attention[LAYERS] = AttentionWeights(LAYERS, weights, capture.words, titles)
-    return AttentionView(attention, tuple(capture.window.first), capture.window.start)
+        yield Captured(example, tuple(predictor.capture(words)), labelled, text)
 
 
 def mixers_of(model: nn.Module) -> dict[str, Mixer]:

@@ -17,9 +17,10 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 from headway.errors import UserError
 from headway.figures import DARK, GRID, MUTED, STYLE, draw_weights, drawable, pick_fonts, save_figure
 from headway.files import write_text
+from headway.predictors.captured_attention import END
+from headway.predictors.output import Output
 from headway.predictors.word_alignment import WordAlignment
 from headway.tables import Table
-from headway.tasks.task import Example
 
 NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
 COUNTS_BESIDE_EACH_OTHER = 20  # above an axis
@@ -186,14 +187,14 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def alignment_figure(example: Example, path: Path, *, dark: bool = False) -> None:
-    """Draw how much each target token of an example attended to each source token, the mean of all layers and heads.
+def alignment_figure(output: Output, path: Path, *, dark: bool = False) -> None:
+    """Draw how much each target token of an output attended to each source token, the mean of all layers and heads.
 
     Characters that no installed font can draw are shown as rectangles, and a line below the figure names them. The
     suffix of the path says the format; with `dark` the figure is light on dark.
     """
-    weights = np.mean([of_layer.mean(axis=0) for of_layer in example.attention.values()], axis=0)
-    alignment = WordAlignment(tuple(example.source_tokens), tuple(example.target_tokens), weights)
+    weights = np.mean([of_layer.mean(axis=0) for of_layer in output.attention.values()], axis=0)
+    alignment = WordAlignment(tuple(output.attended), (*output.tokens, END), weights)
     _draw_page([alignment], path, columns=1, style=STYLE | DARK if dark else STYLE)
 
 

@@ -35,15 +35,15 @@ from headway.metrics.word_metrics import UNKNOWN
 from headway.models import Output
 from headway.parses.parsers import Parser, load_parser, read_conllu
 from headway.parses.projection import NONE, Projection, project
-from headway.predictors.captured_attention import END
+from headway.predictors.captured_attention import END, AttentionWeights
+from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_overrides, parse_recipe
-from headway.runs.inspect.capture import AttentionView, ReadOptions, read
+from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.inspect_options import DependencyOptions
 from headway.runs.load import load
-from headway.tasks.task import RawExample
 from headway.tensors.batch import TargetBatch
 
 BATCH = 32  # lines that are parsed at once
@@ -256,7 +256,7 @@ def read_pairs(
     predictor: SequencePredictor,
     objective: ObjectiveConfig,
     parsers: tuple[Parser | None, Parser | None],
-    examples: Iterable[RawExample],
+    examples: Iterable[Example],
 ) -> Iterator[ReadPair]:
     """Read the dependency heads and synchronous attention of pairs whose targets are forced, or of sources alone.
 
@@ -273,7 +273,7 @@ def read_pairs(
         check_sides(name, predictor.models[0].attention_axes(name), "RUN")
     names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
     given = (
-        RawExample(example.source, example.target or "")  # without its target, a source is read beside an empty one
+        Example(example.source, example.target or "")  # without its target, a source is read beside an empty one
         for example in examples
         if example.source.strip() and (example.target is None or example.target.strip())
     )
@@ -302,15 +302,15 @@ def read_pairs(
             yield ReadPair((source, target), sides[row], compared)
 
 
-def _mean(view: AttentionView, name: str, heads: tuple[int, ...] | None) -> Weights:
+def _mean(view: AttentionWeights, name: str, heads: tuple[int, ...] | None) -> Weights:
     """(T, S): the mean of some heads of an attention, or of all."""
-    weights: Weights = mean_of_heads(torch.from_numpy(view.attention[name].weights)[None], heads)[0].double().numpy()
+    weights: Weights = mean_of_heads(torch.from_numpy(view[name])[None], heads)[0].double().numpy()
     return weights
 
 
-def _synchronised(constraint: SynchronousLoss, view: AttentionView) -> Synchronised:
+def _synchronised(constraint: SynchronousLoss, view: AttentionWeights) -> Synchronised:
     names = list(constraint.attention)
-    attention = {name: torch.from_numpy(view.attention[name].weights)[None] for name in names}
+    attention = {name: torch.from_numpy(view[name])[None] for name in names}
     real = torch.ones(1, attention[names[1]].shape[-1], dtype=torch.bool)
     batch = TargetBatch(
         target_output=torch.zeros_like(real, dtype=torch.int64), target_mask=real, indices=np.zeros(1, np.int64)
@@ -370,14 +370,14 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
     return analysis
 
 
-def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
+def _examples(recipe: Recipe, options: DependencyOptions) -> list[Example]:
     """The sentences of the files, or of dev."""
     if options.source is None:
         if recipe.data.dev is None:
             allowed = f"{option('source')} FILE {option('target')} FILE"
             raise UserError("the recipe has no dev to measure on", where="data.dev", allowed=allowed)
         dev = open_source(recipe.data.dev, "data.dev", recipe.data.broken)
-        return [RawExample(pair.source, pair.target) for pair in dev]
+        return [Example(pair.source, pair.target) for pair in dev]
     sources, *targets = (
         [text for text, _ in read_conllu(path)] if is_conllu(path) else list(read_lines(path))
         for path in (options.source, options.target) if path is not None
@@ -385,7 +385,7 @@ def _examples(recipe: Recipe, options: DependencyOptions) -> list[RawExample]:
     if targets and len(sources) != len(targets[0]):
         received = f"{len(sources)} sources and {len(targets[0])} targets"
         raise UserError("each source needs one target", where=option("target"), received=received)
-    return [RawExample(*texts) for texts in zip(sources, *targets, strict=True)]
+    return [Example(*texts) for texts in zip(sources, *targets, strict=True)]
 
 
 def dependency_figure(sentence: Analysed, path: Path, causal: bool = False) -> None:

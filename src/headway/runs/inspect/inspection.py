@@ -26,17 +26,16 @@ from headway.log import counted, progress, say
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.models.tagger import LAYERS
-from headway.predictors.captured_attention import END, AttentionName, by_kind
-from headway.predictors.label_predictor import LabelledWords, LabelPredictor
-from headway.predictors.prediction import Prediction
+from headway.predictors.captured_attention import END, AttentionName, AttentionWeights, by_kind
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example, LabelledWords, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
-from headway.runs.inspect.capture import TOGETHER, AttentionView, AttentionWeights, Captured, ReadOptions, read
+from headway.runs.inspect.capture import TOGETHER, Captured, Layer, ReadOptions, read
 from headway.runs.inspect.inspect_options import HeatMapOptions, PageOptions
 from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, write_page
 from headway.runs.load import load
 from headway.runs.run import open_run
-from headway.tasks.task import RawExample
 
 TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
 KINDS = list(TITLES)
@@ -53,7 +52,7 @@ class Map:
     """One kind of attention, or another measure of rows by columns, in all layers that have it."""
 
     title: str
-    layers: list[AttentionWeights]  # lowest first
+    layers: list[Layer]  # lowest first
     measure: str = "weight"  # the unit of a value
     signed: bool = False  # values may be below zero
 
@@ -114,7 +113,7 @@ class Inspected:
 
 
 def inspect(
-    predictor: Any, examples: Sequence[RawExample], gold: Sequence[str] = (), nbest: int = 1
+    predictor: Any, examples: Sequence[Example], gold: Sequence[str] = (), nbest: int = 1
 ) -> Iterator[Inspected]:
     """Look at sentences, in their order, with what a run's task predicts with.
 
@@ -149,7 +148,7 @@ def inspect(
 
 def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment | None) -> Inspected:
     example, prediction = captured.example, captured.prediction
-    if not isinstance(prediction, Prediction):
+    if not isinstance(prediction, Output):
         return Inspected(example.source, example.target)
     outputs = [
         ShownOutput(each.text, each.score, [*each.tokens, END], np.exp(each.log_probabilities).tolist())
@@ -157,12 +156,12 @@ def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment
     ]
     maps = [*_attention_maps(captured.views[0])]
     for kind, names in by_kind(list(captured.contributions)).items():  # a row a token, a column an offset or context
-        norms, gradients = list[AttentionWeights](), list[AttentionWeights]()
+        norms, gradients = list[Layer](), list[Layer]()
         for name in names.values():
             layer = captured.contributions[name]
             axes = layer.tokens, [span.name for span in layer.spans]
-            norms.append(AttentionWeights(name, layer.norm, *axes))
-            gradients.append(AttentionWeights(name, layer.gradient_input, *axes))
+            norms.append(Layer(name, layer.norm, *axes))
+            gradients.append(Layer(name, layer.gradient_input, *axes))
         maps.append(Map(f"{TITLES[kind]}: contributions", norms, "norm of the contribution before the ReLU"))
         maps.append(Map(f"{TITLES[kind]}: gradient × input", gradients, "nats", signed=True))
     arcs = list(_arcs(predictor, prediction))
@@ -178,12 +177,14 @@ def maps_of(captured: Captured) -> list[Map]:
     return _window_maps(captured.example.words or captured.example.source.split(), captured.views)
 
 
-def _attention_maps(view: AttentionView) -> Iterator[Map]:
-    for kind, names in sorted(by_kind(list(view.attention)).items(), key=lambda item: KINDS.index(item[0])):
-        yield Map(TITLES[kind], [view.attention[name] for name in names.values()])
+def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
+    for kind, names in sorted(by_kind(list(view)).items(), key=lambda item: KINDS.index(item[0])):
+        yield Map(
+            TITLES[kind], [Layer(name, view[name], view.rows[name], view.columns[name]) for name in names.values()]
+        )
 
 
-def _arcs(predictor: SequencePredictor, prediction: Prediction) -> Iterator[Arcs]:
+def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
     """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
     config = predictor.recipe.objective.dependency
     if config is None:
@@ -206,13 +207,13 @@ def _alignment(aligner: Aligner, captured: Captured, gold: Links | None = None) 
 
     A single word aligned with a single word tells nothing, so that without gold its tokens are aligned.
     """
-    if not isinstance(captured.prediction, Prediction):
+    if not isinstance(captured.prediction, Output):
         return None
     words = aligner(captured.prediction, split=gold is None)
     if not (words.source and words.target):
         return None
-    layer = AttentionWeights(aligner.layer, words.weights[None], words.target, words.source)
-    texts = captured.prediction.source_words.texts, captured.prediction.words.texts
+    layer = Layer(aligner.layer, words.weights[None], words.target, words.source)
+    texts = captured.prediction.source_words.texts, captured.prediction.target_words.texts
     units = "words" if (words.source, words.target) == texts else "words, or the tokens of a side of one word"
     weights = Map("Alignment", [layer], measure=f"weight between {units}")
     if gold is None:
@@ -237,18 +238,21 @@ def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspe
     return Inspected(example.source, example.target, words, words=known, maps=_window_maps(words, captured.views))
 
 
-def _window_maps(words: Sequence[str], views: Sequence[AttentionView]) -> list[Map]:
+def _window_maps(words: Sequence[str], views: Sequence[AttentionWeights]) -> list[Map]:
     """The layers' weights over all words, where there are any, and self-attention window by window."""
     maps = []
-    if views and LAYERS in views[0].attention:
-        layers = [view.attention[LAYERS] for view in views]
-        weights = np.concatenate([layer.weights for layer in layers], axis=1)
-        maps.append(Map(TITLES[LAYERS], [AttentionWeights(LAYERS, weights, words, layers[0].columns)]))
+    weights = [view[LAYERS] for view in views if LAYERS in view]
+    if weights:
+        layers = views[0].columns[LAYERS]
+        maps.append(Map(TITLES[LAYERS], [Layer(LAYERS, np.concatenate(weights, axis=1), words, layers)]))
     for view in views:
         title = TITLES["encoder.self"]
         if len(views) > 1:
             title = f"{title}, words {view.start + 1}–{view.start + len(view.words or ())}"
-        maps.append(Map(title, [layer for name, layer in view.attention.items() if name != LAYERS]))
+        layers_of_window = [
+            Layer(name, values, view.rows[name], view.columns[name]) for name, values in view.items() if name != LAYERS
+        ]
+        maps.append(Map(title, layers_of_window))
     return maps
 
 
@@ -259,7 +263,7 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
         UserError: no run, an empty sentence, a layer or head that is not there.
     """
     predictor = load(run, device=options.device, allow_code=options.allow_code)
-    (sentence,) = inspect(predictor, [RawExample(options.text)])
+    (sentence,) = inspect(predictor, [Example(options.text)])
     layers = [layer for shown in sentence.maps if shown.measure == "weight" for layer in shown.layers]
     if not layers:
         raise UserError("there are no weights to draw for this sentence", where=option("text"), received=options.text)
@@ -304,9 +308,9 @@ def run_page(run: Path, options: PageOptions) -> str:
         output = options.output or opened.path / INSIDE
         files = {"reference": options.reference, "gold": options.gold}
         check_apart({"output": output}, [*options.input, *(path for path in files.values() if path)])
-        examples = [RawExample(text) for text in options.text]
+        examples = [Example(text) for text in options.text]
         if options.input or not (options.text or recipe.data.dev is None):
-            examples += task.raw_corpus(recipe, options.input).examples
+            examples += task.given_test_set(recipe, options.input).examples
         if not examples:
             what = "there are no sentences to look at, and the run has no dev"
             allowed = f"{option('input')} FILE or {option('text')} TEXT"

@@ -18,14 +18,14 @@ from headway.errors import UserError, option
 from headway.figures import STYLE, draw_weights, pick_fonts, save_figure, visible_token
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
-from headway.predictors.captured_attention import layer_titles
+from headway.predictors.captured_attention import AttentionWeights, layer_titles
 from headway.predictors.label_predictor import LabelPredictor
-from headway.runs.inspect.capture import AttentionView, Captured, ReadOptions, read
+from headway.predictors.output import Example
+from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.charts import Chart, Panel
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.load import load
 from headway.tables import Cell, Column, Spread, Table
-from headway.tasks.task import RawExample
 
 Floats = NDArray[np.floating[Any]]
 
@@ -239,13 +239,13 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
 def layer_totals(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
     """The sums over sentences, which give the weights of the layers and the evenness of self-attention."""
     analysis = LayerAnalysis()
-    examples = (RawExample("", words=tuple(words)) for words in sentences)
+    examples = (Example("", words=tuple(words)) for words in sentences)
     for captured in read(predictor, examples, ReadOptions(hypotheses=False)):
         analysis.add(captured)
     return analysis.totals
 
 
-def self_attention(view: AttentionView) -> tuple[Floats, Floats | None]:
+def self_attention(view: AttentionWeights) -> tuple[Floats, Floats | None]:
     """The weights of the words of a window, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
 
     The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
@@ -279,7 +279,7 @@ def self_attention_figure(
     """
     pictures = []
     for title, model in (("last layer", other or predictor), ("layers as they are weighted", predictor)):
-        (captured,) = read(model, [RawExample("", words=tuple(words))], ReadOptions())
+        (captured,) = read(model, [Example("", words=tuple(words))], ReadOptions())
         view = captured.views[0]
         last, mixed = self_attention(view)
         chosen = last if title == "last layer" else mixed
@@ -287,7 +287,7 @@ def self_attention_figure(
             raise UserError("this model does not attend to layers", where="model.layers", allowed="attention")
         assert captured.hypothesis is not None
         assert view.words is not None
-        labels, tokens = captured.hypothesis.split(" "), list(next(iter(view.attention.values())).rows)
+        labels, tokens = captured.hypothesis.split(" "), list(next(iter(view.rows.values())))
         for word, position in enumerate(view.words, start=view.start):
             wanted = f" {gold[word]}" if gold is not None else ""
             tokens[position] = f"{words[word]}{wanted} {labels[word]}"

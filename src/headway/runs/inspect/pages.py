@@ -14,7 +14,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -26,14 +26,13 @@ import numpy.typing as npt
 
 from headway.files import write_bytes, write_text
 from headway.log import counted
-from headway.predictors.captured_attention import AttentionName
+from headway.predictors.captured_attention import END, AttentionName
 from headway.predictors.input_account import InputAccount, accounted
-from headway.processing.text.text_processor import as_written
+from headway.predictors.output import Output
 from headway.runs.load import load
 from headway.runs.metrics import read_metrics
 from headway.runs.run import StoredRun, open_run
 from headway.tables import Column, Table
-from headway.tasks.task import Example
 
 
 def write_page(
@@ -126,7 +125,8 @@ def write_report(
     title: str,
     summary: dict[str, str],
     metrics: Path,
-    examples: Sequence[Example] = (),
+    examples: Sequence[Output] = (),
+    drawings: Callable[[Output], dict[str, str]] | None = None,
     tables: Sequence[Table] = (),
     headline: str = "",
 ) -> None:
@@ -136,6 +136,7 @@ def write_report(
         headline: the result in a line, above all else.
         summary: facts about the run by name, shown at the top.
         metrics: the run's `metrics.jsonl`.
+        drawings: gives pictures of an output made of characters, by name.
         examples: sentences to show, with their attention where they have it; those that are wrong come first.
         tables: the first is shown, the others are folded.
 
@@ -155,19 +156,19 @@ def write_report(
         "examples": [
             {
                 "source": example.source,
-                "hypothesis": example.hypothesis,
-                "reference": example.reference,
-                "score": example.score if example.score is not None and math.isfinite(example.score) else None,
-                "sourceTokens": example.source_tokens,
-                "targetTokens": example.target_tokens,
-                "drawings": example.drawings,
+                "hypothesis": example.text,
+                "reference": next(iter(example.example.references), None),
+                "score": example.score if math.isfinite(example.score) else None,
+                "sourceTokens": next(iter(example.attention.columns.values()), example.attended),
+                "targetTokens": next(iter(example.attention.rows.values()), [*example.tokens, END]),
+                "drawings": drawings(example) if drawings is not None else {},
                 "attention": [
                     {"title": AttentionName.parse(name).title}
                     | packed_weights(np.nan_to_num(weights), BITS, signed=False)
                     for name, weights in example.attention.items()
                 ],
             }
-            for example in sorted(examples, key=lambda example: example.hypothesis == example.reference)
+            for example in sorted(examples, key=lambda example: example.text in example.example.references[:1])
         ],
         "tables": [
             {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
@@ -234,7 +235,7 @@ def scores_shown(run: StoredRun) -> str:
 
 
 def write_run_report(
-    run: Path, tables: Sequence[Table] = (), examples: Sequence[Example] | None = None, headline: str | None = None
+    run: Path, tables: Sequence[Table] = (), examples: Sequence[Output] | None = None, headline: str | None = None
 ) -> Path:
     """Write `report.html` into a finished run's folder.
 
@@ -242,22 +243,20 @@ def write_run_report(
     training, so that the code which the run names is imported.
     """
     opened = open_run(run, allow_code=True)
-    folder = opened.folder
+    folder, task = opened.folder, opened.task
     with opened.trusted():
         if examples is None:
-            task = opened.task
             with accounted(InputAccount()):  # the account of the data has told what there is to tell
                 examples = task.examples(load(run, allow_code=True), SENTENCES)
             if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
-                wanted = as_written((example.reference or "" for example in examples), config)
-                pairs = zip(examples, wanted, strict=True)
-                examples = [replace(one, reference=one.reference and text) for one, text in pairs]
+                examples = [replace(output, example=output.example.as_written(config)) for output in examples]
         write_report(
             folder.report,
             title=f"headway · {run.name}",
             summary=summary_of(opened),
             metrics=folder.metrics,
             examples=examples,
+            drawings=task.drawings,
             tables=[*tables, *baseline_tables(opened)],
             headline=scores_shown(opened) if headline is None else headline,
         )

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from headway.errors import RunError, UserError, in_one_line
 from headway.files import remove, remove_leftovers, write_bytes, write_text
 from headway.metrics.metric import rank
-from headway.predictors.run import WEIGHTS
+from headway.predictors.predictor import WEIGHTS
 from headway.registry import is_own
 from headway.runs.run_folder import (
     FILE_LEFTOVERS,

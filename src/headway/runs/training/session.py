@@ -17,7 +17,7 @@ from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model
 from headway.optimizers.schedules import Schedule
-from headway.predictors.run import WEIGHTS
+from headway.predictors.predictor import WEIGHTS
 from headway.recipe import Recipe
 from headway.runs.model_card import write_card
 from headway.runs.run import open_run
@@ -43,7 +43,7 @@ from headway.runs.training.checkpoints import (
 from headway.runs.training.parallel import Interrupted, Parallel, Signals, unwrapped, whole_tensors
 from headway.runs.training.records import Outcome, Records, add_to_window
 from headway.runs.training.updates import SMALLER_BATCHES, Gradients, PlannedUpdate
-from headway.tasks.task import Corpora, DevOutputs, DevSet, TrainingCorpus
+from headway.tasks.task import Corpora, DevSet, TrainingCorpus
 from headway.tensors.precision import exact_dtype
 
 Scores = dict[str, float]
@@ -67,8 +67,8 @@ class Evaluation:
         return {"loss": self.loss if math.isfinite(self.loss) else None, **self.scores}
 
 
-def scores_of(metrics: Sequence[Metric], outputs: DevOutputs) -> Scores:
-    return {metric.name: metric.score(*outputs).value for metric in metrics}
+def scores_of(metrics: Sequence[Metric], texts: list[str], references: list[list[str]]) -> Scores:
+    return {metric.name: metric.score(texts, references).value for metric in metrics}
 
 
 @torch.inference_mode()
@@ -108,7 +108,7 @@ def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parall
         return {}
     with _evaluating(model, parallel):
         outputs = dev.outputs(model, parallel.device)
-    return scores_of(metrics, outputs)
+    return scores_of(metrics, outputs, dev.references)
 
 
 def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:

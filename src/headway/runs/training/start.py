@@ -410,9 +410,9 @@ def _session(
         missing = (metric.missing(corpora.dev.references) for metric in metrics)
         for what in filter(None, dict.fromkeys(missing)):  # with which scores are 0 to the end
             warn(f"data.dev: {what}")
-    scores = partial(scores_of, metrics)  # of what needs no model
-    baselines = parallel.on_first(
-        lambda: {name: scores(each) for name, each in corpora.dev_baselines().items() if metrics}
+    references = [] if corpora.dev is None else corpora.dev.references
+    baselines = parallel.on_first(  # of what needs no model
+        lambda: {name: scores_of(metrics, texts, references) for name, texts in corpora.baselines.items() if metrics}
     )
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
     records = Records(folder, write=parallel.first, tensorboard=recipe.training.tensorboard)

@@ -177,7 +177,7 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
             for dev in session.corpora.held_out():
                 sample, began = dev.sample(DECODED), time.monotonic()
                 dev_scores(session.model, sample, metrics, session.parallel)
-                decoding += (time.monotonic() - began) * len(dev.inputs) / len(sample.inputs)
+                decoding += (time.monotonic() - began) * len(dev.examples) / len(sample.examples)
         return _estimate(recipe.training, run, math.ceil(batches / recipe.training.accumulate), decoding, disk)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.recording_lines import recording_paths
+from headway.cli.streams import recording_paths
 from headway.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 
