@@ -151,7 +151,7 @@ def test_standard_input_names_recordings(heard, run_headway):
     for given in (plain, table, records):
         assert run_headway("predict", heard.run, stdin=given).out.splitlines() == heard.texts
     ended = run_headway("predict", heard.run, stdin='{"file": "a.wav"}\n')
-    assert (ended.code, "standard input:1: no field audio on the way to audio; allowed: file" in ended.err) == (2, True)
+    assert (ended.code, "standard input:1: there is no text in a field audio" in ended.err) == (2, True)
 
 
 def test_paths_are_relative_to_the_file_that_names_them(heard, run_headway, monkeypatch):
