@@ -71,7 +71,7 @@ class TreeFormatter(Formatter):
 
     def check_target(self, line: str, where: str) -> None:
         if line.rstrip().endswith(")"):  # a closing bracket of a linear form has its label
-            allowed = f"linear forms, as `headway data trees` writes them with {option('format')} {LINEAR}"
+            allowed = f"linear forms, as `headway data make trees` writes them with format={LINEAR}"
             raise UserError("this is a tree in brackets", where=where, received=line, allowed=allowed)
 
     def source(self, line: str) -> str:

@@ -1,4 +1,4 @@
-"""`headway inspect layers`: a tagger's weights of its encoder's layers, and the evenness of its self-attention.
+"""`headway inspect tables layers`: a tagger's weights of its encoder's layers, and the evenness of its self-attention.
 
 Shapes: K heads, N words, J heads over layers, L layers, P tokens.
 """
