@@ -44,6 +44,7 @@ def test_version(run_headway: Command) -> None:
              "--max-source-length", "--truncate", "--batch-tokens", "--device"],
         ),
         (
+            "score",
             ["--metric", "--hypotheses", "--references", "--json", "--source", "--by", "--lead", "--by-length",
               "RUN", "--target", "--alignments", "--device"],
         ),
