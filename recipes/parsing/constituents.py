@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from headway.errors import HeadwayError, UserError
 from headway.formats.conllu import ConlluToken, check_dependent, read_sentences
-from headway.parses.parse import NotATreeError, depths
+from headway.parses.parse import depths
 from headway.trees.tree import Leaf, Tree, escape
 
 TAGS = ("xpos", "upos")
@@ -107,7 +107,7 @@ def convert_conllu(path: Path, tags: str = "xpos") -> Iterator[Converted]:
             continue
         try:
             depths([word.head for word in words])
-        except NotATreeError as error:
+        except ValueError as error:
             raise UserError(f"these heads make no tree ({error})", where=f"{path}:{sentence.line}") from error
         tree, lifted = convert(words)
         yield Converted(sentence.line, tree, lifted)
