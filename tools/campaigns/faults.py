@@ -124,8 +124,7 @@ FAULTS = {
         "recipes", "recipe.reading", "else overrides:", "else overrides[:1]:",
     ),
     "a bad recipe ends well": Fault(
-        "cli", "cli.shell", "_failed(error.spelled(lambda name: _spelled(app, words, name)), error.exit_code)",
-        "_failed(error.spelled(lambda name: _spelled(app, words, name)), 0)",
+        "cli", "cli.shell", "_spelled(app, words, name)), error.exit_code)", "_spelled(app, words, name)), 0)",
     ),
     "a sound command is refused": Fault(
         "cli", "files", "if not os.access(above, os.W_OK):", "if os.access(above, os.W_OK):",
