@@ -16,7 +16,7 @@ from headway.predictors.captured_attention import AttentionName
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import inspection
-from headway.runs.inspect.capture import TOGETHER, AttentionWeights, contributions
+from headway.runs.inspect.capture import TOGETHER, Layer, contributions
 from headway.runs.inspect.inspect_options import HeatMapOptions
 from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, run_heat_map, write_inspection
 from headway.runs.inspect.pages import packed_weights
@@ -177,7 +177,7 @@ def test_the_page_holds_the_arrays(
     found = list(inspect(predictor, raw(LINES), nbest=2))
     signed = Map(
         "signed",
-        [AttentionWeights("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])],
+        [Layer("x.0.y", np.array([[[-2.0, 0.0, 0.5]]]), ["r"], ["a", "b", "c"])],
         "nats",
         signed=True,
     )

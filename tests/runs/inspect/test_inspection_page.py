@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headway.formats.alignments import parse_pharaoh
-from headway.runs.inspect.capture import AttentionWeights as Layer
+from headway.runs.inspect.capture import Layer
 from headway.runs.inspect.inspection import (
     Alignment,
     Arcs,
