@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from rounds import print_medians
 
-from headway.device import instruction_set, keep_freed_memory, processor
+from headway.core.device import instruction_set, keep_freed_memory, processor
 from headway.tensors.linear import BACKENDS, linear
 
 SIZES = ((256, 256), (256, 1024), (1024, 256), (256, 8000), (512, 512), (512, 2048), (2048, 512), (512, 10000))

@@ -15,8 +15,8 @@ from bench_train import run_bench_train
 
 from headway.cli.console import show
 from headway.comparison.compare import Existing, name_runs
-from headway.device import pick_device
-from headway.errors import HeadwayError
+from headway.core.device import pick_device
+from headway.core.errors import HeadwayError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 

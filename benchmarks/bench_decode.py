@@ -30,8 +30,8 @@ from rounds import (
 )
 from torch import Tensor
 
-from headway.device import keep_freed_memory, pick_device
-from headway.errors import UserError
+from headway.core.device import keep_freed_memory, pick_device
+from headway.core.errors import UserError
 from headway.export.ctranslate2_export import ctranslate2_folder
 from headway.models import Memory, Seq2Seq, State, TransformerConfig, build_model
 from headway.processing.pretrained import transformers_quiet

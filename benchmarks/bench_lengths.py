@@ -17,7 +17,7 @@ from rounds import (
     compete,
 )
 
-from headway.device import give_back_freed_memory
+from headway.core.device import give_back_freed_memory
 from headway.tensors.precision import DTYPES
 
 N = 5

@@ -25,7 +25,7 @@ from rounds import (
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.device import keep_freed_memory, peak_memory
+from headway.core.device import keep_freed_memory, peak_memory
 from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
 from headway.tensors.precision import DTYPES, wait_for

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.errors import UserError, option
-from headway.files import write_json
+from headway.core.errors import UserError, option
+from headway.core.files import write_json
+from headway.core.tables import Cell, Column, Spread, Table
 from headway.runs.run import open_run
-from headway.tables import Cell, Column, Spread, Table
 from headway.tasks import dev_metrics
 
 

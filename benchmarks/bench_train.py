@@ -26,7 +26,7 @@ from rounds import (
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.device import keep_freed_memory, peak_memory, pick_device, processor, threads_set
+from headway.core.device import keep_freed_memory, peak_memory, pick_device, processor, threads_set
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import Seq2Seq, TransformerConfig, build_model, model_section

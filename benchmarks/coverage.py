@@ -27,12 +27,12 @@ from scipy import stats
 from headway.cli.console import show
 from headway.comparison.comparison import Measure, compared_pairs
 from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
-from headway.log import Progress, progress
+from headway.core.log import Progress, progress
+from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric, Signature, build_metric
 from headway.metrics.intervals import Linearised, linearise
 from headway.metrics.metric import Statistics
 from headway.runs.inspect.charts import Panel, panel_chart
-from headway.tables import Cell, Column, Table
 
 ORDERS = 4
 DIFFICULTY, BY_SYSTEM, BY_SEED = 0.6, 0.3, 0.4  # standard deviations of the log-odds of a match, between sentences

@@ -9,7 +9,7 @@ import torch
 from rounds import print_medians
 from torch import Tensor
 
-from headway.device import keep_freed_memory
+from headway.core.device import keep_freed_memory
 from headway.mixers import Mixer, MixerState, build_mixer
 from headway.mixers.attention import Attention, attend
 

@@ -10,7 +10,7 @@ from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.device import keep_freed_memory
+from headway.core.device import keep_freed_memory
 from headway.tensors.depthwise import depthwise
 
 DIM, HEADS, WIDTH = 256, 4, 7

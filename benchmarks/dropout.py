@@ -8,7 +8,7 @@ from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.device import keep_freed_memory
+from headway.core.device import keep_freed_memory
 from headway.tensors.dropout import dropout
 
 

@@ -19,19 +19,19 @@ from typing import Any
 import torch
 
 from headway.comparison.reproduce import ResultRecord, measured_now, write_record
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.log import counted, progress, warn
+from headway.core.tables import Cell, Column, Table
 from headway.export.ctranslate2_export import CTranslate2Engine, CTranslate2Exporter
 from headway.export.export_options import CTranslate2Options
 from headway.export.exporter import text_processors, tokens_of
 from headway.export.exporting import check_expressible
 from headway.formats.lines import read_lines
-from headway.log import counted, progress, warn
 from headway.metrics import build_metric
 from headway.predictors.predictor import Run
 from headway.runs.engines import Engine, build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run
-from headway.tables import Cell, Column, Table
 
 HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx"), (1, 2)
 WEIGHTS = ("*.safetensors", "model.bin", "*.onnx", "*.onnx.data")

@@ -24,7 +24,7 @@ from rounds import (
 )
 
 from headway.comparison.reproduce import ResultRecord, measured_now, write_record
-from headway.device import keep_freed_memory, peak_memory
+from headway.core.device import keep_freed_memory, peak_memory
 
 
 def fairseq_config(size: Size[Any]) -> Any:

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 from headway.comparison.compare import Existing, name_runs
 from headway.comparison.reproduce import ResultRecord, measured_now, write_record
-from headway.tables import Cell, Column, Spread, Table
+from headway.core.tables import Cell, Column, Spread, Table
 
 Values = Mapping[str, float]  # by column
 

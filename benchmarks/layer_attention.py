@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from rounds import print_medians
 
+from headway.core.device import keep_freed_memory
 from headway.corpora.word_corpus import collate_windows
-from headway.device import keep_freed_memory
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inspected_runs import Values, keep, parser_of
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.inspect.layers import inspect_layers
 

@@ -11,7 +11,7 @@ from rounds import print_medians
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.device import keep_freed_memory
+from headway.core.device import keep_freed_memory
 from headway.mixers import Mixer, build_mixer
 
 DIM, HEADS, N = 512, 8, 5

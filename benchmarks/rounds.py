@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headway.core.device import accelerator, machine
+from headway.core.documents import read_json
+from headway.core.errors import RunError, UserError, option
+from headway.core.files import write_text
+from headway.core.log import progress
+from headway.core.tables import Cell, Column, Table
 from headway.corpora.plan import EncodedPairs
-from headway.device import accelerator, machine
-from headway.documents import read_json
-from headway.errors import RunError, UserError, option
-from headway.files import write_text
-from headway.log import progress
 from headway.models import ModelConfig, TransformerConfig, model_section
-from headway.tables import Cell, Column, Table
 from headway.tensors.linear import BACKENDS, has_onednn, linear
 from headway.tensors.precision import DTYPES, wait_for
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from rounds import BenchReport
 
 from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
-from headway.device import instruction_set
-from headway.tables import Cell, Column, Table
+from headway.core.device import instruction_set
+from headway.core.tables import Cell, Column, Table
 
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",

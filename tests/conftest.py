@@ -20,7 +20,7 @@ import yaml
 
 import headway
 from headway.cli import main
-from headway.log import logger
+from headway.core.log import logger
 from headway.tensors.precision import Speed
 from tests.shared_runs import shared_run
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway.cli import main
-from headway.storage import locked
+from headway.core.storage import locked
 
 SOURCE = Path(__file__).parents[1] / "src"
 COMPUTES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")  # runs differ by the numbers that processors compute

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from tests.conftest import Reversal
 
 

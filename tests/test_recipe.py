@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.config import merge
-from headway.errors import UserError
+from headway.core.config import merge
+from headway.core.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.models import PRESETS, build_model, model_section
 from headway.models.matching import count_parameters

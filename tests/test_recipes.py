@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.comparison.grid import load_grid
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import build_model
 from headway.models.matching import count_parameters
 from headway.models.recurrent.recurrent_model import RecurrentConfig

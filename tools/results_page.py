@@ -19,10 +19,10 @@ from pydantic import ValidationError
 from headway.comparison.claims import ClaimFile, claims_table, read_claims
 from headway.comparison.options import USUAL_BUDGET
 from headway.comparison.reproduce import ResultRecord, read_record
-from headway.config import Section, explain
-from headway.errors import HeadwayError, UserError
+from headway.core.config import Section, explain
+from headway.core.errors import HeadwayError, UserError
+from headway.core.tables import Cell, Column, Table
 from headway.recipe import read_tree
-from headway.tables import Cell, Column, Table
 
 ROOT = Path(__file__).parents[1]
 CONTENTS = "contents.yaml"

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 
-from headway.errors import HeadwayError
+from headway.core.errors import HeadwayError
 from headway.formats.lines import read_lines
 from headway.processing.text.segmentation import segmenter
 

@@ -38,7 +38,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.errors import HeadwayError, UserError
+from headway.core.errors import HeadwayError, UserError
 from headway.formats.conllu import ConlluToken, check_dependent, read_sentences
 from headway.parses.parse import depths
 from headway.trees.tree import Leaf, Tree, escape

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.errors import HeadwayError, UserError
-from headway.files import write_text
+from headway.core.errors import HeadwayError, UserError
+from headway.core.files import write_text
 from headway.processing.audio.audio_files import Samples, read_recording, write_wav
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

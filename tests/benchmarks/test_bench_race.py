@@ -8,8 +8,8 @@ import pytest
 from bench import race
 from bench_race import Racer, run_bench_race
 
-from headway.errors import UserError
-from headway.tables import Spread
+from headway.core.errors import UserError
+from headway.core.tables import Spread
 from tests.conftest import Reversal
 
 SLOW = [(500, 600.0, 20.0), (1000, 1200.0, 37.7), (1500, 1800.0, 40.0)]

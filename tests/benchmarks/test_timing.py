@@ -14,7 +14,7 @@ import pytest
 import torch
 from rounds import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
 
-from headway.errors import RunError, UserError
+from headway.core.errors import RunError, UserError
 from tests.rounding import rounding
 
 pytestmark = pytest.mark.slow  # a process for each contender

@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, field_serializer
 
 import headway.cli
-from headway.errors import RunError, UserError
+from headway.core.errors import RunError, UserError
 from tools.campaigns.campaign import Campaign, Limits, unharmed
 from tools.campaigns.command_line import run_command
 from tools.campaigns.engine import run_campaign

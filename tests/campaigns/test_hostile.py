@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from tools.campaigns.command_line import Ended
 from tools.campaigns.hostile import BOMB, HostileCampaign, HostileCase
 from tools.campaigns.isolation import try_case

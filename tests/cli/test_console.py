@@ -15,7 +15,7 @@ from rich.console import Console
 
 from headway.cli import console
 from headway.cli.console import show
-from headway.log import logger, progress, say, warn
+from headway.core.log import logger, progress, say, warn
 
 
 def test_messages_go_to_standard_error_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +181,7 @@ def test_the_live_line_is_gone_at_the_end(terminal: io.StringIO) -> None:
 WORK = """
 import sys
 from headway.cli.console import show
-from headway.log import progress, say
+from headway.core.log import progress, say
 with show(), progress("work", long=True) as line:
     for number in range(3):
         say(f"notice {number}")

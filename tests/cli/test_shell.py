@@ -15,8 +15,8 @@ from pydantic import Field, PositiveInt
 import headway.cli
 from headway.cli.commands import app
 from headway.cli.shell import Given, command, keys_given, new_app, run, section_of, verbs
-from headway.config import Section
-from headway.errors import UserError, option
+from headway.core.config import Section
+from headway.core.errors import UserError, option
 from tests.conftest import Command
 
 VERBS = dict(verbs(app))

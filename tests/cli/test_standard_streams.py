@@ -15,7 +15,7 @@ from headway.cli import main
 from headway.cli.prediction_options import WriterOptions
 from headway.cli.prediction_stream import predict_sequences
 from headway.cli.standard_streams import CHUNK, StandardInput, windows, write
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.sequence_predictor import SequencePredictor
 from tests.conftest import Command, Reversal

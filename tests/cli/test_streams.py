@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.streams import recording_paths
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 
 

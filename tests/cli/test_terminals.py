@@ -10,7 +10,7 @@ from typing import TextIO
 import pytest
 
 from headway.cli import console, main
-from headway.log import Progress
+from headway.core.log import Progress
 from tests.cli.test_shell import VERBS
 from tests.conftest import Command, Reversal
 from tests.terminal import KINDS, Kind, at_terminal, on_screen, received

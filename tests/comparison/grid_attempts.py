@@ -21,7 +21,7 @@ import torch
 from headway.comparison import run as cell_process
 from headway.comparison.grid import CellJob, load_grid
 from headway.comparison.grid_run import GridRun, ProcessesOfTheirOwn
-from headway.storage import locked
+from headway.core.storage import locked
 from tests.runs.training.attempts import before_change
 
 the_call = 0  # the process that begins cells

@@ -8,7 +8,7 @@ import pytest
 
 import headway
 from headway.comparison.cells import CellOutput, CellResult
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import cell, evaluation_set
 

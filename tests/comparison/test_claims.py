@@ -30,7 +30,7 @@ from headway.comparison.claims import (
 )
 from headway.comparison.comparison import compare_cells
 from headway.comparison.reproduce import claimed_grid
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.intervals import Estimate
 from tests.comparison.toy_claims import TREE, write_claims

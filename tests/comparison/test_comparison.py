@@ -9,7 +9,7 @@ import pytest
 import headway
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, read_result, write_result
 from headway.comparison.comparison import compare_cells
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
 from tests.comparison.toys import cell, cells_of, evaluation_set
 

@@ -20,9 +20,9 @@ from headway.comparison.differences import (
     word_f1_statistics,
     words_of,
 )
+from headway.core.tables import Spread
 from headway.metrics import build_metric
 from headway.metrics.intervals import linearise
-from headway.tables import Spread
 from tests.comparison.toys import REFERENCES, cell, evaluation_set
 
 BLEU = build_metric("bleu")

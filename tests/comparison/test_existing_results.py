@@ -12,7 +12,7 @@ import headway
 from headway.comparison.compare import Existing, name_runs
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import ScoreOptions
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.runs.training.loop import train
@@ -98,7 +98,7 @@ def runs(reversal: Reversal, tmp_path: Path) -> Path:
 
 
 def sha_of(run: Path) -> str:
-    from headway.files import sha256
+    from headway.core.files import sha256
 
     return sha256(run / "model.safetensors")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.comparison.grid import load_grid
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import StackedConfig
 from headway.processing.text.text_processor import PreparationConfig
 from tests.comparison.grids import GRID, write_grid

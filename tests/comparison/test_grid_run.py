@@ -30,14 +30,14 @@ from headway.comparison.grid_run import (
 )
 from headway.comparison.options import GridOptions
 from headway.comparison.run import run_cell
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.storage import locked
 from headway.metrics import Metric, build_metric
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import arithmetic
-from headway.storage import locked
 from headway.tensors.precision import Speed
 from tests.command_server import commands
 from tests.comparison.grids import write_grid

@@ -16,7 +16,7 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import CompareOptions
 from headway.comparison.report import SENTENCES, payload, report_of, training_words, write_tables
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import METRICS, build_metric
 from tests.comparison.toys import LINES, REFERENCES, cell, evaluation_set, hypotheses
 from tests.conftest import Command, Reversal

@@ -26,8 +26,8 @@ from headway.comparison.grid import Grid
 from headway.comparison.grid_run import GridResult
 from headway.comparison.options import GridOptions, ReproduceOptions
 from headway.comparison.reproduce import prepare, read_record, record_of
-from headway.errors import RunError, UserError
-from headway.log import Progress, progress_shown
+from headway.core.errors import RunError, UserError
+from headway.core.log import Progress, progress_shown
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell

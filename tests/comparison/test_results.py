@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headway.comparison.reproduce import ResultRecord, measured_now, read_record, write_record
-from headway.errors import UserError
-from headway.tables import Column, Spread, Table
+from headway.core.errors import UserError
+from headway.core.tables import Column, Spread, Table
 from tools.results_page import results_pages
 
 ROOT = Path(__file__).parents[2]

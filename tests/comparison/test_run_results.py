@@ -9,7 +9,7 @@ import pytest
 import headway
 from headway.comparison.cells import CellName, learning_curve, read_result, write_result
 from headway.comparison.run import LENGTH, result_of_run
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.run_folder import RunFolder

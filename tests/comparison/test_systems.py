@@ -7,7 +7,7 @@ import pytest
 
 import headway
 from headway.comparison.options import is_grid
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell, evaluation_set, hypotheses

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headway.core.errors import RunError, UserError
 from headway.corpora import corpus as corpus_module
 from headway.corpora import corpus as encoding
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.corpus_report import CorpusReport
 from headway.corpora.filters import Filters
-from headway.errors import RunError, UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.pairs import open_source
 from headway.processing.text.text_processor import (

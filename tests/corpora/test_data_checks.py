@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headway.core.errors import UserError
 from headway.corpora.data_checks import (
     CHARACTERS_SHOWN,
     DataCheck,
@@ -21,7 +22,6 @@ from headway.corpora.data_checks import (
     shared_by,
     unseen_characters,
 )
-from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import Pair
 from headway.formats.pairs import open_source

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.errors import UserError
 from headway.corpora.lead import LeadConfig, lead, leads_of, leads_of_file
-from headway.errors import UserError
 from headway.recipe import parse_lead
 from headway.recipe.sections import DataConfig
 

@@ -8,8 +8,8 @@ import pytest
 import soundfile
 import torch
 
+from headway.core.errors import UserError
 from headway.corpora.speech_corpus import build_frames, build_speech
-from headway.errors import UserError
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, Statistics

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.errors import UserError
 from headway.corpora.split import SplitOptions, split_parallel, split_sentences, split_table
-from headway.errors import UserError
 from tests.conftest import Command
 
 NAMES = ("train", "dev", "test")

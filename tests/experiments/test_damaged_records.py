@@ -7,9 +7,9 @@ import pytest
 
 from headway.comparison.cells import read_result
 from headway.comparison.reproduce import read_record
+from headway.core.errors import UserError
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
-from headway.errors import UserError
 from headway.formats.pairs import open_source
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig

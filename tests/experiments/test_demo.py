@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.errors import UserError
 from headway.corpora.generated.dates import DateExample, generate_dates, languages
-from headway.errors import UserError
 from headway.experiments import demo
 from headway.experiments.demo import exact_match, run_demo
 from headway.predictors.output import Example, Output, TextHypothesis

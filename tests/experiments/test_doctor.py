@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import headway
+from headway.core.log import logger
 from headway.experiments import doctor
 from headway.experiments.doctor import missing_by_extra, run_doctor, self_test
-from headway.log import logger
 
 REQUIRES = [
     "torch>=2.6",

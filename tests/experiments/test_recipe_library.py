@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.experiments.recipe_library import about, copy_recipe, files_of, library, opening, recipe_list, recipe_names
 from headway.recipe import load_recipe
 from tests.conftest import Command

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.export.ctranslate2_export import ctranslate2_folder
 from headway.mixers.relative import Rotary
 from headway.models.components import LayerNorm

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.export.ctranslate2_export import _alike
 from headway.predictors.predictor import Run
 from headway.runs.engines import build_engine, export_folder, kept_export

@@ -11,7 +11,7 @@ import transformers
 import yaml
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Answer, Search
 from headway.export.exporting import export_run, formats_of

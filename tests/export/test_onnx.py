@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import RunError, UserError
+from headway.core.errors import RunError, UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.export.onnx_export import OnnxExporter, OnnxModel, tensors_of, with_tensors, write_onnx

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.alignments import Links, parse_pharaoh, read_alignments, read_treebanks
 from headway.metrics import build_metric
 from tests.conftest import Command

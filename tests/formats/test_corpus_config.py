@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from headway.core.errors import UserError
+from headway.core.registry import foreign_code
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
-from headway.errors import UserError
 from headway.formats import FORMATS
 from headway.formats.corpus_config import SHORT_FORMS, CorpusConfig, parse_corpus
 from headway.formats.corpus_format import ERRORS, PAIRS, CorpusFormat, Pair, PairSource, check_product
@@ -18,7 +19,6 @@ from headway.formats.pairs import open_source
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, dump_recipe, load_recipe, parse_recipe
-from headway.registry import foreign_code
 
 LEXICON = f"{__name__}:LexiconFormat"
 

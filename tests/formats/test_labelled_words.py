@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.conllu import read_conllu
 from headway.formats.corpus_format import ERRORS, TAGS
 from headway.formats.labelled_words import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats import lines
 from headway.formats.lines import (
     LONGEST_LINE,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core.errors import UserError
 from headway.corpora.data_checks import Overlap, overlap
-from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, check_sides, open_source

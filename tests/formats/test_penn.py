@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.penn import parse_penn, parse_tree
 from headway.formats.treebanks import TreePairs, read_trees
 

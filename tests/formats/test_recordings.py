@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.recordings import Utterance, hash_of_audio, open_recordings, read_utterances
 

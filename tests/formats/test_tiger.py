@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats import tiger
 from headway.formats.pairs import open_source
 from headway.formats.penn import parse_tree

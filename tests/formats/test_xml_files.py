@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.alignments import read_alignments, read_treebanks
 from headway.formats.lines import LONGEST_LINE
 from headway.formats.tiger import read_tiger

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.losses import LossPart, Objective, ObjectiveConfig
 from headway.models.model import Axes
 from tests.losses import toys

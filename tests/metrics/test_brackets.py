@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.brackets import PUNCTUATION, TreeMetric
 from headway.trees.linear_form import NO_TREE, linearise, repair

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.intervals import Estimate, Linearised, holm, length_bins, linearise, ordered_groups
 from tests.comparison.toys import LINES, REFERENCES, hypotheses

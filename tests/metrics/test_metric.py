@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headway.comparison.options import METRIC_NAMES
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import METRICS, build_metric
 from headway.metrics.metric import Metric, Signature, Statistics
 

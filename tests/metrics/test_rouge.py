@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import as_metrics, build_metric
 from headway.processing.text.sentences import sentences
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.comparison.compare import name_files
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.intervals import linearise
 from tests.conftest import Command

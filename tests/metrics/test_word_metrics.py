@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
 
 UAS, DEVIATION = build_metric("uas"), build_metric("deviation")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.registry import construct, foreign_code
 from headway.mixers import MIXERS, POSITIONS, build_mixer
 from headway.mixers.attention import Attention
 from headway.mixers.ngram import Ngram
 from headway.mixers.relative import Alibi, is_relative
-from headway.registry import construct, foreign_code
 
 
 class Slopes(Alibi):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import MIXERS, Contributions, Mixed, Mixer, MixerState, build_mixer, conformance
 from headway.mixers.attention import Attention, AttentionState
 from headway.mixers.conformance import CHECKS, ConformanceError

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import build_mixer
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.tensors.masks import padding_mask

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import build_mixer
 from headway.mixers.lightconv import LightConv
 from tests import reference

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers.positions import Learned, NoPosition, Sinusoidal, build_absolute, sinusoids
 from tests import reference
 from tests.rounding import rounding

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers.attention import Attention
 from headway.mixers.relative import Alibi, RelativePositions, Rotary, T5Bias
 from tests import reference

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import Mixed, Mixer, MixerState, State
 from headway.mixers.conformance import try_own_mixers
 from headway.models import build_model

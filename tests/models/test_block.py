@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import FEED_FORWARDS, NORMS
 from headway.models.components import FeedForward
 from tests.models import toys

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers.conformance import BF16_UNITS
 from headway.models import build_model, model_section
 from headway.models.canon import Canon

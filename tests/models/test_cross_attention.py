@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import CROSS_ATTENTIONS
 from headway.models.cross_attention import CrossMixer, Read, View
 from headway.tensors.masks import padding_mask

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models.decoder_only import packing, take
 from headway.search import beam
 from headway.search.beam import beam_search

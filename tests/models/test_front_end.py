@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import FrontEndConfig, build_model, model_section
 from headway.models.front_end import FrontEnd
 from headway.tensors.batch import collate

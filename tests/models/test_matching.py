@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import build_model, model_section
 from headway.models.matching import count_parameters
 from headway.recipe import load_recipe

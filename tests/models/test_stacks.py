@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import MIXERS
 from headway.mixers.relative import T5Bias
 from headway.models import build_model

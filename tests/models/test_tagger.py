@@ -8,8 +8,8 @@ import pytest
 import torch
 import transformers
 
+from headway.core.errors import UserError
 from headway.corpora.word_corpus import collate_windows
-from headway.errors import UserError
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
 from headway.models.tagger import Tagger

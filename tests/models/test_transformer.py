@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import PRESETS, build_model, model_section
 from headway.tensors.batch import collate
 from headway.tensors.masks import causal_mask

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.registry import validated
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.registry import validated
 
 
 class Descent(torch.optim.SGD):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.registry import validated
 from headway.optimizers.optimizers import OptimizerConfig, build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
-from headway.registry import validated
 
 
 def rates(*updates, **config):

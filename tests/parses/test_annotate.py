@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
+from headway.core.errors import UserError
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
-from headway.errors import UserError
 from headway.formats.pairs import open_source
 from headway.parses import parse_store
 from headway.parses.annotation import draw

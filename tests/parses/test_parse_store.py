@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.parses.parse import Parse, Token
 from headway.parses.parse_store import ParsesConfig, ParseStore, key_of, open_writer, store_beside, store_of

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.parses.parsers import ParserConfig, _without_blanks, load_parser, read_conllu
 from tests.parses import toys
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers.attention import Attention
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.models import Seq2Seq, build_model, model_section

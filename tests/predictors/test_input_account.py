@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.predictor import Run
 from headway.processing.processor import Encoded

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import build_model, model_section
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run

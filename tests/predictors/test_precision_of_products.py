@@ -3,7 +3,7 @@
 import pytest
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.tensors import linear
 from headway.tensors.linear import Linear, trial
 from tests.conftest import Command, Reversal

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import LabelOptions, PredictOptions, TreeOptions, checked_options
 from headway.predictors.predictor import Predictor

@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.predictors.output import Example, LabelledWords, Output, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 

@@ -12,7 +12,7 @@ import torch
 from headway.predictors.run import Run
 
 import headway
-from headway.errors import NotFiniteError, UserError
+from headway.core.errors import NotFiniteError, UserError
 from headway.models import build_model
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import batches

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.predictors.formatter import RepairCount, TreeFormatter
 
 WRITTEN = "(S (NP DT NN )NP (VP VBZ )VP . )S"

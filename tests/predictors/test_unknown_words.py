@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.export.parity import Search, answering_by
 from headway.models import build_model
 from headway.predictors.predictor import Run

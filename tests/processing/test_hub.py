@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from headway.errors import RunError, UserError
+from headway.core.errors import RunError, UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.formats.pairs import open_source
 from headway.processing import hub as asked

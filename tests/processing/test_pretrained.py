@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.pretrained import WordProcessor, _cuts, encoder_location
 from tests.models.encoders import write_encoder
 

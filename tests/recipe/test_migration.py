@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headway.files import write_text
+from headway.core.files import write_text
 from headway.recipe import load_recipe
 from headway.recipe.migration import FORMAT, todays_recipe
 from headway.runs.run_folder import RunFolder

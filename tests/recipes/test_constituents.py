@@ -7,7 +7,7 @@ from constituents import Word, convert, convert_conllu, lift, main
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 
 
 def words(text: str) -> list[Word]:

@@ -5,7 +5,7 @@ import pytest
 import soundfile
 from digits import WORDS, DigitOptions, join, main, read_digits, split_digits, write_digits
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from tests.processing.audio.tones import tone
 
 OPTIONS = DigitOptions(seed=3, train_size=30, test_size=12, dev_takes=(2, 3))

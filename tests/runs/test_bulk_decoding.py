@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.storage import locked
 from headway.runs import bulk_decoding
 from headway.runs.bulk_decoding import decode_corpus
 from headway.runs.bulk_options import BulkOptions
-from headway.storage import locked
 from tests.command_server import commands
 from tests.conftest import Command, Reversal
 

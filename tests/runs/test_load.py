@@ -10,11 +10,11 @@ import torch
 import yaml
 
 import headway
-from headway.errors import NotFiniteError, UserError
+from headway.core.errors import NotFiniteError, UserError
+from headway.core.registry import foreign_code
 from headway.models import TaggerConfig
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
-from headway.registry import foreign_code
 from headway.runs.run import NoInitialValues, open_run, task_of
 from headway.runs.run_folder import model_weights
 from headway.tasks.pretrained_encoder import build_tagger

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.files import sha256
+from headway.core.files import sha256
 from headway.runs.packing import changed_code, code_hashes, code_versions
 from tests.conftest import Command
 

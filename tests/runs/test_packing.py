@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.files import sha256
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
-from headway.files import sha256
 from headway.runs import packing
 from headway.runs.packing import pack_run, unpack_run
 from headway.runs.run_folder import portable

@@ -13,8 +13,8 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headway.errors import HeadwayError, UserError
-from headway.files import sha256
+from headway.core.errors import HeadwayError, UserError
+from headway.core.files import sha256
 from headway.recipe import load_recipe, parse_recipe
 from headway.recipe.migration import FORMAT
 from headway.runs import run_folder

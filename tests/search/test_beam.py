@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.errors import NotFiniteError
+from headway.core.errors import NotFiniteError
 from headway.mixers import State
 from headway.models import Memory, build_model
 from headway.search.beam import Ensemble, beam_search, largest

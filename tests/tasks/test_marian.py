@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.marian_files import read_tokenizers
 from headway.recipe import load_recipe
 from headway.tasks import build_task

@@ -14,7 +14,7 @@ import yaml
 
 import headway
 from headway.cli import main
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.export.exporter import Search
 from headway.export.parity import answering_of, compare, longest_output, parity_lines
 from headway.formats.penn import parse_tree

@@ -15,7 +15,7 @@ import yaml
 
 import headway
 from headway.cli import main
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor

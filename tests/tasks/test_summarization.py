@@ -11,8 +11,8 @@ import yaml
 
 import headway.cli.console
 from headway.cli import main
+from headway.core.errors import UserError
 from headway.corpora.lead import LeadConfig
-from headway.errors import UserError
 from headway.formats.pairs import Pair
 from headway.metrics import build_metric
 from headway.recipe import parse_recipe

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.metrics import check_kind
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe, parse_recipe

@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 import headway
 from headway.comparison.cells import CellName, NamedCorpus
 from headway.comparison.run import result_of_run
-from headway.errors import UserError
-from headway.files import sha256
+from headway.core.errors import UserError
+from headway.core.files import sha256
 from headway.formats.corpus_config import parse_corpus
 from headway.formats.labelled_words import read_columns
 from headway.metrics import build_metric

@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.audio.audio_files import AudioFacts, facts_of, read_recording
 from tools.campaigns.campaign import Campaign
 from tools.campaigns.mutations import Change, changed, changes, expanded

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig
 from headway.recipe import Recipe, parse_recipe

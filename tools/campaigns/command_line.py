@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 
 LONGEST = 3000  # characters of standard error that are looked at
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from headway.comparison.compare import compare_existing
 from headway.comparison.options import CompareOptions
+from headway.core.errors import UserError
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.corpora.split import SplitOptions, split_parallel
-from headway.errors import UserError
 from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.formats.conllu import read_sentences
 from headway.formats.corpus_format import ERRORS, TAGS, TREES, Pair, open_corpora

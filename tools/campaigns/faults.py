@@ -81,14 +81,14 @@ FAULTS = {
         "runs", "runs.run_folder", "if now.get(key) != trained.get(key))", "if key not in trained)",
     ),
     "files of the user are cleared away": Fault(
-        "runs", "files", "if temporary.fullmatch(path.name):", 'if path.name.endswith(".tmp"):',
+        "runs", "core.files", "if temporary.fullmatch(path.name):", 'if path.name.endswith(".tmp"):',
     ),
     # Strangers.
     "a pack climbs out of its folder": Fault(
         "hostile", "runs.packing", 'odd = {"", ".", ".."} & set(below) or', 'odd = {"", "."} & set(below) or',
     ),
     "a run imports what it names": Fault(
-        "hostile", "registry", "if _foreign_code.get() is False:", "if _foreign_code.get() is False and not name:",
+        "hostile", "core.registry", "if _foreign_code.get() is False:", "if _foreign_code.get() is False and not name:",
     ),
     "a tokenizer brings code": Fault(
         "hostile", "processing.pretrained", "add_prefix_space=True, trust_remote_code=False",
@@ -98,14 +98,14 @@ FAULTS = {
         "hostile", "runs.inspect.pages", """content.replace("<", "\\\\u003c")""", "content",
     ),
     "errors are orders to terminals": Fault(
-        "hostile", "errors", "return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)", "return text",
+        "hostile", "core.errors", "return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)", "return text",
     ),
     # Interruptions.
     "a checkpoint is written in place": Fault(
-        "kills", "storage", """unfinished = folder.with_name(f".{folder.name}.tmp")""", "unfinished = folder",
+        "kills", "core.storage", """unfinished = folder.with_name(f".{folder.name}.tmp")""", "unfinished = folder",
     ),
     "a file is written in place": Fault(
-        "kills", "files", "            temporary.replace(path)\n",
+        "kills", "core.files", "            temporary.replace(path)\n",
         "            path.write_bytes(b'')\n            temporary.replace(path)\n",
     ),
     "a resumed run repeats a batch": Fault(
@@ -113,10 +113,10 @@ FAULTS = {
         "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
     ),
     "two processes train in a folder": Fault(
-        "kills", "storage", "if free is False:", "if free is False and holder is None:",
+        "kills", "core.storage", "if free is False:", "if free is False and holder is None:",
     ),
     # Recipes and the command line.
-    "a key stands twice": Fault("recipes", "documents", "_check_keys(node)\n", "pass\n"),
+    "a key stands twice": Fault("recipes", "core.documents", "_check_keys(node)\n", "pass\n"),
     "a mistake is a traceback": Fault(
         "recipes", "recipe.reading", "        raise UserError(explain(error, Recipe)) from error", "        raise",
     ),
@@ -127,7 +127,7 @@ FAULTS = {
         "cli", "cli.shell", "_spelled(app, words, name)), error.exit_code)", "_spelled(app, words, name)), 0)",
     ),
     "a sound command is refused": Fault(
-        "cli", "files", "if not os.access(above, os.W_OK):", "if os.access(above, os.W_OK):",
+        "cli", "core.files", "if not os.access(above, os.W_OK):", "if os.access(above, os.W_OK):",
     ),
     # Data and metrics.
     "lines are counted from 0": Fault(

@@ -18,7 +18,7 @@ import hypothesis.strategies as st
 import yaml
 from hypothesis.strategies import SearchStrategy
 
-from headway.device import machine
+from headway.core.device import machine
 from tools.campaigns.campaign import Campaign, unharmed
 from tools.campaigns.command_line import Ended, run_command
 from tools.campaigns.damage import Damage, damages, files_of, forge, places_of, share

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headway.errors import HeadwayError
+from headway.core.errors import HeadwayError
 from tools.campaigns.campaign import Campaign, Limits, Outcome
 
 LONGEST_MESSAGE = 4000  # characters of an error that a person may be asked to read

@@ -96,7 +96,7 @@ SCALARS: tuple[Any, ...] = (
     "2024-99-99", "yes", "~", "-", "*", "!", "ü", "日本語", "a\nb", "a\tb", "a\0b", "\x1b[31m", "\x85", "\u2028",
     "\ufeff", "\u202e", "\U0010ffff", "a" * 300, "a" * 5000, "/dev/zero", "/dev/null", "/proc/self/mem", "..", "/",
     "a/b", "base.yaml", "recipe.yaml", ":", ":X", "x:", ".x:y", "a:b:c", "os:system", "this:s",
-    "headway.mixers.attention:Attention", "headway.errors:UserError", "builtins:dict", "__class__", "kind",
+    "headway.mixers.attention:Attention", "headway.core.errors:UserError", "builtins:dict", "__class__", "kind",
 )  # fmt: skip
 OVERRIDE_TEXTS = (
     "", "1", "-1", "0", "[]", "{}", "null", "nosuch", "true", "1e9", ".inf", ".nan", "2024-99-99", "!!int x", "0b",
@@ -116,10 +116,10 @@ class RecipesCampaign(Campaign[RecipeCase]):
     def prepare(self, folder: Path) -> None:
         """Read all recipes, import all that checks them, and make a small encoder in the place of those on the hub."""
         os.environ["HF_HUB_OFFLINE"] = "1"  # before the import: a name that is no encoder is not asked for on the hub
-        from headway.documents import dump_yaml
+        from headway.core.documents import dump_yaml
+        from headway.core.registry import CATALOGUE, registry_of
         from headway.models import PRESETS
         from headway.recipe import flatten, load_recipe, read_tree
-        from headway.registry import CATALOGUE, registry_of
         from headway.runs.training.start import check_recipe
         from tests.models.encoders import write_encoder
 
@@ -184,8 +184,8 @@ class RecipesCampaign(Campaign[RecipeCase]):
         )
 
     def check(self, case: RecipeCase, folder: Path) -> None:
+        from headway.core.registry import foreign_code, import_paths
         from headway.recipe import load_recipe
-        from headway.registry import foreign_code, import_paths
         from headway.runs.run_folder import RunFolder
         from headway.runs.training.start import check_recipe
 

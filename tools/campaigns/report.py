@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.files import write_json, write_text
-from headway.tables import Column, Table
+from headway.core.files import write_json, write_text
+from headway.core.tables import Column, Table
 from tools.campaigns.engine import Record
 from tools.campaigns.history import ROOT, moved_too_far
 

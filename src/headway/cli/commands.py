@@ -35,12 +35,12 @@ from headway.cli.shell import (
 )
 from headway.cli.standard_streams import write
 from headway.comparison.options import ScoreOptions
-from headway.config import WRITES_FILE, WRITES_FOLDER, Seed, validated_options
-from headway.errors import UserError, option
+from headway.core.config import WRITES_FILE, WRITES_FOLDER, Seed, validated_options
+from headway.core.errors import UserError, option
+from headway.core.log import logger
+from headway.core.registry import CATALOGUE, listing
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
-from headway.log import logger
 from headway.predictors.predict_options import SamplingOptions
-from headway.registry import CATALOGUE, listing
 from headway.runs.bulk_options import BulkOptions, DecodedOptions
 from headway.search.decoding_options import SearchOptions
 
@@ -189,7 +189,7 @@ def predict(
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_predict
-    from headway.files import check_apart
+    from headway.core.files import check_apart
 
     if named[0].is_file() and named[0].suffix != ".zip":
         what = "this is a file, not a run folder"

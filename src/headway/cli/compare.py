@@ -11,9 +11,9 @@ from headway.cli.console import console
 from headway.cli.shell import argument, flag_of
 from headway.cli.standard_streams import write
 from headway.comparison.options import CompareOptions, GridOptions, ReproduceOptions, is_grid
-from headway.errors import UserError, check_companions, option
-from headway.log import say
-from headway.tables import Table
+from headway.core.errors import UserError, check_companions, option
+from headway.core.log import say
+from headway.core.tables import Table
 
 
 def compare(

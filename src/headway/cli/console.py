@@ -21,8 +21,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from headway.errors import printable
-from headway.log import Progress, logger, progress_shown
+from headway.core.errors import printable
+from headway.core.log import Progress, logger, progress_shown
 
 
 class LogConsole(Console):

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from headway.cli.shell import TRAIN, Overrides, argument, command, flag, new_app, section_of
 from headway.cli.standard_streams import output_to, write
-from headway.config import WRITES_FILE, WRITES_FOLDER, Count, Section, Seed, Whole
-from headway.errors import UserError, check_companions, option
+from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Section, Seed, Whole
+from headway.core.errors import UserError, check_companions, option
 
 if TYPE_CHECKING:
     from headway.formats.corpus_format import Broken
@@ -115,7 +115,7 @@ def data_annotate(
     ] = None,
 ) -> None:
     """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
-    from headway.errors import check_companions
+    from headway.core.errors import check_companions
     from headway.formats.lines import kept_pipes
     from headway.parses.annotation import draw_samples, part_of_file, parts_of_corpora, run_annotate
     from headway.recipe import load_recipe, parse_parser
@@ -194,7 +194,7 @@ class Treebanks(ToFolder):
 
     def write(self) -> None:
         """Write them to a folder."""
-        from headway.files import write_new_texts
+        from headway.core.files import write_new_texts
         from headway.formats.alignments import read_treebanks
         from headway.formats.lines import kept_pipes
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from headway.cli.shell import TRAIN, Given, Overrides, RunArgument, argument, command, new_app, with_flags
 from headway.cli.standard_streams import write
-from headway.config import validated_options
-from headway.errors import UserError
+from headway.core.config import validated_options
+from headway.core.errors import UserError
 from headway.runs.inspect.inspect_options import (
     DependencyOptions,
     FigureOptions,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headway.config import WRITES_FIGURE, WRITES_FILE, Section
-from headway.errors import UserError, check_companions, option
+from headway.core.config import WRITES_FIGURE, WRITES_FILE, Section
+from headway.core.errors import UserError, check_companions, option
 from headway.predictors.predict_options import SOURCES, WORDS, LabelOptions, PredictOptions, TreeOptions
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
 from headway.cli.standard_streams import StandardInput, windows, write
-from headway.errors import UserError, option, printable
-from headway.files import json_line, whole_file
+from headway.core.errors import UserError, option, printable
+from headway.core.files import json_line, whole_file
+from headway.core.log import progress, say, warn
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file, read_lines
-from headway.log import progress, say, warn
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
 from headway.predictors.formatter import RepairCount

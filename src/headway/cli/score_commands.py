@@ -15,7 +15,7 @@ def score_files(options: ScoreOptions) -> None:
     """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
     from headway.comparison.compare import compare_existing
     from headway.comparison.report import draw_figures, printed
-    from headway.errors import check_companions
+    from headway.core.errors import check_companions
 
     check_companions(options.model_fields_set, {"length_bins": ("by_length",)})
     asked = CompareOptions.model_construct(**options.model_dump(exclude_unset=True))
@@ -27,7 +27,7 @@ def score_files(options: ScoreOptions) -> None:
 def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: bool) -> None:
     """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
     from headway.cli.streams import run_score
-    from headway.files import check_apart
+    from headway.core.files import check_apart
 
     read = [options[key] for key in ("source", "target", "alignment_gold") if options.get(key)]
     check_apart({key: options.get(key) for key in ("alignments", "alignment_figure")}, read)

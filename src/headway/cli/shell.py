@@ -32,8 +32,8 @@ from pydantic import ValidationError as InvalidError
 from pydantic.fields import FieldInfo
 
 from headway.cli.console import console
-from headway.config import explain
-from headway.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
+from headway.core.config import explain
+from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

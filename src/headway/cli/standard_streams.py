@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.cli import console
-from headway.errors import UserError, printable
-from headway.files import whole_file
+from headway.core.errors import UserError, printable
+from headway.core.files import whole_file
+from headway.core.log import say
 from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, check_length
-from headway.log import say
 
 Item = TypeVar("Item")
 

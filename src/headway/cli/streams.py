@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
 from headway.cli.prediction_stream import predict_labels, predict_sequences, score_labels, score_pairs, score_recordings
 from headway.cli.standard_streams import StandardInput
-from headway.config import validated_options
-from headway.errors import UserError, nearest, option
-from headway.files import exists
+from headway.core.config import validated_options
+from headway.core.errors import UserError, nearest, option
+from headway.core.files import exists
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_file
 from headway.formats.pair_formats import field_of

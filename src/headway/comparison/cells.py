@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 from pydantic import FiniteFloat, TypeAdapter
 
-from headway.documents import read_json, shaped
-from headway.errors import UserError, nearest, option
-from headway.files import exists, sha256, write_json
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError, nearest, option
+from headway.core.files import exists, sha256, write_json
+from headway.core.languages import BETWEEN_CHARACTERS
+from headway.core.log import warn
 from headway.formats.alignments import check_links, read_alignments
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
 from headway.formats.lines import read_lines
-from headway.languages import BETWEEN_CHARACTERS
-from headway.log import warn
 from headway.metrics import Metric
 from headway.metrics.metric import Kind
 from headway.predictors.output import Example

@@ -22,12 +22,12 @@ from headway.comparison.cells import CellResult, Costs
 from headway.comparison.comparison import Comparison
 from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import USUAL_BUDGET
-from headway.config import Section, explain, merge
-from headway.errors import UserError, nearest
+from headway.core.config import Section, explain, merge
+from headway.core.errors import UserError, nearest
+from headway.core.tables import Cell, Column, Table
 from headway.metrics import build_metric
 from headway.metrics.intervals import LEVEL, Estimate
 from headway.recipe import read_tree
-from headway.tables import Cell, Column, Table
 
 Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")

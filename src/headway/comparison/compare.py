@@ -35,23 +35,23 @@ from headway.comparison.grid import CELLS, TUNING, Grid, check_corpora, differ_i
 from headway.comparison.grid_run import GridResult, GridRun, executor_of, expected, room_here
 from headway.comparison.options import OF_EXISTING, CompareOptions, GridOptions, is_grid
 from headway.comparison.report import draw_figures, write_report
-from headway.config import validated_options
-from headway.device import threads_set
-from headway.documents import parse_yaml
-from headway.errors import RunError, UserError, option
-from headway.files import exists, write_text
+from headway.core.config import validated_options
+from headway.core.device import threads_set
+from headway.core.documents import parse_yaml
+from headway.core.errors import RunError, UserError, option
+from headway.core.files import exists, write_text
+from headway.core.log import counted, duration, progress, say, silenced, warn
+from headway.core.registry import foreign_code
+from headway.core.tables import Cell, Column, Table
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
 from headway.formats.lines import check_file, kept_pipes, read_lines
-from headway.log import counted, duration, progress, say, silenced, warn
 from headway.metrics import Metric, as_metrics, check_kind
 from headway.metrics.intervals import SIGNIFICANT
 from headway.metrics.metric import check_alike, check_words
 from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe, parse_lead
-from headway.registry import foreign_code
 from headway.runs.run import open_run
 from headway.runs.training.arithmetic import with_precision
-from headway.tables import Cell, Column, Table
 from headway.tasks import build_task, dev_metrics
 
 DEFAULT_METRICS = ("bleu", "chrf")

@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cells, check_margin
-from headway.errors import UserError, nearest
-from headway.log import counted
+from headway.core.errors import UserError, nearest
+from headway.core.log import counted
+from headway.core.tables import Cell, Column, Spread, Table
 from headway.metrics.intervals import SIGNIFICANT, Estimate, Interval, Linearised, holm, linearise
 from headway.metrics.metric import Metric, Statistics
-from headway.tables import Cell, Column, Spread, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,11 +24,11 @@ import numpy as np
 
 from headway.comparison.cells import CellOutput, CellResult
 from headway.comparison.comparison import Comparison, Measure
-from headway.languages import WIDE
+from headway.core.languages import WIDE
+from headway.core.tables import Cell, Column, Table
 from headway.metrics import METRICS
 from headway.metrics.intervals import Interval, length_bins, linearise, ordered_groups
 from headway.metrics.metric import Metric, Signature, Statistics, rank
-from headway.tables import Cell, Column, Table
 
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10

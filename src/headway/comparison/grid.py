@@ -29,13 +29,13 @@ from headway.comparison.cells import (
     shared_references,
 )
 from headway.comparison.comparison import measures_of
-from headway.config import Count, Metrics, Section, Seed, explain, merge, validated_options
-from headway.errors import UserError, nearest
-from headway.files import first_existing, sha256
+from headway.core.config import Count, Metrics, Section, Seed, explain, merge, validated_options
+from headway.core.errors import UserError, nearest
+from headway.core.files import first_existing, sha256
+from headway.core.log import warn
 from headway.formats.corpus_config import CorpusField, parts, paths_resolved
 from headway.formats.corpus_format import open_format
 from headway.formats.lines import check_file
-from headway.log import warn
 from headway.metrics import Metric, check_kind, metric_in
 from headway.models import StackedConfig, model_section
 from headway.predictors.predict_options import PredictOptions

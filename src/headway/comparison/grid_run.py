@@ -27,23 +27,23 @@ from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 from headway.comparison.cells import CellOutput, CellResult, check_same_data
 from headway.comparison.grid import CELLS, TUNING, CellJob, Grid, PlannedRun, Variant
 from headway.comparison.options import GridOptions
-from headway.documents import read_json, shaped
-from headway.errors import UserError, not_installed, option
-from headway.files import write_json
-from headway.languages import has_no_spaces
-from headway.log import Progress, duration, progress, say, warn
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError, not_installed, option
+from headway.core.files import write_json
+from headway.core.languages import has_no_spaces
+from headway.core.log import Progress, duration, progress, say, warn
+from headway.core.processes import cores
+from headway.core.registry import foreign_code, import_paths
+from headway.core.storage import locked
+from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric
 from headway.metrics.intervals import SIGNIFICANT, linearise
 from headway.metrics.metric import rank
-from headway.processes import cores
 from headway.recipe import Recipe
-from headway.registry import foreign_code, import_paths
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.arithmetic import SharedPrecision, compared_with_run
 from headway.runs.training.parallel import noted_signals
-from headway.storage import locked
-from headway.tables import Cell, Column, Table
 
 COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
 TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it

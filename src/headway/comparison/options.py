@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from headway.config import WRITES_FIGURE, WRITES_FOLDER, Section
-from headway.errors import option
+from headway.core.config import WRITES_FIGURE, WRITES_FOLDER, Section
+from headway.core.errors import option
 from headway.formats.lines import check_file
 
 Workers = Annotated[int, Field(gt=0, le=1024)]

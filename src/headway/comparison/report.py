@@ -28,16 +28,16 @@ from headway.comparison.differences import (
 )
 from headway.comparison.grid_run import ProcessesOfTheirOwn, look_inside
 from headway.comparison.options import CompareOptions
-from headway.errors import UserError, option
-from headway.files import write_json, write_text
+from headway.core.errors import UserError, option
+from headway.core.files import write_json, write_text
+from headway.core.log import progress, warn
+from headway.core.tables import Table
 from headway.formats.lines import read_lines
-from headway.log import progress, warn
 from headway.metrics.intervals import Interval
 from headway.predictors.output import Example
 from headway.runs.inspect.charts import Panel, panel_chart
 from headway.runs.inspect.pages import write_page
 from headway.runs.run import open_run
-from headway.tables import Table
 
 SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
 NAME = "compare"

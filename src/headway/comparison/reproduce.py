@@ -43,14 +43,14 @@ from headway.comparison.differences import banded_curves
 from headway.comparison.grid import CELLS, Grid, grid_of
 from headway.comparison.options import CompareOptions, ReproduceOptions
 from headway.comparison.report import write_report
-from headway.config import Section, Seed, explain
-from headway.device import machine
-from headway.documents import read_json
-from headway.errors import RunError, UserError, option
-from headway.files import sha256, write_json, write_text
-from headway.log import duration, progress, say
-from headway.storage import locked
-from headway.tables import Cell, Table
+from headway.core.config import Section, Seed, explain
+from headway.core.device import machine
+from headway.core.documents import read_json
+from headway.core.errors import RunError, UserError, option
+from headway.core.files import sha256, write_json, write_text
+from headway.core.log import duration, progress, say
+from headway.core.storage import locked
+from headway.core.tables import Cell, Table
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder

@@ -30,12 +30,15 @@ from headway.comparison.cells import (
 )
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.grid import CELL, CELLS, CellJob
-from headway.device import peak_memory, threads_set
-from headway.documents import read_json
-from headway.errors import HeadwayError, RunError, UserError
-from headway.files import write_json
+from headway.core.device import peak_memory, threads_set
+from headway.core.documents import read_json
+from headway.core.errors import HeadwayError, RunError, UserError
+from headway.core.files import write_json
+from headway.core.log import logger, say
+from headway.core.processes import batched
+from headway.core.registry import foreign_code
+from headway.core.storage import locked
 from headway.formats.corpus_config import parse_corpus, paths_resolved
-from headway.log import logger, say
 from headway.metrics import Metric, as_metrics, check_kind
 from headway.mixers import State
 from headway.models import Seq2Seq
@@ -45,9 +48,7 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
 from headway.predictors.word_alignment import build_aligner
-from headway.processes import batched
 from headway.recipe import Recipe
-from headway.registry import foreign_code
 from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.inspect.inspection import maps_of, packed_maps
 from headway.runs.inspect.layers import of_words, word_deviations
@@ -57,7 +58,6 @@ from headway.runs.load import AnyPredictor, load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
-from headway.storage import locked
 from headway.tasks import build_task, dev_metrics
 from headway.tensors.batch import collate
 

@@ -20,17 +20,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.core.documents import read_json
+from headway.core.files import write_json
+from headway.core.processes import batched, cores, in_processes
+from headway.core.registry import foreign_code
+from headway.core.storage import (
+    GrowingArray,
+    cache_folder,
+    cache_named,
+    file_hashes,
+    kept_folder,
+    read_array,
+    workspace,
+)
 from headway.corpora.corpus_report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED, CorpusReport, Counts
 from headway.corpora.filters import Filters
 from headway.corpora.plan import EncodedPairs
-from headway.documents import read_json
-from headway.files import write_json
 from headway.formats.pairs import Pair, PairSource
-from headway.processes import batched, cores, in_processes
 from headway.processing.processor import Truncation, encode_beginnings
 from headway.processing.text.text_processor import Labeller, TextProcessor, load_processors, save_processors
-from headway.registry import foreign_code
-from headway.storage import GrowingArray, cache_folder, cache_named, file_hashes, kept_folder, read_array, workspace
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
 PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.log import counted, say, warn
+from headway.core.storage import cache_folder, fingerprint, kept_value, software
 from headway.formats.corpus_format import Broken, Pair, PairSource
-from headway.log import counted, say, warn
 from headway.processing.text.segmentation import segmenter
 from headway.processing.text.text_processor import PreparationConfig, prepare
-from headway.storage import cache_folder, fingerprint, kept_value, software
 
 WARNED = 0.05  # the share of dev from which on scores say little of new text
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headway.config import Count, Section
+from headway.core.config import Count, Section
 from headway.formats.corpus_format import Broken
 from headway.processing.processor import Truncation
 

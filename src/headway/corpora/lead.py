@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from headway.config import Count, Section
+from headway.core.config import Count, Section
+from headway.core.languages import look_unspaced
+from headway.core.log import warn
 from headway.formats.lines import read_lines
-from headway.languages import look_unspaced
-from headway.log import warn
 from headway.processing.processor import first_words
 from headway.processing.text.sentences import language_of_rules, languages_of_rules, sentences
 

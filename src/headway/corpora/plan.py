@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headway.core.errors import UserError
+from headway.core.log import progress
 from headway.corpora.corpus_report import CorpusReport
-from headway.errors import UserError
 from headway.formats.corpus_config import GivenCorpus, parts
-from headway.log import progress
 from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
 

@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from headway.core.documents import read_json
+from headway.core.errors import UserError
+from headway.core.files import write_json
+from headway.core.processes import batched, cores, in_processes
+from headway.core.storage import GrowingArray, cache_folder, hashes_of, kept_folder, read_array
 from headway.corpora.corpus_report import EMPTY, LINES_SHOWN, TOO_LONG
 from headway.corpora.plan import plan_epoch
-from headway.documents import read_json
-from headway.errors import UserError
-from headway.files import write_json
 from headway.formats.corpus_format import NOTHING_AMISS, RowReport
 from headway.formats.recordings import Utterance, hash_of_audio
-from headway.processes import batched, cores, in_processes
 from headway.processing.audio.audio_files import facts_of, library, read_recording
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import (
@@ -42,7 +43,6 @@ from headway.processing.audio.features import (
     spec_augment,
 )
 from headway.processing.text.text_processor import TextProcessor
-from headway.storage import GrowingArray, cache_folder, hashes_of, kept_folder, read_array
 from headway.tensors.batch import UNKNOWN, Batch, Frames, Ids, Indices, collate
 
 FORMAT = 1

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
+from headway.core.errors import UserError, option
+from headway.core.files import COMPRESSED, write_new_texts
+from headway.core.log import counted
 from headway.corpora.data_checks import folded
-from headway.errors import UserError, option
-from headway.files import COMPRESSED, write_new_texts
 from headway.formats.conllu import is_conllu
 from headway.formats.corpus_format import Broken, PairSource, RowErrors
 from headway.formats.lines import blocks, kept_pipes, read_rows
 from headway.formats.pair_formats import JsonLines, ParallelFiles, TabSeparated
-from headway.log import counted
 
 PARTS = ("train", "dev", "test")
 SHARES = (80.0, 10.0, 10.0)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from headway.core.device import choose_threads, threads_set
+from headway.core.errors import UserError, option
+from headway.core.languages import language_name
+from headway.core.log import say, silenced
+from headway.core.tables import Cell, Column, Table
 from headway.corpora.generated.dates import DateData, DateExample, generate_dates, languages, write_dates
-from headway.device import choose_threads, threads_set
-from headway.errors import UserError, option
-from headway.languages import language_name
-from headway.log import say, silenced
 from headway.metrics import build_metric
 from headway.predictors.output import Example, Output
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -21,7 +22,6 @@ from headway.runs.inspect.pages import write_run_report
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.loop import train
-from headway.tables import Cell, Column, Table
 from headway.tasks.task import outputs_of
 
 SHOWN = 12

@@ -11,8 +11,8 @@ import psutil
 from packaging.requirements import Requirement
 
 import headway
-from headway.device import choose_threads, machine, pick_device, threads_set
-from headway.log import silenced
+from headway.core.device import choose_threads, machine, pick_device, threads_set
+from headway.core.log import silenced
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load

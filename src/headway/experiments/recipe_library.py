@@ -10,8 +10,8 @@ from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
 
-from headway.errors import UserError, option
-from headway.files import write_bytes
+from headway.core.errors import UserError, option
+from headway.core.files import write_bytes
 from headway.recipe import read_tree
 
 FACTS = ("Corpus", "Train", "Score", "Measured")

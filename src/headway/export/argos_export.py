@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
+from headway.core.files import write_bytes, write_json
+from headway.core.languages import base_language, language_name
+from headway.core.log import warn
 from headway.export.ctranslate2_export import CTranslate2Exporter, answering_by_ctranslate2
 from headway.export.export_options import ArgosOptions, CTranslate2Options
 from headway.export.exporter import (
@@ -24,9 +27,6 @@ from headway.export.exporter import (
     sentencepiece_of,
     text_processors,
 )
-from headway.files import write_bytes, write_json
-from headway.languages import base_language, language_name
-from headway.log import warn
 from headway.predictors.predictor import Run
 from headway.processing.text.subwords import SPACE
 

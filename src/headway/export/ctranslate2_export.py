@@ -18,7 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
+from headway.core.files import write_text
+from headway.core.log import progress
+from headway.core.processes import batched
+from headway.core.storage import keep_folder
 from headway.export.export_options import CTranslate2Options
 from headway.export.exporter import (
     Answer,
@@ -32,9 +36,7 @@ from headway.export.exporter import (
 )
 from headway.export.exporting import check_expressible
 from headway.export.parity import predictor_of
-from headway.files import write_text
 from headway.formats.pairs import open_source
-from headway.log import progress
 from headway.mixers.attention import Attention
 from headway.mixers.positions import Learned, NoPosition
 from headway.mixers.relative import RelativePosition, Rotary
@@ -55,11 +57,9 @@ from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
-from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
 from headway.search.limits import Hypothesis, Limits, length_penalty
-from headway.storage import keep_folder
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}

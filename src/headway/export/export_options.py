@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.config import WRITES_FOLDER, Section
+from headway.core.config import WRITES_FOLDER, Section
 
 
 class ExportOptions(Section):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from headway.config import Section
-from headway.files import write_bytes
+from headway.core.config import Section
+from headway.core.files import write_bytes
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processor
 from headway.processing.text.subwords import SubwordVocabulary

@@ -7,21 +7,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from headway.config import validated_options
-from headway.errors import UserError, not_installed, option
+from headway.core.config import validated_options
+from headway.core.errors import UserError, not_installed, option
+from headway.core.files import write_json, write_text
+from headway.core.log import progress, say
+from headway.core.registry import config_of
+from headway.core.storage import check_new, put_in_place, workspace
+from headway.core.tables import Column, Table
 from headway.export import EXPORTERS
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Exporter, Search
 from headway.export.parity import ParityReport, compare, longest_output, parity_lines
-from headway.files import write_json, write_text
-from headway.log import progress, say
 from headway.predictors.predictor import Run
-from headway.registry import config_of
 from headway.runs.model_card import card_of
 from headway.runs.run import open_run
 from headway.runs.run_folder import CARD
-from headway.storage import check_new, put_in_place, workspace
-from headway.tables import Column, Table
 
 PARITY = "parity.json"
 

@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.core.files import write_bytes, write_json
+from headway.core.languages import base_language
+from headway.core.registry import import_paths
+from headway.core.storage import workspace
 from headway.export.exporter import Answer, Answering, Exporter, Search, sentencepiece_fault, sentencepiece_of
 from headway.export.parity import answering_of
-from headway.files import write_bytes, write_json
-from headway.languages import base_language
 from headway.mixers.attention import Attention
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import RelativePosition
@@ -31,10 +33,8 @@ from headway.models.transformer import Transformer
 from headway.predictors.predictor import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, transformers_quiet
 from headway.processing.text.text_processor import TextProcessor
-from headway.registry import import_paths
 from headway.runs.packing import pack_run, unpack_run
 from headway.runs.run import open_run
-from headway.storage import workspace
 from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 

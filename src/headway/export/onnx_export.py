@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.documents import read_json
-from headway.errors import RunError
+from headway.core.documents import read_json
+from headway.core.errors import RunError
+from headway.core.files import write_json
 from headway.export.exporter import Answering, Exporter, write_tokenizers
 from headway.export.exporting import check_expressible
 from headway.export.parity import answering_by, predictor_of
-from headway.files import write_json
 from headway.mixers import State
 from headway.mixers.ngram import Ngram
 from headway.models import Memory, Seq2Seq

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
 from headway.export.exporter import Answer, Answering, Search
 from headway.formats.lines import check_texts, read_lines
 from headway.models import Seq2Seq

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.lines import check_file, kept_pipes, read_lines
 from headway.formats.xml_files import begins_as_xml, read_tags
 

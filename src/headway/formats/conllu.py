@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.errors import UserError, not_installed
+from headway.core.errors import UserError, not_installed
 from headway.formats import LabelColumn
 from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parts
 from headway.formats.corpus_format import TAGS, CorpusFormat, Labelled, RowErrors

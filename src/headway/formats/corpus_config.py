@@ -17,8 +17,8 @@ from pydantic import (
     ValidationError,
 )
 
-from headway.config import Section, explain
-from headway.errors import UserError
+from headway.core.config import Section, explain
+from headway.core.errors import UserError
 from headway.formats import FORMATS
 from headway.tensors.batch import SPECIALS
 

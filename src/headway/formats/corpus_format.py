@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.storage import hashes_of
 from headway.formats import FORMATS
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus, parts
 from headway.formats.lines import check_file
 from headway.processing.text.line_ends import has_line_end, on_one_line
-from headway.storage import hashes_of
 
 PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "recordings"
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headway.config import Count, Index
-from headway.errors import UserError
+from headway.core.config import Count, Index
+from headway.core.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, CorpusFormat, Labelled, RowErrors, open_corpora
 from headway.formats.lines import blocks

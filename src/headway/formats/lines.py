@@ -15,8 +15,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, cast
 
-from headway.errors import UserError
-from headway.files import exists
+from headway.core.errors import UserError
+from headway.core.files import exists
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Bytes: a line is held in memory, and a small compressed file may hold a line of any length.

@@ -11,9 +11,11 @@ from typing import Annotated, Any, Self, cast
 
 from pydantic import Field, model_validator
 
-from headway.config import Count
-from headway.errors import UserError, check_characters, not_installed
-from headway.files import exists
+from headway.core.config import Count
+from headway.core.errors import UserError, check_characters, not_installed
+from headway.core.files import exists
+from headway.core.log import counted
+from headway.core.storage import cache_folder
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import (
     ERRORS,
@@ -30,9 +32,7 @@ from headway.formats.corpus_format import (
 from headway.formats.labelled_words import read_columns, wrong_words
 from headway.formats.lines import read_rows
 from headway.formats.recordings import Manifest
-from headway.log import counted
 from headway.processing.hub import check_on_hub, files_of_bounded_size
-from headway.storage import cache_folder
 
 MOST_COMPARISONS = 4_000_000  # of words of a line with those of its correction
 

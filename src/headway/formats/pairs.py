@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Broken, Pair, PairSource, RowErrors, content_hash, open_corpora
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.lines import read_lines
 from headway.trees.tree import Leaf, Tree, unescape
 

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import CorpusConfig, GivenCorpus
 from headway.formats.corpus_format import RECORDINGS, Broken, CorpusFormat, open_corpora
 from headway.formats.lines import read_rows

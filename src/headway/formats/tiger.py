@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.penn import TreeAtLine
 from headway.formats.xml_files import Tag, read_tags
 from headway.trees.tree import Leaf, Tree, escape, fill, unescape

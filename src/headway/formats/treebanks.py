@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, TREES, CorpusFormat, Pair, PairSource
 from headway.formats.penn import TreeAtLine, read_penn

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.lines import CHUNK, LONGEST_LINE, ReadingPosition, opened
 
 BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, halves of characters in UTF-16, white space

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from headway.config import Probability, Section
+from headway.core.config import Probability, Section
 from headway.losses.parts import LossPart
 from headway.models import Output
 from headway.tensors.batch import TargetBatch

@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headway.config import Layers, Section
-from headway.errors import UserError
+from headway.core.config import Layers, Section
+from headway.core.errors import UserError
 from headway.losses.parts import Heads, LossPart, Weight, heads_of
 from headway.models import Output
 from headway.models.model import Axes

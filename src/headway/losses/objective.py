@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from headway.config import Component, Probability, Section
-from headway.errors import UserError
+from headway.core.config import Component, Probability, Section
+from headway.core.errors import UserError
 from headway.losses.cross_entropy import CrossEntropy, CrossEntropyConfig
 from headway.losses.dependency_loss import DependencyConfig, DependencyLoss, check_sides
 from headway.losses.parts import LOSSES, LossPart

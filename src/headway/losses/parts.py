@@ -13,8 +13,8 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
+from headway.core.registry import Registry
 from headway.models import Output
-from headway.registry import Registry
 from headway.tensors.batch import TargetBatch
 
 Weight = Annotated[float, Field(gt=0, le=1e6)]

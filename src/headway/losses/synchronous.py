@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from headway.config import Layers, Section
+from headway.core.config import Layers, Section
 from headway.losses.parts import Head, Heads, LossPart, Weight, heads_of, mean_of_heads
 from headway.models import Output
 from headway.tensors.batch import TargetBatch

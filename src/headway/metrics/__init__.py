@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import UserError, option
-from headway.languages import is_language
-from headway.registry import Registry, config_of, construct
+from headway.core.errors import UserError, option
+from headway.core.languages import is_language
+from headway.core.registry import Registry, config_of, construct
 
 if TYPE_CHECKING:
     from headway.metrics.intervals import Estimate, Interval, linearise

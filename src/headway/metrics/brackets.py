@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.lines import read_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees

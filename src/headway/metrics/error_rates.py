@@ -8,8 +8,8 @@ from typing import Any
 import jiwer
 import numpy as np
 
-from headway.languages import LanguageCode, has_no_spaces
-from headway.log import warn
+from headway.core.languages import LanguageCode, has_no_spaces
+from headway.core.log import warn
 from headway.metrics.metric import (
     Metric,
     Signature,

@@ -39,9 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.tables import Cell, Spread
 from headway.metrics.metric import Metric, Statistics
-from headway.tables import Cell, Spread
 
 LEVEL = 0.95
 SIGNIFICANT = 0.05  # the greatest p of a verdict

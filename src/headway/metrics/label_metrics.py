@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats import LabelColumn
 from headway.formats.conllu import is_conllu, read_labelled
 from headway.metrics.metric import Metric, Signature, Statistics, check_segments, release, share

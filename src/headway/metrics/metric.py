@@ -19,9 +19,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, check_characters, shortened
+from headway.core.errors import UserError, check_characters, shortened
+from headway.core.languages import look_unspaced
 from headway.formats.lines import REMEDIES, read_lines, rows_kind
-from headway.languages import look_unspaced
 
 
 def release(package: str = "headway") -> str:

@@ -20,9 +20,9 @@ from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.scoring import fmeasure
 from rouge_score.tokenizers import DefaultTokenizer, Tokenizer
 
-from headway.errors import UserError
-from headway.languages import LanguageCode, has_no_spaces, language_name
-from headway.log import warn
+from headway.core.errors import UserError
+from headway.core.languages import LanguageCode, has_no_spaces, language_name
+from headway.core.log import warn
 from headway.metrics.metric import Metric, Signature, Statistics, check_segments, present, references_of_each, release
 from headway.processing.text.sentences import language_of_rules, sentences
 

@@ -8,9 +8,9 @@ import sacrebleu
 from pydantic import Field
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
-from headway.errors import UserError, nearest
-from headway.languages import LanguageCode, has_no_spaces, is_written_in_han
-from headway.log import warn
+from headway.core.errors import UserError, nearest
+from headway.core.languages import LanguageCode, has_no_spaces, is_written_in_han
+from headway.core.log import warn
 from headway.metrics.metric import Metric, Signature, Statistics, check_segments, present, spelt, without_words
 
 MANY_TOKENISED = 100  # outputs that end as tokenised text does, from which on it is warned of them, as sacrebleu does

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines

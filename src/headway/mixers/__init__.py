@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headway.core.registry import Registry
 from headway.mixers.mixer import Contributions, Decomposable, Mixed, Mixer, MixerState, Span, State
-from headway.registry import Registry
 
 if TYPE_CHECKING:
     from headway.mixers.positions import Position

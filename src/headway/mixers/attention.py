@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Probability, Width
+from headway.core.config import Probability, Width
 from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear

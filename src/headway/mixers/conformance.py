@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.registry import is_own
 from headway.mixers.mixer import Decomposable, Mixed, Mixer, MixerState
-from headway.registry import is_own
 from headway.tensors.masks import padding_mask
 from headway.tensors.names import counted_from_1
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.config import Probability, Width
+from headway.core.config import Probability, Width
 from headway.mixers.attention import Attention
 from headway.mixers.relative import RelativePositions
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Probability, Width
+from headway.core.config import Probability, Width
 from headway.mixers.mixer import (
     Contributions,
     Mixed,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.config import Probability, Width
+from headway.core.config import Probability, Width
 from headway.mixers.attention import Attention, attend
 from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causal
 from headway.mixers.relative import RelativePositions

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Width
+from headway.core.config import Width
 from headway.mixers.attention import size_of_head
 from headway.mixers.mixer import (
     Contributions,

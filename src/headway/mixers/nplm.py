@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Whole, Width
+from headway.core.config import Whole, Width
 from headway.mixers.mixer import Contributions, Mixed, Mixer, MixerState, Span, State, latest, require_causal
 from headway.tensors.depthwise import depthwise
 from headway.tensors.linear import Linear

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import POSITIONS
 from headway.mixers.mixer import bounds
 from headway.tensors.precision import exact_dtype

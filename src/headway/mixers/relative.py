@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from headway.config import Count, Width
-from headway.errors import UserError
+from headway.core.config import Count, Width
+from headway.core.errors import UserError
 from headway.mixers import POSITIONS
 from headway.mixers.positions import Position
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import State
 from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, MODELS, NORMS, PRESETS, model_section
 from headway.models.decoder_only import DecoderOnly, DecoderOnlyConfig

@@ -13,11 +13,11 @@ from pydantic import Field, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Section, Width, explain, merge, named
-from headway.errors import UserError, shortened
+from headway.core.config import Section, Width, explain, merge, named
+from headway.core.errors import UserError, shortened
+from headway.core.registry import Registry, config_of
 from headway.models.cross_attention import CrossMixer
 from headway.models.model import Model, ModelSection
-from headway.registry import Registry, config_of
 from headway.tensors.linear import Linear
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from headway.config import Probability, Width
+from headway.core.config import Probability, Width
 from headway.mixers.attention import attend, sizes_of_head
 from headway.tensors.linear import Linear
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers.positions import AbsolutePosition
 from headway.models.model import ModelConfig
 from headway.tensors.batch import UNKNOWN

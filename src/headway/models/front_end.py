@@ -14,7 +14,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Layers, Section, Width
+from headway.core.config import Layers, Section, Width
 from headway.mixers.positions import AbsolutePosition
 from headway.models.embeddings import SourceReader
 from headway.tensors.dropout import Dropout

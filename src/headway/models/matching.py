@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import MIXERS
 from headway.models.components import model_section
 from headway.models.model import ModelConfig

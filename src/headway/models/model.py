@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Probability, Section, Width
+from headway.core.config import Probability, Section, Width
 from headway.mixers import State
 from headway.models.scored_attention import Location
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch

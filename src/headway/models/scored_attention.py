@@ -19,8 +19,8 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.config import Section, Width
-from headway.errors import UserError
+from headway.core.config import Section, Width
+from headway.core.errors import UserError
 from headway.models.cross_attention import Choice, CrossMixer, Read, View
 from headway.tensors.linear import Linear
 from headway.tensors.masks import additive

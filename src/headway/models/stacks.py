@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 from torch import nn
 
-from headway.config import Component, Layers, Mixers, Probability, Section, Width
-from headway.errors import UserError
+from headway.core.config import Component, Layers, Mixers, Probability, Section, Width
+from headway.core.errors import UserError
 from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
 from headway.models.block import Block, Residual

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from headway.config import Probability, Width
-from headway.errors import UserError, option
+from headway.core.config import Probability, Width
+from headway.core.errors import UserError, option
 from headway.models.layer_attention import build_layer_mix
 from headway.models.model import Model, ModelSection, Output, wanted
 from headway.tensors.batch import TokenBatch

@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from torch import nn
 from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer
 
-from headway.config import Probability, Section, Whole, mistake, mistakes_within
-from headway.errors import nearest
+from headway.core.config import Probability, Section, Whole, mistake, mistakes_within
+from headway.core.errors import nearest
 from headway.optimizers import OPTIMIZERS, SCHEDULES
 from headway.optimizers.schedules import Schedule, ScheduleContext
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from headway.config import Count
-from headway.errors import UserError
+from headway.core.config import Count
+from headway.core.errors import UserError
 
 Factor = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from headway.registry import Registry
+from headway.core.registry import Registry
 
 if TYPE_CHECKING:
     from headway.parses.parsers import Parser

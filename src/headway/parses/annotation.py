@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
+from headway.core.log import say
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import Broken, RowReport
 from headway.formats.lines import TextFile
 from headway.formats.pairs import Side, SideLines, open_source
-from headway.log import say
 from headway.parses.parse import Parse
 from headway.parses.parse_store import ParsesConfig, annotate, store_beside, store_of
 from headway.parses.parsers import ParserConfig, load_parser

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from headway.config import Section
-from headway.errors import UserError, option
-from headway.files import exists, named_in_errors, take_lock
+from headway.core.config import Section
+from headway.core.errors import UserError, option
+from headway.core.files import exists, named_in_errors, take_lock
+from headway.core.log import counted, progress, warn
+from headway.core.processes import cores, in_processes
+from headway.core.storage import hashes_of
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
-from headway.log import counted, progress, warn
 from headway.parses.parse import Parse
 from headway.parses.parsers import AnyParser, Parser, ParserConfig, load_parser
-from headway.processes import cores, in_processes
-from headway.storage import hashes_of
 
 FORMAT = 1
 KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20

@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, SerializeAsAny
 
-from headway.config import Section
-from headway.errors import UserError, not_installed
-from headway.files import exists, sha256
+from headway.core.config import Section
+from headway.core.errors import UserError, not_installed
+from headway.core.files import exists, sha256
 from headway.formats.conllu import ConlluSentence, check_dependent, read_sentences
 from headway.formats.corpus_format import content_hash
 from headway.formats.lines import check_file

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
 from headway.models.model import Memory
 from headway.predictors.predict_options import PredictOptions
 from headway.search.beam import Searchable, beam_search

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
 from headway.models.model import Axes
 from headway.models.tagger import LAYERS
 from headway.predictors.predict_options import Capture
@@ -252,7 +252,7 @@ class AttentionWeights(Mapping[str, Floats]):
         """
         import matplotlib.pyplot
 
-        from headway.figures import STYLE, draw_weights, drawable
+        from headway.core.figures import STYLE, draw_weights, drawable
 
         chosen = self._chosen(name, layer)
         parsed, weights, rows, columns = (

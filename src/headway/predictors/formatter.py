@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
 from headway.trees.linear_form import KINDS, repair
 from headway.trees.tree import Tree, draw, escape, unescape
 

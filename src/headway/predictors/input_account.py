@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from headway.core.log import counted, warn
 from headway.corpora.data_checks import described
 from headway.formats.corpus_config import TAGS, parts
 from headway.formats.lines import row_kind
-from headway.log import counted, warn
 from headway.predictors.predictor import Run
 from headway.processing.processor import Encoded
 from headway.processing.text.text_processor import TextProcessor

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError, memory_named, option
+from headway.core.files import sha256, write_json
+from headway.core.log import say
 from headway.corpora.word_corpus import collate_windows
-from headway.documents import read_json, shaped
-from headway.errors import UserError, memory_named, option
-from headway.files import sha256, write_json
 from headway.formats.lines import check_texts
-from headway.log import say
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, AttentionWeights, layer_titles

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.predictors.captured_attention import END, AttentionWeights, CapturedAttention, shortened, table_of
 from headway.processing.processor import NO_WORDS, Words
 from headway.processing.text.text_processor import PreparationConfig, as_written

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from headway.config import Section, validated_options
-from headway.errors import UserError, check_companions, nearest, option
+from headway.core.config import Section, validated_options
+from headway.core.errors import UserError, check_companions, nearest, option
 from headway.search.decoding_options import MOST_HYPOTHESES, SearchOptions
 
 if TYPE_CHECKING:

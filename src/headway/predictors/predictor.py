@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from pydantic import BaseModel
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
+from headway.core.processes import batched
 from headway.models import Model
 from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture, CaptureOptions, checked_options
-from headway.processes import batched
 from headway.processing.processor import Processor
 from headway.recipe import Recipe
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headway.errors import UserError, memory_named, option
+from headway.core.errors import UserError, memory_named, option
 from headway.formats.lines import check_texts
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option, refuse
+from headway.core.errors import UserError, option, refuse
 from headway.formats.lines import read_lines
 from headway.predictors.captured_attention import alignment_layer
 from headway.processing.processor import Processor

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
+from headway.core.log import say
 from headway.formats.alignments import Links, check_links
 from headway.formats.pairs import open_source
-from headway.log import say
 from headway.metrics import build_metric
 from headway.predictors.captured_attention import AttentionName, alignment_layer
 from headway.predictors.input_account import InputAccount, accounted

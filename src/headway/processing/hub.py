@@ -16,8 +16,8 @@ from typing import Any, Literal
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from headway.documents import parse_json
-from headway.errors import RunError, UserError
+from headway.core.documents import parse_json
+from headway.core.errors import RunError, UserError
 
 WAIT, LONGEST_WAIT = 10.0, 60.0  # seconds: for the next bytes, and for all of an answer
 LARGEST_ANSWER = 1 << 25

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, TypeAdapter, model_validator
 
-from headway.documents import read_json, shaped
-from headway.errors import UserError
-from headway.files import exists, write_json
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError
+from headway.core.files import exists, write_json
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.processing.pretrained import transformers_quiet
 from headway.processing.text.subwords import SPACE, SubwordVocabulary

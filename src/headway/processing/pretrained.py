@@ -12,9 +12,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import TypeAdapter
 
-from headway.documents import read_json, shaped
-from headway.errors import HeadwayError, UserError, check_characters, is_out_of_memory, not_installed
-from headway.files import exists, write_json
+from headway.core.documents import read_json, shaped
+from headway.core.errors import HeadwayError, UserError, check_characters, is_out_of_memory, not_installed
+from headway.core.files import exists, write_json
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.processing.processor import Encoded, Processor, Truncation
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headway.config import Section, explain, merge
+from headway.core.config import Section, explain, merge
+from headway.core.documents import dump_yaml, parse_yaml, read_json, read_yaml
+from headway.core.errors import UserError, option
+from headway.core.files import exists, first_existing, sha256
+from headway.core.registry import import_paths
 from headway.corpora.lead import LeadConfig
-from headway.documents import dump_yaml, parse_yaml, read_json, read_yaml
-from headway.errors import UserError, option
-from headway.files import exists, first_existing, sha256
 from headway.formats.corpus_config import paths_resolved
 from headway.models import ModelSection, TaggerConfig
 from headway.models.matching import other_model
@@ -22,7 +23,6 @@ from headway.processing.marian_files import PREFIX, marian_folder, marian_sectio
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe.migration import FORMAT, todays_recipe
 from headway.recipe.sections import Recipe
-from headway.registry import import_paths
 
 MOST_BASES = 20  # below each other
 HANDED_ON = ("task", "text", "vocabulary", "model")  # sections that a run gives to one that goes on from it

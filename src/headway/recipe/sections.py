@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.config import Count, Metrics, Probability, Section, Seed, Width
+from headway.core.config import Count, Metrics, Probability, Section, Seed, Width
+from headway.core.errors import UserError
+from headway.core.registry import config_of
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
-from headway.errors import UserError
 from headway.formats.corpus_config import AnyCorpus, CorpusField
 from headway.losses import ObjectiveConfig
 from headway.models import MODELS, ModelSection, TransformerConfig, model_section
@@ -20,7 +21,6 @@ from headway.parses.parse_store import ParsesConfig
 from headway.processing.audio.features import AudioConfig
 from headway.processing.text.text_processor import TextConfig
 from headway.processing.text.vocabulary import AnyVocabulary, VocabularyConfig
-from headway.registry import config_of
 from headway.search.decoding_options import SearchOptions
 
 

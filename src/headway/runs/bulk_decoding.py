@@ -22,21 +22,21 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 import headway
-from headway.documents import read_json, shaped
-from headway.errors import UserError, option
-from headway.files import sha256, sync, write_json
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError, option
+from headway.core.files import sha256, sync, write_json
+from headway.core.log import Progress, progress, say
+from headway.core.processes import batched
+from headway.core.storage import check_new, locked, put_in_place, workspace
 from headway.formats.lines import TextFile, check_file
 from headway.formats.pairs import SideLines, open_source
-from headway.log import Progress, progress, say
 from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.bulk_options import BulkOptions
 from headway.runs.load import AnyPredictor
 from headway.runs.run import open_run
-from headway.storage import check_new, locked, put_in_place, workspace
 from headway.tasks import build_task
 
 Kind = Literal["backtranslate", "distill"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.config import WRITES_FOLDER, Section
+from headway.core.config import WRITES_FOLDER, Section
 from headway.predictors.predict_options import SamplingOptions
 from headway.search.decoding_options import SearchOptions
 

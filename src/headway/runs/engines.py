@@ -12,17 +12,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from headway.documents import read_json
-from headway.errors import UserError, not_installed, option
-from headway.files import sha256, write_json
-from headway.log import say
+from headway.core.documents import read_json
+from headway.core.errors import UserError, not_installed, option
+from headway.core.files import sha256, write_json
+from headway.core.log import say
+from headway.core.registry import Registry
+from headway.core.storage import HASHES, cache_folder, file_hashes, locked, put_in_place, workspace
 from headway.predictors.backend import Backend
 from headway.predictors.predictor import Run
 from headway.recipe import read_tree
-from headway.registry import Registry
 from headway.runs.packing import code_hashes
 from headway.runs.run import StoredRun
-from headway.storage import HASHES, cache_folder, file_hashes, locked, put_in_place, workspace
 
 LONGEST_WAIT = 3600.0  # seconds, for another process that makes the same export
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from headway.device import pick_device
-from headway.errors import UserError, option
-from headway.log import say
+from headway.core.device import pick_device
+from headway.core.errors import UserError, option
+from headway.core.log import say
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 
-from headway.documents import LARGEST_JSON, parse_json, read_text, shaped
-from headway.errors import UserError
-from headway.files import write_bytes
-from headway.log import warn
+from headway.core.documents import LARGEST_JSON, parse_json, read_text, shaped
+from headway.core.errors import UserError
+from headway.core.files import write_bytes
+from headway.core.log import warn
 
 
 class MetricsLine(BaseModel):

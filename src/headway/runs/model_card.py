@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import headway
-from headway.documents import dump_yaml
-from headway.files import write_text
-from headway.languages import base_language
-from headway.log import counted
+from headway.core.documents import dump_yaml
+from headway.core.files import write_text
+from headway.core.languages import base_language
+from headway.core.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.run import StoredRun
 from headway.runs.run_folder import portable

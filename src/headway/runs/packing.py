@@ -22,15 +22,15 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from headway.documents import dump_yaml
-from headway.errors import UserError, option
-from headway.files import sha256, sync, write_json, write_text
+from headway.core.documents import dump_yaml
+from headway.core.errors import UserError, option
+from headway.core.files import sha256, sync, write_json, write_text
+from headway.core.log import warn
+from headway.core.registry import IMPORT_PATH
+from headway.core.storage import cache_folder, check_new, keep_first, put_in_place, workspace
 from headway.formats.lines import check_file
-from headway.log import warn
 from headway.recipe import read_tree
-from headway.registry import IMPORT_PATH
 from headway.runs.run_folder import RunFolder, portable
-from headway.storage import cache_folder, check_new, keep_first, put_in_place, workspace
 
 INIT = "__init__.py"
 

@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
-from headway.device import keep_freed_memory
-from headway.errors import UserError, memory_named
-from headway.log import warn
+from headway.core.device import keep_freed_memory
+from headway.core.errors import UserError, memory_named
+from headway.core.log import warn
+from headway.core.registry import foreign_code, names_of_a_run
 from headway.models import Model
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processor, Processors
 from headway.recipe import Recipe, read_tree
 from headway.recipe.migration import FORMAT, todays_weights
-from headway.registry import foreign_code, names_of_a_run
 from headway.runs.metrics import read_metrics
 from headway.runs.packing import changed_code, code_hashes, unpacked
 from headway.runs.run_folder import RunFolder, average_weights, checkpoint_weights, load_weights

@@ -20,16 +20,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from headway.documents import parse_json, read_json, shaped
-from headway.errors import UserError, option
-from headway.files import sha256, write_bytes, write_json, write_text
-from headway.log import warn
+from headway.core.documents import parse_json, read_json, shaped
+from headway.core.errors import UserError, option
+from headway.core.files import sha256, write_bytes, write_json, write_text
+from headway.core.log import warn
+from headway.core.registry import names_of_a_run
+from headway.core.storage import file_hashes
 from headway.predictors.predictor import WEIGHTS
 from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.recipe.migration import FORMAT
-from headway.registry import names_of_a_run
-from headway.storage import file_hashes
 from headway.tensors.low_rank import merged
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from headway.config import Section, mistake
+from headway.core.config import Section, mistake
 
 MOST_HYPOTHESES = 10_000  # of a sentence
 LONGEST = 100_000  # tokens of an output

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.errors import NotFiniteError
+from headway.core.errors import NotFiniteError
 from headway.tensors.batch import BOS, EOS, PAD
 
 

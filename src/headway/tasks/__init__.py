@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from headway.errors import UserError, refuse
+from headway.core.errors import UserError, refuse
+from headway.core.registry import Registry
 from headway.metrics import METRICS, Metric, metric_in
 from headway.recipe import Recipe
-from headway.registry import Registry
 from headway.tasks.task import Task
 
 TASKS: Registry[Task] = Registry(

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.errors import UserError, refuse
-from headway.log import warn
+from headway.core.errors import UserError, refuse
+from headway.core.log import warn
 from headway.losses import Objective
 from headway.losses.dependency_loss import STACKS
 from headway.models import ModelConfig, Seq2Seq, build_model

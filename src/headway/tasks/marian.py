@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.marian_files import WHERE, marian_folder, read_tokenizers
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import Tagger, TaggerConfig
 from headway.processing.pretrained import encoder_location, loading
 

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from headway.core.errors import UserError, option
+from headway.core.log import counted, progress, say, warn
+from headway.core.storage import fingerprint, keep_folder
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, refusal, shared_by
 from headway.corpora.speech_corpus import (
     FrameStore,
@@ -17,11 +20,9 @@ from headway.corpora.speech_corpus import (
     recording_problems,
     unusable_recordings,
 )
-from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import Pair, RowReport
 from headway.formats.recordings import Utterance, open_recordings, read_utterances
-from headway.log import counted, progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.output import Example, Output, TestSet
@@ -32,7 +33,6 @@ from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target, trained_once
 from headway.recipe import Recipe
-from headway.storage import fingerprint, keep_folder
 from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Task, outputs_of
 

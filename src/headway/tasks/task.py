@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headway.core.errors import UserError, option
+from headway.core.processes import batched
 from headway.corpora.data_checks import DataCheck
-from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.lines import check_file
 from headway.formats.pairs import PairSource, open_source
@@ -30,7 +31,6 @@ from headway.models import Model
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Example, Output, TestSet
 from headway.predictors.predictor import Predictor, Run
-from headway.processes import batched
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.text_processor import PreparationConfig, as_written

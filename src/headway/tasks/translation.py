@@ -9,18 +9,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from headway.core.errors import UserError, option
+from headway.core.languages import look_unspaced
+from headway.core.log import progress, say, warn
+from headway.core.storage import file_hashes, keep_folder
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
 from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.plan import mixture_of
-from headway.errors import UserError, option
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import PAIRS, TREES, check_product
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, check_references, check_sides, open_source
 from headway.formats.penn import parse_tree
-from headway.languages import look_unspaced
-from headway.log import progress, say, warn
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.parses.projection import head_labellers
@@ -42,7 +43,6 @@ from headway.processing.text.text_processor import (
     with_characters,
 )
 from headway.recipe import Recipe
-from headway.storage import file_hashes, keep_folder
 from headway.tasks.checks import check_objective, check_predictions, meta_model, warn_of_cut_sources
 from headway.tasks.marian import fill_from_marian, marian_processors
 from headway.tasks.task import Corpora, DevSet, Task, given_pairs

@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.core.errors import UserError
+from headway.core.log import say
+from headway.core.storage import keep_folder
 from headway.corpora.data_checks import DataCheck, allowed_by, shared_by
 from headway.corpora.word_corpus import TokenCorpus
-from headway.errors import UserError
 from headway.formats.conllu import is_conllu, label_column, read_labelled
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import ERRORS, TAGS, Labelled, Pair, RowErrors, RowReport
 from headway.formats.labelled_words import CORRECT, INCORRECT, open_labelled, union
 from headway.formats.lines import read_lines
-from headway.log import say
 from headway.losses import Objective
 from headway.models import Model, TaggerConfig
 from headway.models.tagger import LAYERS, Tagger, check_heads
@@ -27,7 +28,6 @@ from headway.predictors.predictor import Run
 from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_location
 from headway.processing.processor import Processors
 from headway.recipe import Recipe
-from headway.storage import keep_folder
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config, longest_read
 from headway.tasks.task import Corpora, DevSet, Task, given_pairs
 

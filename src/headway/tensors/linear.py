@@ -43,7 +43,7 @@ def suited_backend(device: torch.device, processor: str) -> str:
 
     Args:
         device: where a model computes.
-        processor: its name, as `headway.device.processor` has it.
+        processor: its name, as `headway.core.device.processor` has it.
     """
     wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return "onednn" if device.type == "cpu" and wide and "AMD" in processor and has_onednn() else "torch"

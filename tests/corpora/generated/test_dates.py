@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from babel.dates import format_date
 
+from headway.core.errors import UserError
 from headway.corpora.generated.dates import (
     DateData,
     DateExample,
@@ -22,7 +23,6 @@ from headway.corpora.generated.dates import (
     write_dates,
     writings,
 )
-from headway.errors import UserError
 
 HAN = "〇一二三四五六七八九"
 WAYS = [way for language in languages() for way in writings(language)]

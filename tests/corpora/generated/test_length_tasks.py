@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.errors import UserError
 from headway.corpora.generated.length_tasks import (
     LENGTH_TASKS,
     LengthData,
@@ -15,7 +16,6 @@ from headway.corpora.generated.length_tasks import (
     lengths_data,
     write_lengths,
 )
-from headway.errors import UserError
 from tests.conftest import Command
 
 

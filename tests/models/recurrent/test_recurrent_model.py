@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.models import build_model, model_section
 from headway.tensors.batch import BOS, collate
 from tests.models.recurrent import oracle, toys

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from headway.config import merge
+from headway.core.config import merge
 from headway.models import build_model
 from headway.models.recurrent import Recurrent, RecurrentConfig
 from tests.models.toys import SOURCE_SIZE, TARGET_SIZE

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.audio import audio_files as reading
 from headway.processing.audio.audio_files import facts_of, library, name_of, read_recording, write_wav
 from tests.processing.audio import tones

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, Statistics, filterbanks
 from tests.processing.audio.tones import say, write

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.audio.features import (
     AudioConfig,
     RunningStatistics,

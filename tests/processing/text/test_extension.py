@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.marian_files import MarianVocabulary
 from headway.processing.text.extension import check_extensible, extended_processors, old_parts
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from headway.core.errors import UserError
+from headway.core.registry import foreign_code
 from headway.corpora import corpus as encoding
-from headway.errors import UserError
 from headway.processing.text.segmentation import Segmenter, segmenter
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, save_processors
 from headway.processing.text.vocabulary import TokensConfig, WordVocabulary, load_vocabulary, train_vocabulary
 from headway.recipe import Recipe, dump_recipe, parse_recipe
-from headway.registry import foreign_code
 
 HYPHENS, SORTED = f"{__name__}:HyphenSegmenter", f"{__name__}:SortedVocabulary"
 

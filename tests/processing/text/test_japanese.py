@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.text.segmentation import segmenter
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor, prepare
 from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary

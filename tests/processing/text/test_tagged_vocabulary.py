@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.processing.text.extension import tagged
 from headway.processing.text.text_processor import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.text import text_processor as side_module
 from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.text_processor import (

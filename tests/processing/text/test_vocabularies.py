@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.text.vocabulary import Vocabulary, VocabularyConfig, load_vocabulary, train_vocabulary
 from headway.tensors.batch import BOS, EOS, PAD, UNKNOWN
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.mixers import Mixed
 from headway.models import DecoderOnlyConfig, build_model
 from headway.predictors.output import Example

@@ -9,9 +9,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headway import figures
-from headway.errors import UserError
-from headway.figures import MISSING, STYLE
+from headway.core import figures
+from headway.core.errors import UserError
+from headway.core.figures import MISSING, STYLE
 from headway.predictors.captured_attention import AttentionWeights
 from headway.predictors.output import Example, Output, TextHypothesis
 from headway.predictors.word_alignment import WordAlignment

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.losses import DependencyConfig
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.output import Example

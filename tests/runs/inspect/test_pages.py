@@ -11,12 +11,12 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.tables import Table
 from headway.predictors.captured_attention import AttentionWeights
 from headway.predictors.output import Example, Output, TextHypothesis
 from headway.runs.inspect.pages import BITS, MOST_POINTS, link_inside, packed_weights, write_report
 from headway.runs.metrics import read_metrics
-from headway.tables import Table
 from tests.runs.inspect.browser import open_browser
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \" ' {{payload}} {{style}} \\u003c \u2028"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headway.core.tables import Table
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.pages import SENTENCES, baseline_tables, scores_shown, summary_of, write_run_report
@@ -14,7 +15,6 @@ from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.trained import Trained
-from headway.tables import Table
 from headway.tasks.task import outputs_of
 from tests.conftest import Reversal
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from headway.errors import RunError, UserError
+from headway.core.errors import RunError, UserError
 from headway.optimizers import OPTIMIZERS
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.runs.run_folder import damage, folder_of, hash_of, list_checkpoints, update_of

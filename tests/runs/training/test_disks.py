@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import HeadwayError, RunError
+from headway.core.errors import HeadwayError, RunError
 from headway.runs.run_folder import damage, list_checkpoints
 from headway.runs.training.loop import train
 from tests.conftest import Reversal

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from headway.errors import NotFiniteError, RunError
+from headway.core.errors import NotFiniteError, RunError
 from headway.runs.run_folder import list_checkpoints
 from headway.runs.training import session
 from headway.runs.training.loop import train

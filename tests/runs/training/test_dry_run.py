@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import trained as room

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.runs.metrics import read_metrics
 from headway.runs.run_folder import list_checkpoints
 from tests.conftest import Reversal

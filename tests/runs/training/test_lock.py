@@ -10,11 +10,11 @@ import threading
 
 import pytest
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.storage import locked
 from headway.runs.training import start
 from headway.runs.training.loop import train
 from headway.runs.training.start import LOCK
-from headway.storage import locked
 from tests.runs.training import toys
 
 

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
+from headway.core.errors import RunError, UserError
 from headway.corpora.plan import EncodedPairs
-from headway.errors import RunError, UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.losses import Loss, Objective, ObjectiveConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer

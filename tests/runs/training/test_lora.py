@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.runs.run_folder import list_checkpoints
 from tests.conftest import Reversal
 

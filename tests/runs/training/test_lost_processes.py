@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway.errors import HeadwayError
-from headway.log import logger
+from headway.core.errors import HeadwayError
+from headway.core.log import logger
 from headway.recipe import Recipe
 from headway.runs.run_folder import list_checkpoints
 from headway.runs.training import loop, parallel

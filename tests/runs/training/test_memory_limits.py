@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import RunError
+from headway.core.errors import RunError
 from headway.losses import Objective
 from headway.runs.training import loop, session
 from headway.runs.training.loop import train

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.recipe import load_recipe
 from headway.runs.training.start import check_recipe
 from tests.conftest import REVERSAL

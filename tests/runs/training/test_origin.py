@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.runs.training.start import grown
 from tests.conftest import Reversal
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import DistStoreError, TCPStore
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.runs.training.loop import train
 from headway.runs.training.parallel import _attempt
 from tests.runs.training import kills, toys

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.runs.run_folder import list_checkpoints
 from headway.runs.training import loop, session
 from headway.runs.training.checkpoints import save_checkpoint as write

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway.device import Threads
-from headway.errors import UserError
+from headway.core.device import Threads
+from headway.core.errors import UserError
 from headway.models.recurrent.cells import bf16_is_supported
 from headway.recipe import Recipe, dump_recipe
 from headway.runs.run import open_run

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.recipe import load_recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.start import prepare

@@ -25,7 +25,7 @@ sys.addaudithook(listen)
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setattr("headway.storage.SETTLED", -1e6)  # the files of this test are new
+    monkeypatch.setattr("headway.core.storage.SETTLED", -1e6)  # the files of this test are new
     monkeypatch.setattr("headway.formats.corpus_format.check_file", lambda *given: None)  # reads the first line
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     lines = [f"{'ab' * (row % 5 + 1)} c{row % 7}\t{'BA' * (row % 5 + 1)} C{row % 7}\n" for row in range(200)]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import headway
-from headway.errors import UserError
+from headway.core.errors import UserError
 from tests.conftest import REVERSAL, write_reversal
 
 

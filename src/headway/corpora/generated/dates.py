@@ -21,9 +21,9 @@ from typing import Any
 from babel import Locale
 from babel.dates import tokenize_pattern
 
-from headway.documents import parse_yaml
-from headway.errors import UserError
-from headway.files import write_new_texts
+from headway.core.documents import parse_yaml
+from headway.core.errors import UserError
+from headway.core.files import write_new_texts
 
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
 

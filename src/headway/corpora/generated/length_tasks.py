@@ -19,8 +19,8 @@ from random import Random
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
-from headway.errors import UserError, nearest, option
-from headway.files import write_json, write_new_texts
+from headway.core.errors import UserError, nearest, option
+from headway.core.files import write_json, write_new_texts
 from headway.formats.lines import read_lines
 
 Part = Literal["train", "dev", "test"]

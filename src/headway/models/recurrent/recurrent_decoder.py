@@ -13,8 +13,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from headway.config import Layers, Probability, Section, Width
-from headway.errors import nearest
+from headway.core.config import Layers, Probability, Section, Width
+from headway.core.errors import nearest
+from headway.core.registry import is_foreign
 from headway.mixers import State
 from headway.models.components import CROSS_ATTENTIONS
 from headway.models.cross_attention import CrossMixer, Read, View
@@ -22,7 +23,6 @@ from headway.models.model import sentences_of
 from headway.models.recurrent.cells import States, build_cells, run
 from headway.models.recurrent.recurrent_encoder import EncodedSource, RecurrentEncoderConfig
 from headway.models.scored_attention import joined
-from headway.registry import is_foreign
 from headway.tensors.linear import Linear
 
 

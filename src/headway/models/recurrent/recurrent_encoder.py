@@ -12,7 +12,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from headway.config import Layers, Section, Width
+from headway.core.config import Layers, Section, Width
 from headway.models.model import Memory
 from headway.models.recurrent.cells import States, build_cells, read
 from headway.tensors.dropout import Dropout

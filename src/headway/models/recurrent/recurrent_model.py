@@ -14,7 +14,7 @@ import torch
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor, distributed, nn
 
-from headway.config import named
+from headway.core.config import named
 from headway.mixers import State
 from headway.mixers.positions import build_absolute
 from headway.models.cross_attention import Choice

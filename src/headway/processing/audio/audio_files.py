@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, not_installed
+from headway.core.errors import UserError, not_installed
 
 Samples: TypeAlias = NDArray[np.float32]
 # A file; or samples (N,) or (N, C), floats in [-1, 1] or integers, at the expected rate; or these with their own rate.

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.documents import read_json
-from headway.errors import UserError
-from headway.files import write_json
+from headway.core.documents import read_json
+from headway.core.errors import UserError
+from headway.core.files import write_json
 from headway.processing.audio.audio_files import Recording, name_of, read_recording
 from headway.processing.audio.features import AudioConfig, Statistics, filterbanks, frame_settings
 from headway.processing.processor import Encoded, Processor, Truncation

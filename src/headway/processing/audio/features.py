@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from headway.config import Count, Section, Whole
-from headway.errors import UserError
+from headway.core.config import Count, Section, Whole
+from headway.core.errors import UserError
 from headway.processing.audio.audio_files import LEAST_RATE, MOST_RATE, Samples, library
 from headway.tensors.batch import Frames
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 from headway.processing.text.text_processor import SAMPLE, Pairs, TextProcessor, prepare, sampled
 from headway.processing.text.vocabulary import TaggedVocabulary, Vocabulary
 

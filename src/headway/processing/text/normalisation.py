@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from headway.languages import base_language
+from headway.core.languages import base_language
 
 Span = tuple[int, int]
 

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from headway.errors import UserError, not_installed
-from headway.files import exists
-from headway.languages import base_language
+from headway.core.errors import UserError, not_installed
+from headway.core.files import exists
+from headway.core.languages import base_language
 from headway.processing import SEGMENTERS
 
 

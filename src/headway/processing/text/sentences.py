@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from headway.languages import base_language
+from headway.core.languages import base_language
 
 
 def sentences(text: str, language: str = "en") -> list[str]:

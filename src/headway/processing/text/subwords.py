@@ -16,8 +16,8 @@ from typing import Any
 
 import sentencepiece
 
-from headway.errors import RunError, UserError
-from headway.files import write_bytes
+from headway.core.errors import RunError, UserError
+from headway.core.files import write_bytes
 from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary, check_unused
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 

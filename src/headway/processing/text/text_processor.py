@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from headway.config import Section
-from headway.errors import UserError, check_characters
-from headway.files import exists, write_json
-from headway.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
-from headway.log import warn
+from headway.core.config import Section
+from headway.core.errors import UserError, check_characters
+from headway.core.files import exists, write_json
+from headway.core.languages import UNDETERMINED, base_language, is_language, language_name, nearest_language
+from headway.core.log import warn
+from headway.core.registry import import_paths
+from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.processing.processor import Encoded, Processor, Truncation, Words, encode_beginnings
 from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS, Span, align, compose, identity
@@ -33,8 +35,6 @@ from headway.processing.text.vocabulary import (
     read_description,
     train_vocabulary,
 )
-from headway.registry import import_paths
-from headway.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.tensors.batch import EOS, UNKNOWN
 
 FILE = "sides.json"

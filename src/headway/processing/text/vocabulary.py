@@ -21,12 +21,12 @@ from pydantic import (
     model_validator,
 )
 
-from headway.config import Count, Section, mistakes_within
-from headway.documents import read_json, shaped
-from headway.errors import UserError
-from headway.files import write_json, write_text
+from headway.core.config import Count, Section, mistakes_within
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError
+from headway.core.files import write_json, write_text
+from headway.core.registry import is_foreign, is_own, names_of_a_run
 from headway.processing import VOCABULARIES
-from headway.registry import is_foreign, is_own, names_of_a_run
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
 DESCRIPTION, FORMAT = "vocabulary.json", 1

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option
-from headway.languages import look_unspaced
-from headway.log import progress
+from headway.core.errors import UserError, option
+from headway.core.languages import look_unspaced
+from headway.core.log import progress
+from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric, metric_in
 from headway.metrics.intervals import length_bins, linearise
 from headway.metrics.metric import Statistics
@@ -31,7 +32,6 @@ from headway.runs.inspect.inspect_options import SPAN, FigureOptions
 from headway.runs.inspect.layers import LayerAnalysis
 from headway.runs.load import load
 from headway.runs.run import open_run
-from headway.tables import Cell, Column, Table
 
 OFFSETS = range(-SPAN, SPAN + 1)
 EVENLY = "evenly"  # weights that are the same at all that may be seen

@@ -25,7 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.errors import UserError
+from headway.core.errors import UserError
+from headway.core.processes import batched
 from headway.mixers import Decomposable, Mixed, Mixer, Span
 from headway.models import Seq2Seq
 from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens
@@ -34,7 +35,6 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.processes import batched
 from headway.tensors.batch import Batch, collate
 from headway.tensors.names import counted_from_1
 

@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
-from headway.errors import UserError
-from headway.figures import DARK, GRID, MUTED, STYLE, draw_weights, drawable, pick_fonts, save_figure
-from headway.files import write_text
+from headway.core.errors import UserError
+from headway.core.figures import DARK, GRID, MUTED, STYLE, draw_weights, drawable, pick_fonts, save_figure
+from headway.core.files import write_text
+from headway.core.tables import Table
 from headway.predictors.captured_attention import END
 from headway.predictors.output import Output
 from headway.predictors.word_alignment import WordAlignment
-from headway.tables import Table
 
 NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
 COUNTS_BESIDE_EACH_OTHER = 20  # above an axis

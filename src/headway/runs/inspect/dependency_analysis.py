@@ -21,9 +21,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Arc
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option
-from headway.figures import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, drawable, save_figure
-from headway.files import write_text
+from headway.core.errors import UserError, option
+from headway.core.figures import BLUE, GRID, INK, MUTED, ORANGE, STYLE, draw_weights, drawable, save_figure
+from headway.core.files import write_text
+from headway.core.processes import batched
 from headway.formats.conllu import is_conllu
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
@@ -38,7 +39,6 @@ from headway.parses.projection import NONE, Projection, project
 from headway.predictors.captured_attention import END, AttentionWeights
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.processes import batched
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, apply_overrides, parse_recipe
 from headway.runs.inspect.capture import ReadOptions, read

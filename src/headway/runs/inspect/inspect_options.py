@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from headway.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
+from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 
 SPAN = 20  # offsets further off than this are counted together
 

@@ -17,12 +17,12 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from headway.errors import UserError, option
-from headway.figures import STYLE, draw_weights, drawable, save_figure
-from headway.files import check_apart
+from headway.core.errors import UserError, option
+from headway.core.figures import STYLE, draw_weights, drawable, save_figure
+from headway.core.files import check_apart
+from headway.core.log import counted, progress, say
 from headway.formats.alignments import Links, read_alignments
 from headway.formats.lines import read_lines
-from headway.log import counted, progress, say
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.models.tagger import LAYERS

@@ -14,8 +14,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from headway.errors import UserError, option
-from headway.figures import STYLE, draw_weights, pick_fonts, save_figure, visible_token
+from headway.core.errors import UserError, option
+from headway.core.figures import STYLE, draw_weights, pick_fonts, save_figure, visible_token
+from headway.core.tables import Cell, Column, Spread, Table
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
 from headway.predictors.captured_attention import AttentionWeights, layer_titles
@@ -25,7 +26,6 @@ from headway.runs.inspect.capture import Captured, ReadOptions, read
 from headway.runs.inspect.charts import Chart, Panel
 from headway.runs.inspect.inspect_options import LayerOptions
 from headway.runs.load import load
-from headway.tables import Cell, Column, Spread, Table
 
 Floats = NDArray[np.floating[Any]]
 

@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.files import write_bytes, write_text
-from headway.log import counted
+from headway.core.files import write_bytes, write_text
+from headway.core.log import counted
+from headway.core.tables import Column, Table
 from headway.predictors.captured_attention import END, AttentionName
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Output
 from headway.runs.load import load
 from headway.runs.metrics import read_metrics
 from headway.runs.run import StoredRun, open_run
-from headway.tables import Column, Table
 
 
 def write_page(

@@ -11,14 +11,14 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.errors import UserError, option
+from headway.core.errors import UserError, option
+from headway.core.registry import foreign_code
+from headway.core.tables import Cell, Column, Table
 from headway.models import ModelConfig, Seq2Seq, build_model
 from headway.recipe import load_recipe
-from headway.registry import foreign_code
 from headway.runs.inspect.inspect_options import ParameterOptions
 from headway.runs.packing import unpacked
 from headway.runs.run import open_run
-from headway.tables import Cell, Column, Table
 from headway.tensors.batch import collate
 from headway.tensors.names import counted_from_1
 

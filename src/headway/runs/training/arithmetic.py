@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from headway.device import (
+from headway.core.device import (
     Threads,
     accelerator,
     choose_threads,
@@ -21,14 +21,14 @@ from headway.device import (
     processor,
     threads_set,
 )
-from headway.documents import read_json
-from headway.errors import RunError, UserError
-from headway.files import write_json
-from headway.log import counted
+from headway.core.documents import read_json
+from headway.core.errors import RunError, UserError
+from headway.core.files import write_json
+from headway.core.log import counted
+from headway.core.registry import foreign_code, import_paths
+from headway.core.storage import cache_folder, locked
 from headway.recipe import Recipe, changed_keys
-from headway.registry import foreign_code, import_paths
 from headway.runs.run_folder import RunFolder
-from headway.storage import cache_folder, locked
 from headway.tensors.linear import has_onednn, suited_backend, use_backend
 from headway.tensors.precision import REFUSED, Speed, bf16_speed, compared, fitting_precision
 

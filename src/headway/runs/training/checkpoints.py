@@ -14,11 +14,12 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import RunError, UserError, in_one_line
-from headway.files import remove, remove_leftovers, write_bytes, write_text
+from headway.core.errors import RunError, UserError, in_one_line
+from headway.core.files import remove, remove_leftovers, write_bytes, write_text
+from headway.core.registry import is_own
+from headway.core.storage import keep_folder
 from headway.metrics.metric import rank
 from headway.predictors.predictor import WEIGHTS
-from headway.registry import is_own
 from headway.runs.run_folder import (
     FILE_LEFTOVERS,
     OPTIMIZER,
@@ -33,7 +34,6 @@ from headway.runs.run_folder import (
     update_of,
 )
 from headway.runs.training.parallel import like, whole
-from headway.storage import keep_folder
 
 NUMBER = "#number"  # ends the names of entries that are Python's numbers
 GROUPS = "param_groups"  # in the place of a parameter's name

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import RunError, memory_named, option
-from headway.log import duration, progress, say
+from headway.core.errors import RunError, memory_named, option
+from headway.core.log import duration, progress, say
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report

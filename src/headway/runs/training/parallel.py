@@ -31,9 +31,9 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from headway.device import pick_device
-from headway.errors import RunError, UserError, option
-from headway.log import last_word, say
+from headway.core.device import pick_device
+from headway.core.errors import RunError, UserError, option
+from headway.core.log import last_word, say
 from headway.recipe import TrainingConfig
 from headway.tensors.precision import autocast
 

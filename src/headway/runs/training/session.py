@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import NotFiniteError, RunError, memory_named, option
-from headway.log import logger, say, warn
+from headway.core.errors import NotFiniteError, RunError, memory_named, option
+from headway.core.log import logger, say, warn
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model

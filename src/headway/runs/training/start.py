@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import headway
-from headway.device import instruction_set, keep_freed_memory, machine, threads_set
-from headway.errors import UserError, option
-from headway.files import remove_leftovers, sync
+from headway.core.device import instruction_set, keep_freed_memory, machine, threads_set
+from headway.core.errors import UserError, option
+from headway.core.files import remove_leftovers, sync
+from headway.core.log import say, silenced, warn
+from headway.core.registry import foreign_code, import_paths
+from headway.core.storage import keep_folder, locked
 from headway.formats.corpus_config import parts
-from headway.log import say, silenced, warn
 from headway.losses import Objective
 from headway.metrics import check_kind
 from headway.mixers.conformance import try_own_mixers
@@ -28,7 +30,6 @@ from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
 from headway.processing.text.text_processor import TextProcessor, check_languages
 from headway.recipe import Recipe, changed_keys
-from headway.registry import foreign_code, import_paths
 from headway.runs.metrics import keep_lines
 from headway.runs.packing import changed_code, code_hashes, code_versions
 from headway.runs.run import open_run
@@ -47,7 +48,6 @@ from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.records import Records, is_before
 from headway.runs.training.session import Session, scores_of
 from headway.runs.training.updates import TrainingStep
-from headway.storage import keep_folder, locked
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora, Task
 from headway.tensors.batch import SPECIALS

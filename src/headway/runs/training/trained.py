@@ -13,9 +13,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from headway.device import peak_memory
-from headway.errors import RunError, UserError, option
-from headway.log import duration, silenced
+from headway.core.device import peak_memory
+from headway.core.errors import RunError, UserError, option
+from headway.core.log import duration, silenced
+from headway.core.tables import Table
 from headway.recipe import Recipe, TrainingConfig, load_recipe
 from headway.runs.load import AnyPredictor, load
 from headway.runs.metrics import read_metrics
@@ -25,7 +26,6 @@ from headway.runs.training.loop import train as run_training
 from headway.runs.training.parallel import told_once
 from headway.runs.training.session import dev_scores
 from headway.runs.training.start import open_session, warn_of_warmup
-from headway.tables import Table
 from headway.tasks import dev_metrics
 
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from headway.errors import memory_named
+from headway.core.errors import memory_named
+from headway.core.processes import cores
 from headway.losses import Loss, Objective
 from headway.models import Model, Output
-from headway.processes import cores
 from headway.recipe import TrainingConfig
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel

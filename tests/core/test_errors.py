@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.errors import (
+from headway.core.errors import (
     HeadwayError,
     RunError,
     UserError,

@@ -32,8 +32,8 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import PydanticUndefined
 
-from headway.config import Section, explain, mistake, mistakes_within
-from headway.errors import UserError, nearest, option
+from headway.core.config import Section, explain, mistake, mistakes_within
+from headway.core.errors import UserError, nearest, option
 
 Component = TypeVar("Component")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.errors import UserError
-from headway.storage import (
+from headway.core.errors import UserError
+from headway.core.storage import (
     GrowingArray,
     cache_folder,
     check_new,
@@ -192,7 +192,7 @@ def test_another_process_that_made_it_again_is_not_undone(tmp_path: Path, monkey
             raise ValueError("it was damaged, and is made again by another process now")
         return read_whole(folder)
 
-    monkeypatch.setattr("headway.storage.shutil.rmtree", None)  # would fail if called
+    monkeypatch.setattr("headway.core.storage.shutil.rmtree", None)  # would fail if called
     assert kept_folder(kept, make, read) == "x"
 
 
@@ -217,7 +217,7 @@ def test_values_are_made_once_and_again_where_they_are_damaged(
 
 def test_files_are_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("headway.storage.SETTLED", -1e6)  # the files of this test are new
+    monkeypatch.setattr("headway.core.storage.SETTLED", -1e6)  # the files of this test are new
     files, read = [tmp_path / "a", tmp_path / "b"], list[str]()
     for file in files:
         file.write_text(file.name)

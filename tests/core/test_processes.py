@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headway import processes
-from headway.errors import RunError
-from headway.processes import batched, cores, in_processes
+from headway.core import processes
+from headway.core.errors import RunError
+from headway.core.processes import batched, cores, in_processes
 
 
 def write(folder: Path, **files: str) -> None:
@@ -82,7 +82,7 @@ ENDLESS = """
 import os
 from itertools import count
 from operator import neg
-from headway.processes import in_processes
+from headway.core.processes import in_processes
 
 if __name__ == "__main__":
     for _ in in_processes(count(), neg, 2, os.getpid, (), "counts"):

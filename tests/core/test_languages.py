@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.languages import base_language, has_no_spaces, is_language, look_unspaced, nearest_language
+from headway.core.languages import base_language, has_no_spaces, is_language, look_unspaced, nearest_language
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.documents import LARGEST_YAML, dump_yaml, parse_json, parse_yaml, read_json, read_yaml
-from headway.errors import UserError
+from headway.core.documents import LARGEST_YAML, dump_yaml, parse_json, parse_yaml, read_json, read_yaml
+from headway.core.errors import UserError
 
 
 def bomb(first: str, around: str) -> str:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from headway.log import counted, duration, logger, progress, say, silenced, warn
+from headway.core.log import counted, duration, logger, progress, say, silenced, warn
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_durations(seconds: float, shown: str) -> None:
 
 
 def test_a_program_sees_warnings_alone_unless_it_asks_for_more() -> None:
-    program = "from headway.log import *\nwith progress('work') as line: line.update(1)\n"
+    program = "from headway.core.log import *\nwith progress('work') as line: line.update(1)\n"
     program += "say('notice'); warn('warned')"
     asked = f"import logging; logging.basicConfig(level=logging.INFO)\n{program}"
     seen = [

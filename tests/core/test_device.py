@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from headway import device
-from headway.device import choose_threads, machine, peak_memory, pick_device, threads_set
-from headway.errors import UserError
+from headway.core import device
+from headway.core.device import choose_threads, machine, peak_memory, pick_device, threads_set
+from headway.core.errors import UserError
 
 
 class CoreTimes(NamedTuple):
@@ -135,7 +135,7 @@ def test_kept_memory_is_given_back_when_that_is_asked_for():
     """In a process of its own, whose allocator is told to keep what is freed."""
     script = """
 import os, torch
-from headway.device import give_back_freed_memory, keep_freed_memory
+from headway.core.device import give_back_freed_memory, keep_freed_memory
 def resident(): return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 keep_freed_memory()
 tensors = [torch.ones(2**20) for _ in range(100)]

@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
-from headway.errors import UserError, check_characters, in_lines, in_one_line, nearest, option, shortened
-from headway.files import check_figure, check_output_file, check_output_folder
+from headway.core.errors import UserError, check_characters, in_lines, in_one_line, nearest, option, shortened
+from headway.core.files import check_figure, check_output_file, check_output_folder
 
 # Where results go: what cannot be written is found before the work.
 WRITES_FILE = AfterValidator(check_output_file)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from headway.errors import UserError
+from headway.core.errors import UserError
 
 LARGEST_YAML = 1 << 18  # bytes; a recipe has some thousand, and reading a megabyte takes seconds
 LARGEST_JSON = 1 << 26

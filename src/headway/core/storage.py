@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from headway.errors import RunError, UserError, option
-from headway.files import sha256, sync, take_lock, write_json
-from headway.log import warn
+from headway.core.errors import RunError, UserError, option
+from headway.core.files import sha256, sync, take_lock, write_json
+from headway.core.log import warn
 
 Kept = TypeVar("Kept")
 
@@ -241,7 +241,7 @@ def _identity(path: Path) -> list[int] | None:
 @cache
 def software() -> str:
     """A hash of headway's own code and of the names, with versions, of all packages: what results may depend on."""
-    own = sorted(Path(__file__).parent.rglob("*.py"))
+    own = sorted(Path(__file__).parents[1].rglob("*.py"))
     packages = sorted({path.name for place in sys.path for path in Path(place or ".").glob("*.dist-info")})
     return fingerprint([sys.version, packages, [[str(path), sha256(path)] for path in own]])
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from headway.files import (
+from headway.core.files import (
     check_figure,
     check_output_file,
     check_output_folder,

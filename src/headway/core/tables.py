@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from headway.errors import not_installed
+from headway.core.errors import not_installed
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import headway
-from headway.config import Section, validated_options
-from headway.errors import UserError
+from headway.core.config import Section, validated_options
+from headway.core.errors import UserError
+from headway.core.registry import CATALOGUE, config_of, registry_of
 from headway.recipe import parse_recipe
-from headway.registry import CATALOGUE, config_of, registry_of
 from headway.search.decoding_options import SearchOptions
 
 # Numbers whose bounds a validator says in its own words.

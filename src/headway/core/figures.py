@@ -23,9 +23,9 @@ from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import MaxNLocator
 
-from headway.errors import UserError
-from headway.files import write_bytes
-from headway.tables import display_width
+from headway.core.errors import UserError
+from headway.core.files import write_bytes
+from headway.core.tables import display_width
 
 MISSING = "\N{WHITE VERTICAL RECTANGLE}"  # of characters that no font can draw
 INK, MUTED, GRID = "#1f2933", "#66737f", "#e3e8ec"

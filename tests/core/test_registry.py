@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.errors import UserError
-from headway.registry import CATALOGUE, Registry, choices_of, config_of, listing, registry_of
+from headway.core.errors import UserError
+from headway.core.registry import CATALOGUE, Registry, choices_of, config_of, listing, registry_of
 from tests.conftest import Command
 
 

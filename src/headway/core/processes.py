@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.errors import RunError
+from headway.core.errors import RunError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headway.errors import UserError, option
-from headway.processes import cores
+from headway.core.errors import UserError, option
+from headway.core.processes import cores
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's malloc.h
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headway.tables import Column, Spread, Table, display_width
+from headway.core.tables import Column, Spread, Table, display_width
 
 TABLE = Table(
     ["system", Column("BLEU", format=".2f"), Column("size", "MB", format=",.1f"), Column("words", format=","), "done"],

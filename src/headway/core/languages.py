@@ -13,7 +13,7 @@ from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 from pydantic import AfterValidator
 
-from headway.errors import nearest
+from headway.core.errors import nearest
 
 TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 PRIVATE = re.compile("q[a-t][a-z]")  # codes that mean what those who use them say

@@ -6,8 +6,8 @@ import matplotlib.pyplot
 import numpy as np
 import pytest
 
-from headway import figures
-from headway.figures import pick_fonts, visible_token
+from headway.core import figures
+from headway.core.figures import pick_fonts, visible_token
 
 
 def test_fonts_cover_the_text_or_say_what_is_missing() -> None:
