@@ -12,7 +12,7 @@ import headway
 from headway.comparison.cells import Costs, CurvePoint
 from headway.comparison.report import Report, payload, report_of, write_comparison_page
 from headway.metrics import build_metric
-from headway.runs.inspect.capture import AttentionWeights as Layer
+from headway.runs.inspect.capture import Layer
 from headway.runs.inspect.inspection import Map, packed_maps
 from tests.comparison.toys import cell, evaluation_set
 from tests.runs.inspect.browser import open_browser

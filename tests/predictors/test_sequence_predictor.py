@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from headway.predictors.run import Run
 
 import headway
 from headway.core.errors import NotFiniteError, UserError
 from headway.models import build_model
 from headway.predictors.predict_options import PredictOptions
-from headway.predictors.predictor import batches
+from headway.predictors.predictor import Run, batches
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.run_folder import model_weights
 from headway.tensors.batch import collate

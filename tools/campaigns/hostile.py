@@ -55,7 +55,12 @@ ENTRIES = (
     "vocabulary/" + "a/" * 200 + "b", "vocabulary/" + "a" * 300, "\x1b]0;x\x07", "source.json", "checkpoints/x", "",
     "manifest.json", "recipe.yaml", "model.safetensors", "README.md", "vocabulary/source/spm.model", "SOURCE/x",
 )  # fmt: skip
-HARMLESS = ("vocabulary/evil.py", "source/evil.py", "vocabulary/" + "a/" * 200 + "b")  # names that a pack may have
+HARMLESS = (
+    "README.md",
+    "vocabulary/evil.py",
+    "source/evil.py",
+    "vocabulary/" + "a/" * 200 + "b",
+)  # names that a pack may have
 KINDS = (
     "name",
     "name",
@@ -139,7 +144,7 @@ class HostileCampaign(Campaign[HostileCase]):
         key = next(at for at in self._of_recipe((".yaml", ".json", ".jsonl")) if at % 4 == 0)
         title = next(index for index, text in enumerate(TEXTS) if text.startswith("\x1b]"))
         return [
-            *packs, HostileCase("zip", "run", 2, ENTRIES.index(HARMLESS[0])), HostileCase("name", "run", named, mixer),
+            *packs, HostileCase("zip", "run", 2, ENTRIES.index(HARMLESS[1])), HostileCase("name", "run", named, mixer),
             HostileCase("tokenizer", "tagger", 0, 1), HostileCase("page", "run", 2, 0),
             HostileCase("text", "run", key, title),
         ]  # fmt: skip

@@ -176,7 +176,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
         count = options["nbest"]
         assert len(written) == count * len(texts), "lines are lost"
         for number, prediction in enumerate(alone):
-            if not isinstance(prediction, LabelledWords):
+            if isinstance(prediction, Output):  # a line that is too long has none
                 found = [row.partition("\t") for row in written[count * number : count * (number + 1)]]
                 assert [text for _, _, text in found] == [each.text for each in prediction.hypotheses], "other texts"
                 for (score, _, _), each in zip(found, prediction.hypotheses, strict=True):

@@ -44,19 +44,12 @@ from headway.predictors.predict_options import SamplingOptions
 from headway.runs.bulk_options import BulkOptions, DecodedOptions
 from headway.search.decoding_options import SearchOptions
 
-
-def _version() -> str:
-    import headway
-
-    return f"headway {headway.__version__}"
-
-
 app = new_app(
     "headway",
     "Train, compare, look inside and ship attention models for sequence transduction.",
-    version=_version,
+    version_flags=(),
 )
-for name in (*app.help_flags, *app.version_flags):
+for name in app.help_flags:
     app[name].group = panel(OPTIONS)
 DECODING = [*SearchOptions.model_fields, *SamplingOptions.model_fields]
 
@@ -66,7 +59,13 @@ def _root(
     *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     quiet: Annotated[bool, flag("Say nothing but warnings, on standard error.", negative=())] = False,
     verbose: Annotated[bool, flag("Say more than usual, on standard error.", negative=())] = False,
+    version: Annotated[bool, flag("Say the version.", negative=())] = False,
 ) -> Any:
+    if version:
+        import headway
+
+        write(f"headway {headway.__version__}")
+        return 0
     if quiet or verbose:
         logger.setLevel(logging.WARNING if quiet else logging.DEBUG)
     if not words:

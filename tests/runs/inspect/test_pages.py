@@ -130,8 +130,11 @@ def test_text_never_becomes_markup(tmp_path: Path, metrics: Path) -> None:
     plain, hostile = tmp_path / "plain.html", tmp_path / "hostile.html"
     for path, text in ((plain, "text"), (hostile, HOSTILE)):
         output = shown(text, text, text, "layers", np.ones((1, 1, 2)) / 2, [text], [text, "</s>"])
-        table = Table([text], [[text]], title=text, notes=[text])
-        write_report(path, title=text, summary={text: text}, metrics=metrics, examples=[output], tables=[table])
+        table, drawings = Table([text], [[text]], title=text, notes=[text]), {text: text}
+        write_report(
+            path, title=text, summary={text: text}, metrics=metrics, examples=[output], tables=[table],
+            drawings=lambda output, drawn=drawings: drawn,
+        )  # fmt: skip
     assert Page(hostile).elements == Page(plain).elements
     assert Page(hostile).text_of("title")[0].strip() == HOSTILE.strip()
     payload = Page(hostile).payload()

@@ -10,7 +10,7 @@ from headway.recipe import Recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training import trained as room
 from headway.runs.training.trained import UPDATES, dry_run
-from headway.tasks import translation
+from headway.tasks.task import DevSet
 from tests.conftest import Command
 from tests.runs.training.toys import recipe as toy
 
@@ -87,11 +87,11 @@ def test_a_few_examples_are_decoded_in_place_of_all(
     decoded: list[str] = []
     clock = iter(range(0, 10**6, 2))
 
-    def decode(recipe, processors, sources, model, device) -> list[str]:
-        decoded.extend(sources)
-        return ["1"] * len(sources)
+    def outputs(dev: DevSet, model: object, device: object) -> list[str]:
+        decoded.extend(example.source for example in dev.examples)
+        return ["1"] * len(dev.examples)
 
-    monkeypatch.setattr(translation, "_decode", decode)
+    monkeypatch.setattr(DevSet, "outputs", outputs)
     monkeypatch.setattr(room, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     exact = {"dev_metrics": ({"name": "exact_match"},), "best_by": "exact_match"}
     estimate = dry_run(written.model_copy(update={"training": written.training.model_copy(update=exact)}))
