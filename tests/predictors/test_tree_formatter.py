@@ -61,5 +61,5 @@ def test_brackets_are_read_as_treebanks_write_them() -> None:
 
 def test_a_target_is_no_tree_in_brackets() -> None:
     TreeFormatter().check_target(WRITTEN, "trees.txt:1")
-    with pytest.raises(UserError, match=r"trees\.txt:2: this is a tree in brackets.*with format linear"):
+    with pytest.raises(UserError, match=r"trees\.txt:2: this is a tree in brackets.*with format=linear"):
         TreeFormatter().check_target("(S (NN a))", "trees.txt:2")
