@@ -140,6 +140,9 @@ def test_half_of_an_interval_is_not_that_of_its_visible_part() -> None:
     found = linear.interval(metric.bounds)
     assert (found.low, found.high, found.half) == (low, 100, (high - low) / 2)
     assert found.cell == Spread(linear.estimate().value, found.half)
+    two = linearise(metric, [np.array([[1.0, 1.0], [0.0, 1.0]])])
+    assert two.estimate().half_width() > 600
+    assert two.interval(metric.bounds) == (50, 0, 100, 50)
 
 
 def test_labels_have_no_words() -> None:

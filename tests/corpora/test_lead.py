@@ -1,11 +1,9 @@
 """The beginning of a source as a summary."""
 
-from pathlib import Path
-
 import pytest
 
 from headway.core.errors import UserError
-from headway.corpora.lead import LeadConfig, lead, leads_of, leads_of_file
+from headway.corpora.lead import LeadConfig, lead, leads_of
 from headway.recipe import parse_lead
 from headway.recipe.sections import DataConfig
 
@@ -30,10 +28,9 @@ def test_lead(given: str, expected: str) -> None:
     assert lead(" ", config) == ""
 
 
-def test_names_and_files(tmp_path: Path) -> None:
-    (tmp_path / "source").write_text("a b c\n\n東京で地震。大きい。\n", encoding="utf-8")
+def test_names() -> None:
     given = [LeadConfig(count=2), parse_lead("1-sentences"), parse_lead("3-characters")]
-    assert leads_of_file(tmp_path / "source", given) == {
+    assert leads_of(["a b c", "", "東京で地震。大きい。"], given) == {
         "lead-2-words": ["a b", "", "東京"],
         "lead-1-sentences": ["a b c", "", "東京で地震。"],
         "lead-3-characters": ["a b", "", "東京で"],

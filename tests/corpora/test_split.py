@@ -37,7 +37,7 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"for these parts; received 2; allowed: for pairs, a row each, columns"):
         split_sentences(path, tmp_path / "parts")
     path.write_text("a\tc\n\n" * 9, encoding="utf-8")
-    for options in (SplitOptions((1, 0, 1)), SplitOptions(counts=(4, 5)), SplitOptions(counts=(0, 5))):
+    for options in (SplitOptions((1, 0.01, 100)), SplitOptions(counts=(4, 5)), SplitOptions(counts=(0, 5))):
         for unit, split in (("sentence", split_sentences), ("pair", partial(split_table, columns=["1", "2"]))):
             with pytest.raises(UserError, match=f"every part needs one {unit} or more, and there are 9"):
                 split(path, output=tmp_path / "parts", options=options)
@@ -151,10 +151,12 @@ def test_sentences_of_conllu_are_the_same_whatever_their_number(tmp_path: Path) 
     [
         (("--seed", "3"), "--seed: alone, this option does nothing"),
         (("--disjoint-sources",), "--disjoint-sources: alone"),
+        (("--shares", "nan", "1", "1"), "--shares: shares are numbers above 0"),
+        (("--shares", "inf", "1", "1"), "--shares: shares are numbers above 0"),
         (("--shares", "1", "1", "1", "--counts", "1", "1"), "--counts: sizes are shares or counts, not both"),
     ],
 )
-def test_options_that_do_nothing_are_refused(
+def test_options_that_mean_nothing_are_refused(
     tmp_path: Path, run_headway: Command, given: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "all.tsv").write_text("a\tc\n\n" * 9, encoding="utf-8")

@@ -94,13 +94,6 @@ class UserError(HeadwayError):
         super().__init__(message)
 
 
-def refuse(*mistakes: tuple[object, UserError]) -> None:
-    """Raise the first of these errors whose condition holds."""
-    for holds, error in mistakes:
-        if holds:
-            raise error
-
-
 def check_characters(text: str, where: str | None = None, what: str = "this text") -> None:
     """Raise UserError for a text with half of a surrogate pair, which no encoding and no library in C++ can write.
 

@@ -119,7 +119,7 @@ def progress(
 ) -> Iterator[Progress]:
     """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
     work, view = Progress(title, total, unit, long), _view.get()
-    if view is None or not shown or not logger.isEnabledFor(logging.INFO):
+    if view is None or not shown or total == 0 or not logger.isEnabledFor(logging.INFO):
         yield work
         return
     with view(work) as redraw:

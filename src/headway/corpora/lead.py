@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -11,7 +10,6 @@ from pydantic import model_validator
 from headway.core.config import Count, Section
 from headway.core.languages import look_unspaced
 from headway.core.log import warn
-from headway.formats.lines import read_lines
 from headway.processing.processor import first_words
 from headway.processing.text.sentences import language_of_rules, languages_of_rules, sentences
 
@@ -52,11 +50,6 @@ class LeadConfig(Section):
     def name(self) -> str:
         """As scores are listed: `lead-8-words`."""
         return "-".join(filter(None, ("lead", str(self.count), self.unit, self.language)))
-
-
-def leads_of_file(path: Path, leads: Sequence[LeadConfig]) -> dict[str, list[str]]:
-    """The beginnings of each line of a file, by the lead's name. Raises UserError where the file cannot be read."""
-    return leads_of(list(read_lines(path)), leads)
 
 
 def leads_of(sources: Sequence[str], leads: Sequence[LeadConfig], language: str = "en") -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from math import inf
 from pathlib import Path
 
 from headway.core.errors import UserError, option
@@ -41,6 +42,8 @@ class SplitOptions:
         if self.counts is not None:
             sizes = [count - sum(self.counts), *self.counts]
         else:
+            if not all(0 < share < inf for share in self.shares):
+                raise UserError("shares are numbers above 0", where=option("shares"), received=list(self.shares))
             ends = [round(count * part / sum(self.shares)) for part in accumulate(self.shares)]
             sizes = [end - begin for begin, end in pairwise([0, *ends])]
         if min(sizes) < 1:

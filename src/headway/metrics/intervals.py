@@ -61,7 +61,7 @@ class Interval(NamedTuple):
     Attributes:
         value: the score.
         low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
-        half: half of the interval, whose ends were not moved for it.
+        half: half of the interval, whose ends were not moved for it; no more than what lies to the farther bound.
     """
 
     value: float
@@ -177,7 +177,8 @@ class Linearised:
         low, high = estimate.interval()
         if not isfinite(low):
             return Interval(estimate.value)
-        return Interval(estimate.value, max(low, bounds[0]), min(high, bounds[1]), (high - low) / 2)
+        half = min((high - low) / 2, max(estimate.value - bounds[0], bounds[1] - estimate.value))
+        return Interval(estimate.value, max(low, bounds[0]), min(high, bounds[1]), half)
 
 
 def _unseen(differences: Floats, span: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.core.errors import UserError, option, refuse
+from headway.core.errors import UserError, option
 from headway.formats.lines import read_lines
 from headway.predictors.captured_attention import alignment_layer
 from headway.processing.processor import Processor
@@ -63,17 +63,14 @@ def copying_layer(names: Sequence[str], vocabulary: type, where: str, received: 
     Raises:
         UserError: a model that does not attend to its source, or whose unknown tokens are no words.
     """
-    layer, allowed = alignment_layer(names), "keep, or a target vocabulary of kind word or whitespace"
-    parts = "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for"
-    none = "this model has no attention to the source, which says what to copy"
-    refuse(
-        (
-            not issubclass(vocabulary, WordVocabulary),
-            UserError(parts, where=where, received=received, allowed=allowed),
-        ),
-        (layer is None, UserError(none, where=where, received="copy", allowed="keep")),
-    )
-    return str(layer)
+    if not issubclass(vocabulary, WordVocabulary):
+        what = "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for"
+        allowed = "keep, or a target vocabulary of kind word or whitespace"
+        raise UserError(what, where=where, received=received, allowed=allowed)
+    if (layer := alignment_layer(names)) is None:
+        what = "this model has no attention to the source, which says what to copy"
+        raise UserError(what, where=where, received="copy", allowed="keep")
+    return layer
 
 
 def unknown_words(
@@ -96,11 +93,10 @@ def read_dictionary(path: Path) -> dict[str, str]:
     words: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         source, tab, target = line.partition("\t")
-        where, entry = f"{path}:{number}", tab and source.strip() and target.strip() and "\t" not in target
-        what, allowed = "this is no entry of a dictionary", "a source word, a tab and a target word"
-        refuse(
-            (not entry, UserError(what, where=where, received=line, allowed=allowed)),
-            (source in words, UserError("this word has an entry above", where=where, received=source)),
-        )
+        if not (tab and source.strip() and target.strip()) or "\t" in target:
+            what, allowed = "this is no entry of a dictionary", "a source word, a tab and a target word"
+            raise UserError(what, where=f"{path}:{number}", received=line, allowed=allowed)
+        if source in words:
+            raise UserError("this word has an entry above", where=f"{path}:{number}", received=source)
         words[source] = target
     return words

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.core.errors import UserError, refuse
+from headway.core.errors import UserError
 from headway.core.registry import Registry
 from headway.metrics import METRICS, Metric, metric_in
 from headway.recipe import Recipe
@@ -44,13 +44,9 @@ def dev_metrics(recipe: Recipe, *, by_language: bool = True) -> Sequence[Metric]
     language = recipe.text.target.language if by_language else None
     metrics = [metric_in(language, entry) for entry in chosen] if recipe.data.dev else []
     names = ["loss", *(metric.name for metric in metrics)]
-    twice, where = sorted({name for name in names if names.count(name) > 1}), "training.dev_metrics"
-    best_by = recipe.training.best_by
-    refuse(
-        (twice, UserError("scores on dev go by these names, which stand twice", where=where, received=twice)),
-        (
-            best_by not in (None, *names),
-            UserError("no such dev metric", where="training.best_by", received=best_by, allowed=names),
-        ),
-    )
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        what = "scores on dev go by these names, which stand twice"
+        raise UserError(what, where="training.dev_metrics", received=twice)
+    if (best_by := recipe.training.best_by) not in (None, *names):
+        raise UserError("no such dev metric", where="training.best_by", received=best_by, allowed=names)
     return metrics

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headway.core.errors import UserError, refuse
+from headway.core.errors import UserError
 from headway.core.log import warn
 from headway.losses import Objective
 from headway.losses.dependency_loss import STACKS
@@ -55,9 +55,10 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
 def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
     """Raise UserError where the model may refuse to read, or to write, what the recipe says; dev would find it late."""
     longest = recipe.data.max_length
-    most, where = model.longest_pair(longest), "data.max_length"
-    what, allowed = "sentences may be longer than what the model reads", f"up to {most}, or a higher model.max_position"
-    refuse((most < longest, UserError(what, where=where, received=longest, allowed=allowed)))
+    if (most := model.longest_pair(longest)) < longest:
+        what = "sentences may be longer than what the model reads"
+        allowed = f"up to {most}, or a higher model.max_position"
+        raise UserError(what, where="data.max_length", received=longest, allowed=allowed)
     check_shortest_output(recipe, model.longest_target(longest))
     if recipe.decoding.unknown_words == "copy" and recipe.training.from_ is None:
         kind = (recipe.vocabulary.target or recipe.vocabulary).kind
@@ -69,10 +70,10 @@ def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
 
 def check_shortest_output(recipe: Recipe, room: int | None) -> None:
     """Raise UserError where `decoding.min_length` is more than what the model writes beside the longest source."""
-    least, where = recipe.decoding.min_length, "decoding.min_length"
-    what = "the shortest output is longer than what the model writes beside the longest source"
-    allowed = f"up to {room}, or a higher model.max_position"
-    refuse((room is not None and least > room, UserError(what, where=where, received=least, allowed=allowed)))
+    if room is not None and (least := recipe.decoding.min_length) > room:
+        what = "the shortest output is longer than what the model writes beside the longest source"
+        allowed = f"up to {room}, or a higher model.max_position"
+        raise UserError(what, where="decoding.min_length", received=least, allowed=allowed)
 
 
 def warn_of_cut_sources(name: str, lengths: NDArray[np.integer], model: Seq2Seq, unit: str) -> None:
