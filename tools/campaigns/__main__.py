@@ -53,10 +53,15 @@ def main() -> int:
 
 
 def one_thread() -> None:
-    """Copies of a process with threads hang: libraries are told to have none, before they are imported."""
+    """Copies of a process with threads hang: libraries are told to have none, before they are imported.
+
+    Threads that a case asks for sleep while they wait: where other processes have the cores, spinning uses up the
+    processor time of the case.
+    """
     os.environ.update(
-        OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false"
-    )
+        OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false",
+        OMP_WAIT_POLICY="PASSIVE",
+    )  # fmt: skip
     import torch
 
     torch.set_num_threads(1)

@@ -29,6 +29,7 @@ from tests.rounding import rounding
 from tests.runs.old_runs import CASES, copied
 from tests.search.test_reference_search import one_sentence
 from tools.campaigns.campaign import Campaign
+from tools.campaigns.campaign import Limits as CaseLimits
 from tools.campaigns.kills import run_here
 
 RUN = "translation-transformer"
@@ -80,6 +81,7 @@ class SameAnswerCampaign(Campaign[SameCase]):
     name = "same-answer"
     about = "ten committed runs of all tasks: other batches, orders, padding, beams, threads, packs, the command line"
     quick, together = 30, 10
+    limits = CaseLimits(seconds=60)  # each line of a case is searched three times
 
     def prepare(self, folder: Path) -> None:
         os.environ["HEADWAY_CACHE"] = str(folder / "cache")
