@@ -402,7 +402,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         **_rotation(mixer.position),
     )
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
-    stack.scale_embeddings = True
+    stack.scale_embeddings = embedding.scale != 1
     if isinstance(mixer.position, Rotary):
         if type(embedding.position) is not NoPosition:
             raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
