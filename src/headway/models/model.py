@@ -54,8 +54,8 @@ class ModelConfig(ModelSection):
     `max_position`: longer inputs are refused (end mark included), since no model was trained on such; what a model
     reads as one sequence, as a decoder-only model does source and target, counts as one input. `tied`: `all`
     shares source, target and output embeddings, `target` the last two, `none` nothing; by default `all` where the
-    vocabulary is shared and `target` elsewhere. `scale_embeddings`: whether vectors that enter the layers are multiplied
-    by the root of `dim` (Vaswani et al. 2017, section 3.4), which recurrent models of papers before do not.
+    vocabulary is shared and `target` elsewhere. `scale_embeddings`: whether vectors that enter the layers are
+    multiplied by the root of `dim` (Vaswani et al. 2017, section 3.4), which recurrent models of papers before do not.
     """
 
     dim: Width = 512
