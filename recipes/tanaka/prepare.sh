@@ -2,6 +2,9 @@
 # The Tanaka corpus for claims: train, dev and test.
 #   recipes/tanaka/prepare.sh DATA OUTPUT
 # DATA is https://github.com/odashi/small_parallel_enja. Without its test set, the last 500 pairs of training are the test.
+# Of their targets, 59 (12 %) stand word for word in what is left of training, and of those of dev 76 (15 %); no source does.
+# Claims that are new cut 2,000 pairs instead, and leave such targets out of training:
+#   headway data split DATA/train.ja DATA/train.en --shuffle --counts 500 2000 --disjoint-sources --disjoint-targets --output OUTPUT
 set -eu
 data=$1 output=$2
 for part in train dev test; do

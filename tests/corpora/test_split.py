@@ -106,6 +106,24 @@ def test_no_pair_stands_in_two_parts(tmp_path: Path, run_headway: Command) -> No
     assert not sources[0] & sources[1]
 
 
+def test_no_side_of_a_pair_stands_in_two_parts(tmp_path: Path, run_headway: Command) -> None:
+    """What a test shares with training on either side is left out of training; a target like a source is neither."""
+    rows = ["a\tx", "b\ty", "c\tz", "d\tc", "e\tx", "f\tu", "c\tv"]
+    table = tmp_path / "all.tsv"
+    table.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    given = ("data", "split", table, "--columns", "1", "2", "--counts", "1", "2")
+    for flags, train in (
+        ((), rows[:4]),
+        (("--disjoint-targets",), rows[1:4]),
+        (("--disjoint-sources", "--disjoint-targets"), [rows[1], rows[3]]),
+    ):
+        folder = tmp_path / str(len(flags))
+        ended = run_headway(*given, *flags, "--output", folder)
+        assert part(folder, "train.tsv") == train
+        assert (part(folder, "dev.tsv"), part(folder, "test.tsv")) == ([rows[4]], rows[5:])
+        assert ended.out.splitlines()[0] == f"train: {len(train)} pairs, dev: 1 pair, test: 2 pairs"
+
+
 def test_white_space_hides_no_pair(tmp_path: Path) -> None:
     table = tmp_path / "all.tsv"
     rows = ["a b\tx y", "c\tx", "d\tx", "a  b\tx y", "a\u3000b\tx\xa0y ", " a b\tx y", "e\tx", "ab\txy", "f\tx"]

@@ -44,7 +44,7 @@ class Interpolated(Rotary):
         {"norm": "pre", "position": {"kind": "none"}},
         {"norm": "pre", "norm_kind": {"kind": "rms"}, "activation": "gelu"},
         {"norm_kind": {"kind": "layer", "eps": 0.1}, "feed_forward": {"kind": "swiglu", "hidden": 12}},
-        {"position": {"kind": "learned"}, "decoder": {"layers": 1}},
+        {"position": {"kind": "learned"}, "decoder": {"layers": 1}, "scale_embeddings": False},
         {"head_dim": 6, "position": {"kind": "rotary", "share": 0.7, "base": 500}},
     ],
     ids=str,

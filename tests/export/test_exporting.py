@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -18,7 +19,7 @@ from headway.export.exporting import export_run, formats_of
 from headway.export.huggingface_export import _is_linear, marian_refusal, write_marian
 from headway.export.parity import answering_of, compare, longest_output, parity_lines
 from headway.runs.run import open_run
-from headway.tensors.batch import EOS
+from headway.tensors.batch import EOS, collate
 from tests.conftest import Command, Reversal
 from tests.models.encoders import write_encoder
 
@@ -102,6 +103,21 @@ def test_sources_are_cut_where_the_run_cuts_them(reversal: Reversal, tmp_path: P
     assert "The run reads the first 3 pieces of a source. Longer sources have to be cut there." in card
     run = changed_run(reversal, tmp_path / "other", data=cut | {"count": "words"})
     assert "cuts sources by tokens, not by words" in str(marian_refusal(open_run(run)))
+
+
+def test_embeddings_are_scaled_where_those_of_the_run_are(reversal: Reversal, tmp_path: Path) -> None:
+    for name, scale in (("scaled", None), ("plain", 1.0)):
+        run = open_run(reversal.run)
+        for embedding in (run.model.source_embedding, run.model.target_embedding):
+            embedding.scale = scale or embedding.scale
+        write_marian(run, tmp_path / name)
+        theirs = transformers.MarianMTModel.from_pretrained(str(tmp_path / name)).eval()
+        batch = collate([np.array([5, 6, 7])], None)
+        with torch.inference_mode():
+            ours = run.model.encode(batch.source, batch.source_mask).values
+            memory = theirs.get_encoder()(input_ids=batch.source, attention_mask=batch.source_mask.long())[0]
+        norms = [memory.norm(dim=-1), ours.norm(dim=-1)]  # Marian has the elements of a vector in another order
+        torch.testing.assert_close(*norms, rtol=0, atol=1e-4)
 
 
 def test_a_tokenizer_reads_as_many_tokens_as_the_run(reversal: Reversal, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Ramp(nn.Module):
 
 def front_end(**changes) -> FrontEnd:
     torch.manual_seed(1)
-    return FrontEnd(FrontEndConfig(channels=6, **changes), M, D, Ramp(), 0.0).double()
+    return FrontEnd(FrontEndConfig(channels=6, **changes), M, D, Ramp(), 0.0, D**0.5).double()
 
 
 def oracle(module: FrontEnd, frames: torch.Tensor) -> torch.Tensor:

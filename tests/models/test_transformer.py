@@ -118,6 +118,23 @@ def test_capture_gives_every_attention_and_changes_nothing():
     assert (cross.masked_fill(batch.source_mask[:, None, None, :], 0) == 0).all()
 
 
+@pytest.mark.parametrize("built", [toys.model, toys.decoder_only])
+def test_embeddings_that_are_not_scaled(built):
+    """Nothing else of the model differs: tables whose vectors are longer by the factor give the same."""
+    scaled, batch = built(tied="none"), toys.batch()
+    unscaled = built(tied="none", scale_embeddings=False)
+    with torch.no_grad():
+        for module in unscaled.modules():
+            if isinstance(module, torch.nn.Embedding):
+                module.weight.mul_(8**0.5)
+        assert_close(unscaled(batch).logits, scaled(batch).logits)
+        written = []
+        for model in (scaled, unscaled):
+            state = model.start(model.encode(batch.source, batch.source_mask), 9)
+            written.append(model.extend(batch.target_input[:, :2], state)[0])
+        assert_close(*written)
+
+
 def test_tied_embeddings_are_one_tensor():
     shared = build_model(toys.config(), 9, 9, True)
     assert shared.source_embedding.tokens is shared.target_embedding.tokens

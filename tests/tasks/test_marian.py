@@ -24,7 +24,7 @@ SETTINGS = [
     pytest.param({}, id="shared"),
     pytest.param({"separate": True}, id="separate"),
     pytest.param({"activation_function": "relu", "d_model": 6, "encoder_layers": 1}, id="relu"),
-    pytest.param({"activation_function": "gelu"}, id="gelu"),
+    pytest.param({"activation_function": "gelu", "scale_embedding": False}, id="gelu, unscaled"),
 ]
 
 

@@ -66,22 +66,26 @@ def data_split(
     disjoint_sources: Annotated[
         bool, flag("Let no source stand in two parts, whatever its target.", negative=())
     ] = False,
+    disjoint_targets: Annotated[
+        bool, flag("Let no target stand in two parts, whatever its source.", negative=())
+    ] = False,
     skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
 ) -> None:
     """Cut sentences or pairs into train, dev and test: in their order, so that documents stay whole, or at random."""
     from headway.corpora.split import SHARES, SplitOptions, split_parallel, split_sentences, split_table
 
-    given = {"seed": seed is not None, "disjoint_sources": disjoint_sources, "skip_broken": skip_broken}
-    given |= {"shuffle": shuffle, "columns": columns is not None, "target": target is not None}
+    given = {"seed": seed is not None, "shuffle": shuffle, "skip_broken": skip_broken}
+    given |= {"disjoint_sources": disjoint_sources, "disjoint_targets": disjoint_targets}
+    given |= {"columns": columns is not None, "target": target is not None}
     pairs = ("columns", "target")
-    needs = {"seed": ("shuffle",), "disjoint_sources": pairs, "skip_broken": pairs}
+    needs = {"seed": ("shuffle",), "disjoint_sources": pairs, "disjoint_targets": pairs, "skip_broken": pairs}
     check_companions([name for name, is_given in given.items() if is_given], needs)
     if shares is not None and counts is not None:
         raise UserError("sizes are shares or counts, not both", where=option("counts"), received=list(counts))
     if columns is not None and target is not None:
         raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
     drawn = (1 if seed is None else seed) if shuffle else None
-    options = SplitOptions(shares or SHARES, counts, drawn, disjoint_sources)
+    options = SplitOptions(shares or SHARES, counts, drawn, disjoint_sources, disjoint_targets)
     broken: Broken = "skip" if skip_broken else "error"
     if target is not None:
         split = split_parallel(file, target, output, options, broken)

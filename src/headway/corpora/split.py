@@ -30,12 +30,14 @@ class SplitOptions:
         counts: of dev and test, in the place of shares; train gets the rest.
         seed: the parts are drawn at random from this seed; None leaves everything in its order.
         disjoint_sources: no source stands in two parts either, whatever its target.
+        disjoint_targets: nor does a target, whatever its source.
     """
 
     shares: tuple[float, float, float] = SHARES
     counts: tuple[int, int] | None = None
     seed: int | None = None
     disjoint_sources: bool = False
+    disjoint_targets: bool = False
 
     def assign(self, count: int, where: str, unit: str) -> list[str]:
         """The part of each of `count` units, `sentence` or `pair`. Raises UserError unless every part gets one."""
@@ -53,6 +55,12 @@ class SplitOptions:
         if self.seed is not None:
             random.Random(self.seed).shuffle(parts)
         return parts
+
+    def keys(self, source: str, targets: Sequence[str]) -> set[str]:
+        """All that keeps a pair out of another part, if it stands there as well."""
+        keys = {f"source\0{source}"} if self.disjoint_sources else set[str]()
+        keys |= {f"target\0{target}" for target in targets if self.disjoint_targets}
+        return keys or {"\0".join((source, *targets))}
 
 
 IN_ORDER = SplitOptions()
@@ -103,7 +111,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     compared = rows
     if is_conllu(path):  # without comments, and without the last column, MISC
         compared = [[row.rpartition("\t")[0] for row in block if not row.startswith("#")] for block in rows]
-    keys = ["\n".join(map(folded, block)) for block in compared]
+    keys = [{"\n".join(map(folded, block))} for block in compared]
     parts, split = _parts(keys, options, str(path), "sentence")
     texts = {
         output / f"{name}{_suffix(path)}": "\n".join(
@@ -166,14 +174,13 @@ def _split_pairs(
 ) -> Split:
     """Assign the pairs to parts, then write the lines of each file to them; a header goes to all."""
     pairs.row_errors = RowErrors(broken)
-    lines, keys, empty = list[int](), list[str](), 0
+    lines, keys, empty = list[int](), list[set[str]](), 0
     for pair in pairs:
         if not (pair.source.strip() and pair.target.strip()):
             empty += 1
             continue
         lines.append(pair.line)
-        sides = (pair.source,) if options.disjoint_sources else (pair.source, *pair.references)
-        keys.append("\0".join(map(folded, sides)))
+        keys.append(options.keys(folded(pair.source), [folded(reference) for reference in pair.references]))
     parts, split = _parts(keys, options, pairs.name, "pair")
     part_of = dict(zip(lines, parts, strict=True))
     written: dict[Path, str] = {}
@@ -190,13 +197,13 @@ def _split_pairs(
     return replace(split, left_out={**left_out, **split.left_out})
 
 
-def _parts(keys: Sequence[str], options: SplitOptions, where: str, unit: str) -> tuple[list[str], Split]:
+def _parts(keys: Sequence[set[str]], options: SplitOptions, where: str, unit: str) -> tuple[list[str], Split]:
     """The part of each unit, and their account; `""` for what stands in test as well, or in dev as well as train."""
     parts, left_out = options.assign(len(keys), where, unit), Counter[str]()
     for kept, others in (("test", ("train", "dev")), ("dev", ("train",))):
-        held = {key for key, part in zip(keys, parts, strict=True) if part == kept}
-        for index, (key, part) in enumerate(zip(keys, parts, strict=True)):
-            if part in others and key in held:
+        held = {key for own, part in zip(keys, parts, strict=True) if part == kept for key in own}
+        for index, (own, part) in enumerate(zip(keys, parts, strict=True)):
+            if part in others and not held.isdisjoint(own):
                 parts[index] = ""
                 left_out[f"of {part}, also in {kept}"] += 1
     sizes = {name: parts.count(name) for name in PARTS}

@@ -199,8 +199,10 @@ def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tu
 class CTranslate2Search:
     """A model in CTranslate2's format, ready to decode.
 
-    Its beam search is headway's but for the end. It goes on until the best hypothesis of some step was a finished one,
-    and keeps the best of all that are finished. headway keeps the first. Tokens of both sides are in the order of ids.
+    Its beam search is headway's but for the end, and both give the best of all that are finished. With as many finished
+    as the beam is wide, it ends once the best hypothesis of some step was a finished one, whatever the length penalty,
+    which is applied afterwards. headway ends once none that is alive is better with it. Tokens of both sides are in the
+    order of ids.
     """
 
     def __init__(self, folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
@@ -402,7 +404,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         **_rotation(mixer.position),
     )
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
-    stack.scale_embeddings = True
+    stack.scale_embeddings = embedding.scale != 1
     if isinstance(mixer.position, Rotary):
         if type(embedding.position) is not NoPosition:
             raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")

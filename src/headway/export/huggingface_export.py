@@ -206,7 +206,7 @@ def _config(run: Run, transformers: Any) -> Any:
         max_position_embeddings=max(POSITIONS, model.max_position),
         dropout=model.source_embedding.dropout.probability,
         attention_dropout=block.mixer.dropout,
-        scale_embedding=True,
+        scale_embedding=model.source_embedding.scale != 1,
         decoder_start_token_id=BOS,
         bos_token_id=BOS,
         eos_token_id=EOS,

@@ -175,17 +175,20 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "sutskever": {
         "kind": "recurrent", "cell": "lstm", "dim": 1000, "dropout": 0.0, "tied": "none", "readout": "state",
+        "scale_embeddings": False,
         "encoder": {"layers": 4, "hidden": 1000, "reverse": True}, "decoder": {"layers": 4, "hidden": 1000},
         "attention": {"kind": "none"},
     },
     "bahdanau": {
         "kind": "recurrent", "cell": "gru", "dim": 620, "dropout": 0.0, "tied": "none", "readout": "maxout",
+        "scale_embeddings": False,
         "encoder": {"layers": 1, "hidden": 2000, "bidirectional": True},
         "decoder": {"layers": 1, "hidden": 1000, "start": "project"},
         "attention": {"score": "additive", "timing": "bahdanau"},
     },
     "luong": {
         "kind": "recurrent", "cell": "lstm", "dim": 1000, "dropout": 0.2, "tied": "none", "readout": "tanh",
+        "scale_embeddings": False,
         "encoder": {"layers": 4, "hidden": 1000, "reverse": True}, "decoder": {"layers": 4, "hidden": 1000},
         "attention": {"score": "general", "timing": "luong", "input_feeding": True},
     },

@@ -63,7 +63,7 @@ class DecoderOnly(Seq2Seq):
         tied, dim = tying(config, shared), config.dim
         self.source_tokens = token_embedding(source_size, dim)
         self.target_tokens = self.source_tokens if tied == "all" else token_embedding(target_size, dim)
-        self.scale, self.dropout = dim**0.5, Dropout(config.dropout)
+        self.scale, self.dropout = config.embedding_scale(), Dropout(config.dropout)
         self.max_position, self.trained_positions = config.max_position, config.trained_positions()
         self.position = build_absolute(config.position, dim, config.max_position)
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")

@@ -42,12 +42,11 @@ class SourceReader(nn.Module, ABC):
 
 
 class Embedding(SourceReader):
-    """Token vectors times sqrt(D), plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
+    """Token vectors times a factor, plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
 
-    def __init__(self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float) -> None:
+    def __init__(self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float, scale: float) -> None:
         super().__init__()
-        self.tokens, self.position, self.dropout = tokens, position, Dropout(dropout)
-        self.scale = tokens.embedding_dim**0.5
+        self.tokens, self.position, self.dropout, self.scale = tokens, position, Dropout(dropout), scale
 
     def forward(self, ids: Tensor) -> Tensor:
         """Whole sequences of ids (B, L) to (B, L, D)."""

@@ -40,7 +40,7 @@ class FrontEndConfig(Section):
 
 
 class FrontEnd(SourceReader):
-    """Convolutions, each with a gated linear unit, then times sqrt(D), plus positions, then dropout.
+    """Convolutions, each with a gated linear unit, then times a factor, plus positions, then dropout.
 
     That of fairseq's speech-to-text Transformer (Wang et al. 2020, section 3.1, after Synnaeve et al. 2020): with two
     layers of kernel 5 and stride 2, one position of four is left. A layer's padding is zero wherever it comes from, the
@@ -52,10 +52,17 @@ class FrontEnd(SourceReader):
         dim: D.
         position: what is added to positions start .. stop - 1.
         dropout: its probability.
+        scale: the factor, sqrt(D) there.
     """
 
     def __init__(
-        self, config: FrontEndConfig, features: int, dim: int, position: AbsolutePosition, dropout: float
+        self,
+        config: FrontEndConfig,
+        features: int,
+        dim: int,
+        position: AbsolutePosition,
+        dropout: float,
+        scale: float,
     ) -> None:
         super().__init__()
         inner = [config.channels // 2] * (config.layers - 1)
@@ -64,7 +71,7 @@ class FrontEnd(SourceReader):
             nn.Conv1d(before, 2 * after, config.kernel, config.stride, config.kernel // 2) for before, after in sizes
         )
         self.features, self.stride = features, config.stride
-        self.position, self.dropout, self.scale = position, Dropout(dropout), dim**0.5
+        self.position, self.dropout, self.scale = position, Dropout(dropout), scale
 
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return self(source, mask)  # type: ignore[no-any-return]

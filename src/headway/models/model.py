@@ -54,13 +54,19 @@ class ModelConfig(ModelSection):
     `max_position`: longer inputs are refused (end mark included), since no model was trained on such; what a model
     reads as one sequence, as a decoder-only model does source and target, counts as one input. `tied`: `all`
     shares source, target and output embeddings, `target` the last two, `none` nothing; by default `all` where the
-    vocabulary is shared and `target` elsewhere.
+    vocabulary is shared and `target` elsewhere. `scale_embeddings`: whether vectors that enter the layers are
+    multiplied by the root of `dim` (Vaswani et al. 2017, section 3.4), which recurrent models of papers before do not.
     """
 
     dim: Width = 512
     dropout: Probability = 0.1
     max_position: Annotated[int, Field(gt=0, le=10**6)] = 1024
     tied: Literal["all", "target", "none"] | None = None
+    scale_embeddings: bool = True
+
+    def embedding_scale(self) -> float:
+        """The factor of vectors that enter the layers."""
+        return self.dim**0.5 if self.scale_embeddings else 1.0
 
     def width(self) -> int | None:
         return self.dim

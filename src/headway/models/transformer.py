@@ -91,17 +91,17 @@ class Transformer(Seq2Seq):
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, shared: bool) -> None:
         super().__init__()
         tied = tying(config, shared and config.front_end is None)
-        dim = config.dim
+        dim, dropout, scale = config.dim, config.dropout, config.embedding_scale()
         source = token_embedding(source_size, dim) if config.front_end is None else None
         target = token_embedding(target_size, dim)
         positions = [build_absolute(config.position, dim, config.max_position) for _ in range(2)]
         self.source_embedding: SourceReader
         if config.front_end is None:
             assert source is not None
-            self.source_embedding = Embedding(source, positions[0], config.dropout)
+            self.source_embedding = Embedding(source, positions[0], dropout, scale)
         else:
-            self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], config.dropout)
-        self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], config.dropout)
+            self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], dropout, scale)
+        self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], dropout, scale)
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder", cross=config.decoder.cross)
         self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)

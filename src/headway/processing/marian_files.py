@@ -46,7 +46,7 @@ class MarianShape(BaseModel):
     decoder_vocab_size: PositiveInt | None = None
     max_position_embeddings: PositiveInt | None = None
     activation_function: Literal["relu", "gelu", "swish", "silu"] = "relu"
-    scale_embedding: Literal[True] = True
+    scale_embedding: bool = False
     normalize_embedding: Literal[False] = False
     normalize_before: Literal[False] = False
     add_final_layer_norm: Literal[False] = False
@@ -217,6 +217,7 @@ def marian_section(config: Mapping[str, Any]) -> dict[str, Any]:
         "max_position": config.get("max_position_embeddings", 512),
         "tied": "all" if _shared(config) else "target" if config.get("tie_word_embeddings", True) else "none",
         "output_bias": True,
+        "scale_embeddings": config.get("scale_embedding", False),
         "encoder": {"layers": config["encoder_layers"]},
         "decoder": {"layers": config["decoder_layers"]},
     }

@@ -175,7 +175,7 @@ def readout(config: RecurrentConfig, model: Recurrent, h: Tensor, context: Tenso
 
 def sentence(config: RecurrentConfig, model: Recurrent, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
     """Logits (T, V) and weights (T, S), or (T, S, K) of many heads, for one pair without padding."""
-    scale = math.sqrt(config.dim)
+    scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
     embedded = [model.source_embedding.tokens.weight[id] * scale for id in source]
     words = [model.target_embedding.tokens.weight[id] * scale for id in target]
     values, last = read(config, model, embedded)

@@ -43,6 +43,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "luong location": {"attention": {"score": "location"}, "encoder": {"bidirectional": True}},
     "luong location, scaled": {"attention": {"score": "location", "scaled": True}},
     "luong fed": {"attention": {"score": "general", "input_feeding": True}, "cell": "gru"},
+    "luong fed, unscaled embeddings": {"attention": {"input_feeding": True}, "scale_embeddings": False},
     "fed maxout": {"attention": {"score": "concat", "input_feeding": True}, "readout": "maxout", **ODD},
     "multi-head": {"attention": {"score": {"kind": "multi_head", "heads": 2}}, **ODD},
     "multi-head, fed": {"attention": {"score": {"kind": "multi_head", "heads": 3}, "input_feeding": True}},

@@ -161,11 +161,11 @@ class Recurrent(Seq2Seq):
 
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, shared: bool) -> None:
         super().__init__()
-        tied, dim = tying(config, shared), config.dim
+        tied, dim, scale = tying(config, shared), config.dim, config.embedding_scale()
         source, target = token_embedding(source_size, dim), token_embedding(target_size, dim)
         nowhere = build_absolute({"kind": "none"}, dim, config.max_position)
-        self.source_embedding = Embedding(source, nowhere, config.dropout)
-        self.target_embedding = Embedding(source if tied == "all" else target, nowhere, config.dropout)
+        self.source_embedding = Embedding(source, nowhere, config.dropout, scale)
+        self.target_embedding = Embedding(source if tied == "all" else target, nowhere, config.dropout, scale)
         self.encoder = Encoder(config.encoder, dim, config.cell, config.dropout)
         self.decoder = Decoder(
             config.decoder, config.attention, config.encoder, dim=dim, cell=config.cell, readout=config.readout,
