@@ -104,7 +104,7 @@ def conformance_table(
                 found[case.check, case.causal] = "broken"
                 notes.append(f"{case.__name__}, {error}")
     rows = [
-        [_name(check), (check.__doc__ or "").replace("`", "")]
+        [_name(check), " ".join((check.__doc__ or "").replace("`", "").split())]
         + [found.get((check, causal), "does not apply") for causal in DIRECTIONS]
         for check in CHECKS
     ]
