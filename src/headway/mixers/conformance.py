@@ -271,7 +271,8 @@ def check_gradients(trial: Trial) -> None:
     earlier, state = mixer.extend(x[:, :cut], mixer.initial_state(1, LONG))
     later, _ = mixer.extend(x[:, cut:], state.select(torch.arange(1, device=x.device)))
     cuts = torch.cat([earlier, later], 1)
-    if any(tensor.requires_grad for tensor in _tensors(state)) and torch.allclose(cuts, values):
+    carried = cuts.requires_grad and any(tensor.requires_grad for tensor in _tensors(state))
+    if carried and torch.allclose(cuts, values):  # other values are what other checks speak of
         through = torch.autograd.grad(cuts, [*tensors.values()], upstream, allow_unused=True, materialize_grads=True)
         for name, gradient, other in zip(tensors, through, gradients, strict=True):
             size = max(1.0, float(other.abs().max()))
