@@ -38,7 +38,7 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
 def test_flags_stand_in_the_command_line_alone() -> None:
     flags = []
     for path, tree in TREES.items():
-        if path.startswith("cli/"):
+        if path.startswith("cli/") or path == "pytest_plugin.py":
             continue
         documentation = {id(node.body[0].value) for node in ast.walk(tree) if _has_docstring(node)}
         for node in ast.walk(tree):

@@ -54,6 +54,7 @@ SHELLS: dict[str, set[str]] = {
     "__init__": {*INSIDE, "comparison"},
     "cli": {*INSIDE, "export", "experiments", "comparison"},
     "__main__": {"cli"},
+    "pytest_plugin": {"mixers", "recipe"},
 }
 MAY_IMPORT = GROUND | {name: allowed | set(GROUND) for name, allowed in (INSIDE | SHELLS).items()}
 

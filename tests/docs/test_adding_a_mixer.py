@@ -1,13 +1,23 @@
 """The page on adding a mixer does what it says."""
 
 import json
+import re
 
+from headway.mixers.conformance import CHECKS
 from tests.docs.pages import ROOT, run_page
 
 
 def test_the_page_runs(tmp_path):
-    printed = run_page(ROOT / "docs" / "adding-a-mixer.md", tmp_path).splitlines()
-    assert printed == ["all checks passed, twice", "three one four"]
+    page = ROOT / "docs" / "adding-a-mixer.md"
+    printed = run_page(page, tmp_path, **{"PYTHONPATH=.": f"PYTHONPATH=.:{ROOT / 'src'}"}).splitlines()
+    rows = [line for line in printed if line.startswith("| ")]
+    assert len(rows) == 2 + len(CHECKS)
+    assert {cell.strip() for row in rows[2:] for cell in row.split("|")[3:5]} == {"pass", "does not apply"}
+    assert [
+        line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and line not in rows
+    ] == []
+    assert re.fullmatch(rf"{2 * len(CHECKS)} passed in .*", printed[-2])
+    assert printed[-1] == "three one four"
     captured = json.loads((tmp_path / "attention.jsonl").read_text())
     assert captured["target_tokens"] == ["three", "one", "four", "</s>"]
     weights = captured["attention"]["decoder.2.self"]

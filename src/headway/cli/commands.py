@@ -35,8 +35,8 @@ from headway.cli.shell import (
 )
 from headway.cli.standard_streams import write
 from headway.comparison.options import ScoreOptions
-from headway.core.config import WRITES_FILE, WRITES_FOLDER, Seed, validated_options
-from headway.core.errors import UserError, option
+from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Seed, validated_options
+from headway.core.errors import UserError, check_companions, option
 from headway.core.log import logger
 from headway.core.registry import CATALOGUE, listing
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
@@ -76,14 +76,41 @@ def _root(
 
 @command(app, "list", BEGIN)
 def list_components(
-    kind: Annotated[str | None, argument("KIND", f"{', '.join(CATALOGUE)}; all without.")] = None, /
-) -> None:
-    """List all components, a line each, with options, their types and defaults."""
+    kind: Annotated[str | None, argument("KIND", f"{', '.join(CATALOGUE)}; all without.")] = None,
+    /,
+    *keys: Annotated[str, argument("KEY=VALUE", "Options of the mixer that is checked, such as heads=4.")],
+    check: Annotated[
+        str | None,
+        flag("Check that this mixer, NAME or module:Class, keeps the contract, and write a table for its README."),
+    ] = None,
+    dim: Annotated[Count | None, flag("Size of the vectors of the mixer that is checked.", "48")] = None,
+    device: Annotated[str | None, flag("Where it is checked: cpu, cuda, ...", "cpu")] = None,
+) -> int:
+    """List all components, a line each, with options, their types and defaults; or check a mixer.
+
+    A check exits with 1 where the mixer breaks the contract, and says what broke.
+    """
+    given = {"check": check, "dim": dim, "device": device, "keys": keys}
+    needs = {name: ["check"] for name in ("dim", "device", "keys")}
+    check_companions([name for name, value in given.items() if value], needs)
+    if check is not None:
+        if kind not in (None, "mixers"):
+            raise UserError("only mixers are checked", where="KIND", received=kind, allowed="mixers, before all else")
+        from headway.core.device import pick_device
+        from headway.mixers.conformance_report import DIM, conformance_table
+        from headway.recipe.reading import apply_overrides
+
+        options: dict[str, Any] = {}
+        apply_overrides(options, keys)
+        table, broken = conformance_table(check, options, dim or DIM, pick_device(device or "cpu"))
+        write(table.markdown().rstrip())
+        return int(broken)
     if kind is not None:
         write("\n".join(listing(kind)))
-        return
+        return 0
     sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
     write("\n\n".join(sections))
+    return 0
 
 
 @command(app, group=BEGIN)

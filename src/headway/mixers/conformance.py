@@ -5,43 +5,58 @@ shapes alone, before a training that would find a broken contract late.
     for check in CHECKS:
         check(lambda causal: MyMixer(12, causal, heads=3), dim=12, causal=True)
 
-A check raises `ConformanceError` with what it saw. Each takes a `device` and, but for the one of bf16, a `dtype`. Sizes
-are small and all different, so that an axis taken for another one shows. Shapes: B batch, L length, K heads, D model.
+A check raises `ConformanceError` with what it saw, and says whether it applied. Each takes a `device` and a `dtype`.
+Sizes are small and all different, so that an axis taken for another one shows. Shapes: B batch, L length, K heads, D
+model.
 """
 
 import copy
 import functools
 import inspect
+import itertools
 import random
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headway.core.errors import UserError
 from headway.core.registry import is_own
-from headway.mixers.mixer import Decomposable, Mixed, Mixer, MixerState
+from headway.mixers.mixer import Decomposable, Mixed, Mixer, MixerState, State
 from headway.tensors.masks import padding_mask
 from headway.tensors.names import counted_from_1
 
 Build = Callable[[bool], Mixer]
-Check = Callable[..., None]
+Check = Callable[..., bool]
 BATCH, LENGTH = 5, 7
 LENGTHS = (7, 4, 1, 6, 0)  # the last row is all padding
 STEPS = 100  # that a state is to serve in constant shapes
+EDGES = (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130)  # lengths at which chunks of usual sizes end
+LONG = EDGES[-1]
 
 BF16_UNITS = 4 * torch.finfo(torch.bfloat16).eps
 
-# The largest difference between two ways to the same values that are of the order of one.
+# The largest difference between two ways to the same values, relative to those that are above one.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 
 
 class ConformanceError(AssertionError):
     """A mixer broke the contract."""
+
+
+class _DoesNotApply(Exception):  # noqa: N818
+    """There is nothing to check."""
+
+
+def applies(condition: bool) -> None:
+    """End a check that does not apply, unless `condition` holds."""
+    if not condition:
+        raise _DoesNotApply
 
 
 def check(condition: bool | Tensor, message: str) -> None:
@@ -52,8 +67,9 @@ def check(condition: bool | Tensor, message: str) -> None:
 
 def close(one: Tensor, other: Tensor, message: str, tolerance: float | None = None) -> None:
     """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance` or that of their type."""
-    allowed = TOLERANCES[one.dtype] if tolerance is None else tolerance
-    difference = float((one - other).detach().abs().max()) if one.numel() else 0.0
+    sizes = [float(each.detach().abs().max()) for each in (one, other, one - other)] if one.numel() else [0.0] * 3
+    difference = sizes.pop()
+    allowed = TOLERANCES[one.dtype] * max(1.0, min(sizes)) if tolerance is None else tolerance
     check(difference <= allowed, f"{message}: the largest difference is {difference:.3g}, allowed is {allowed:.3g}")
 
 
@@ -94,19 +110,24 @@ def _on_any_mixer(check: Callable[[Trial], None]) -> Check:
         causal: bool,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
-    ) -> None:
-        check(Trial(build, dim, causal, device, dtype))
+    ) -> bool:
+        try:
+            check(Trial(build, dim, causal, device, dtype))
+        except _DoesNotApply:
+            return False
+        return True
 
     return checked
 
 
 @_on_any_mixer
 def check_shapes(trial: Trial) -> None:
-    """Values are (B, L, D), finite, zero at padding; an all-padding row gives zeros, also to the gradient."""
+    """Values are (B, L, D) of the input's type, finite, zero at padding; gradients reach all and are finite."""
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     x.requires_grad_()
     values = mixer(x, mask).values
     check(values.shape == x.shape, f"values have shape {tuple(values.shape)} for an input of {tuple(x.shape)}")
+    check(values.dtype == x.dtype, f"values are {values.dtype} for an input of {x.dtype}")
     check(values.isfinite().all(), "values are not all finite")
     check((values[~mask] == 0).all(), "values at padding are not zero")
     values.square().sum().backward()
@@ -119,15 +140,21 @@ def check_shapes(trial: Trial) -> None:
 
 @_on_any_mixer
 def check_causality(trial: Trial) -> None:
-    """Another future leaves the past of a causal mixer as it was; a mixer that is not causal sees it."""
-    mixer, x = trial.mixer(), trial.input()
-    changed = x.clone()
-    changed[:, 4:] += 1
-    difference = (mixer(x, None).values - mixer(changed, None).values).abs().amax(dim=(0, 2))
-    if trial.causal:
-        check((difference[:4] == 0).all(), "the future changed the past of a causal mixer")
-    else:
-        check(difference[3] > 0, "a mixer that is not causal does not see the next position")
+    """A causal mixer sees no later position, at any distance; a mixer that is not causal sees the next one."""
+    mixer = trial.mixer()
+    for length, cuts in ((EDGES[5], range(1, EDGES[5])), (LONG, EDGES[:-1])):
+        x = trial.input(length)[:1].repeat(len(cuts), 1, 1)
+        future = torch.arange(length) >= torch.tensor(cuts)[:, None]  # (cuts, L)
+        future = future.to(x.device)
+        with torch.no_grad():
+            changed = mixer(torch.where(future[..., None], x.flip(1) + 1, x), None).values
+            moved = (changed - mixer(x, None).values).abs().amax(2).masked_fill(future, 0)
+        if trial.causal:
+            cut, position = divmod(int(moved.argmax()), length)
+            message = f"position {position} of a causal mixer sees the future, position {cuts[cut]} or one after it"
+            close(moved, torch.zeros_like(moved), message)
+        else:
+            check(moved[0, cuts[0] - 1] > 0, "a mixer that is not causal does not see the next position")
 
 
 @_on_any_mixer
@@ -146,18 +173,128 @@ def check_padding(trial: Trial) -> None:
 
 @_on_any_mixer
 def check_batch(trial: Trial) -> None:
-    """A batch is its rows, each alone and without padding."""
+    """A batch is its rows, each alone, with its padding and without."""
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     values = mixer(x, mask).values
     for row, length in enumerate(LENGTHS):
         if length:
             alone = mixer(x[row : row + 1, :length], None).values[0]
-            close(values[row, :length], alone, f"row {row} differs from the same sequence alone")
+            close(values[row, :length], alone, f"row {row} differs from the same sequence alone, without other rows")
+        alone = mixer(x[row : row + 1], mask[row : row + 1]).values[0]
+        close(values[row], alone, f"row {row} differs alone with its padding, whose mask a batch of one row may skip")
+
+
+@_on_any_mixer
+def check_left_padding(trial: Trial) -> None:
+    """Padding before the real positions changes nothing."""
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask().flip(1)
+    applies(_takes_left_padding(mixer, trial))
+    values = mixer(x, mask).values
+    check((values[~mask] == 0).all(), "values at padding on the left are not zero")
+    for row, length in enumerate(LENGTHS):
+        if length:
+            alone = mixer(x[row : row + 1, -length:], None).values[0]
+            close(values[row, -length:], alone, f"padding on the left changes row {row}")
+
+
+def _takes_left_padding(mixer: Mixer, trial: Trial) -> bool:
+    """Whether `forward` promises to (see there)."""
+    return not (mixer.needs_padding_last or (trial.causal and torch.device(trial.device).type != "cpu"))
+
+
+@_on_any_mixer
+def check_chunks(trial: Trial) -> None:
+    """Lengths on both sides of 16, 32, 64 and 128 make no difference: no edge of a chunk shows."""
+    ahead = 5
+    mixer, x = trial.mixer(), trial.input(ahead + LONG)[:2]
+    with torch.no_grad():
+        if not trial.causal:
+            ahead = ahead if _takes_left_padding(mixer, trial) else 0
+            for length in EDGES:
+                new = x[:, :length]
+                padded = F.pad(new, (0, 0, ahead, LONG - length), value=3)  # the number 3 is the padding
+                mask = F.pad(torch.ones_like(new[..., 0], dtype=torch.bool), (ahead, LONG - length))
+                values = mixer(padded, mask).values[:, ahead : ahead + length]
+                close(values, mixer(new, None).values, f"a sequence of {length} positions differs once it is padded")
+            return
+        state, steps, begun = mixer.initial_state(2, ahead + LONG), list[Tensor](), None
+        for position in range(ahead + LONG):
+            begun = state.select(torch.arange(2, device=x.device)) if position == ahead else begun
+            value, state = mixer.extend(x[:, position : position + 1], state)
+            steps.append(value)
+        one_by_one = torch.cat(steps, 1)
+        assert begun is not None
+        for length in EDGES:
+            where = f"a sequence of {length} positions differs from the same read one by one"
+            close(mixer(x[:, :length], None).values, one_by_one[:, :length], where)
+            values, _ = mixer.extend(x[:, ahead : ahead + length], begun.select(torch.arange(2, device=x.device)))
+            where = f"{length} positions read at once after {ahead} others differ from the same read one by one"
+            close(values, one_by_one[:, ahead : ahead + length], where)
+
+
+@_on_any_mixer
+def check_repeated_calls(trial: Trial) -> None:
+    """In evaluation nothing is drawn at random, and no call leaves a trace."""
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
+    values = mixer(x, mask).values
+    close(mixer(x, mask).values, values, "the same call gives other values: something is drawn at random or kept")
+    mixer(x + 1, None)
+    if trial.causal:
+        mixer.extend(x + 1, mixer.initial_state(BATCH, LENGTH))
+    close(mixer(x, mask).values, values, "other calls in between change the values: something of them is left behind")
+
+
+STEP, SLOPE_TOLERANCE, GRADIENT_TOLERANCE = 1e-7, 1e-5, 1e-9
+
+
+@_on_any_mixer
+def check_gradients(trial: Trial) -> None:
+    """Gradients are those of finite differences; those through a state, where it has them, are those of the whole."""
+    applies(trial.dtype is torch.float64)
+    mixer = trial.mixer()
+    for length in (LENGTH, LONG):
+        x = trial.input(length)[:1].requires_grad_()
+        tensors = {"x": x, **{name: each for name, each in mixer.named_parameters() if each.requires_grad}}
+        values = mixer(x, None).values
+        upstream = torch.randn_like(values)
+        gradients = torch.autograd.grad(
+            values, [*tensors.values()], upstream, allow_unused=True, materialize_grads=True
+        )
+        for (name, tensor), gradient in zip(tensors.items(), gradients, strict=True):
+            tries = [_slopes(mixer, x, tensor, gradient, upstream) for _ in range(2)]  # one may meet a bend
+            difference, slope = min((abs(one - other), abs(other)) for one, other in tries)
+            message = f"the gradient of {name} at {length} positions is off by {difference:.3g} of {slope:.3g}"
+            check(difference <= SLOPE_TOLERANCE * max(1.0, slope), message)
+    if not trial.causal:
+        return
+    cut = EDGES[8]
+    earlier, state = mixer.extend(x[:, :cut], mixer.initial_state(1, LONG))
+    later, _ = mixer.extend(x[:, cut:], state.select(torch.arange(1, device=x.device)))
+    cuts = torch.cat([earlier, later], 1)
+    carried = cuts.requires_grad and any(tensor.requires_grad for tensor in _tensors(state))
+    if carried and torch.allclose(cuts, values):  # other values are what other checks speak of
+        through = torch.autograd.grad(cuts, [*tensors.values()], upstream, allow_unused=True, materialize_grads=True)
+        for name, gradient, other in zip(tensors, through, gradients, strict=True):
+            size = max(1.0, float(other.abs().max()))
+            close(
+                gradient, other, f"the gradient of {name} through a state is not the whole's", GRADIENT_TOLERANCE * size
+            )
+
+
+def _slopes(mixer: Mixer, x: Tensor, tensor: Tensor, gradient: Tensor, upstream: Tensor) -> tuple[float, float]:
+    """How fast the weighted sum of values grows with `tensor` in a random direction: by gradient, by difference."""
+    direction, before, sums = torch.randn_like(tensor), tensor.detach().clone(), list[Tensor]()
+    with torch.no_grad():
+        for sign in (1, -1):
+            tensor.copy_(before + sign * STEP * direction)
+            sums.append((mixer(x, None).values * upstream).sum())
+        tensor.copy_(before)
+    return float((gradient * direction).sum()), float(sums[0] - sums[1]) / (2 * STEP)
 
 
 @_on_any_mixer
 def check_states(trial: Trial) -> None:
-    """Causal mixers give states whose tensors have the same shapes over 100 positions, others refuse to."""
+    """Causal mixers give states whose tensors keep shapes and types over 100 positions, others refuse to."""
     mixer = trial.mixer()
     if not trial.causal:
         try:
@@ -167,32 +304,30 @@ def check_states(trial: Trial) -> None:
         raise ConformanceError("a mixer that is not causal gave a state for decoding")
     x, state = trial.input(STEPS), mixer.initial_state(BATCH, STEPS)
     check(state.lengths.tolist() == [0] * BATCH, "the lengths of an initial state are not zero")
-    first = _shapes(state)
+    first = [(tuple(each.shape), each.dtype) for each in _tensors(state)]
     with torch.no_grad():
         whole = mixer(x, None).values
         for position in range(STEPS):
             value, state = mixer.extend(x[:, position : position + 1], state)
-            check(_shapes(state) == first, f"the shapes {first} of a state are {_shapes(state)} at {position + 1}")
+            now = [(tuple(each.shape), each.dtype) for each in _tensors(state)]
+            check(now == first, f"the shapes and types {first} of a state are {now} at {position + 1}")
     check(state.lengths.tolist() == [STEPS] * BATCH, f"the lengths are not {STEPS} after {STEPS} positions")
     close(value, whole[:, -1:], f"position {STEPS} differs from the whole")
 
 
-def _shapes(state: Any) -> list[tuple[int, ...]]:
-    """The shapes of all tensors of a state."""
+def _tensors(state: Any) -> Iterator[Tensor]:
+    """All tensors of a state."""
     if isinstance(state, Tensor):
-        return [tuple(state.shape)]
-    if isinstance(state, tuple):
-        return [shape for part in state for shape in _shapes(part)]
-    if isinstance(state, MixerState):
-        return [shape for field in fields(state) for shape in _shapes(getattr(state, field.name))]
-    return []
+        yield state
+    elif isinstance(state, tuple | State):
+        for part in state if isinstance(state, tuple) else vars(state).values():
+            yield from _tensors(part)
 
 
 @_on_any_mixer
 def check_extend(trial: Trial) -> None:
     """`extend` in any cuts equals the whole; `select` copies rows, reorders and repeats them and leaves some out."""
-    if not trial.causal:
-        return
+    applies(trial.causal)
     mixer, x = trial.mixer(), trial.input()
     everyone, some = torch.arange(BATCH, device=x.device), torch.tensor([3, 3, 0, 4], device=x.device)
     with torch.no_grad():
@@ -209,6 +344,34 @@ def check_extend(trial: Trial) -> None:
                 close(mixer.extend(new[some], selected)[0], values[some], f"{where}: select changes more than the rows")
                 mixer.extend(new + 1, other)  # leaves `state` as it is, which the next cut shows
                 start = stop
+
+
+@_on_any_mixer
+def check_rows(trial: Trial) -> None:
+    """Rows of a state are apart: no row sees what another one reads, or what is read after a copy of it."""
+    applies(trial.causal)
+    mixer, x = trial.mixer(), trial.input()
+    other = x.clone()
+    other[0] += 1
+    with torch.no_grad():
+        _, gone_on = _read(mixer, x)
+        values, _ = mixer.extend(x[:, 5:], gone_on)
+        message = "rows of a state are shared: what row 0 read changed another row"
+        close(mixer.extend(x[:, 5:], _read(mixer, other)[1])[0][1:], values[1:], message)
+        begun, _ = _read(mixer, x)
+        copied = begun.select(torch.arange(BATCH, device=x.device))
+        _, gone_on = mixer.extend(x[:, 3:5], begun)
+        mixer.extend(x[:, 3:] + 1, copied)
+        close(mixer.extend(x[:, 5:], gone_on)[0], values, "select does not copy: what was read after a copy shows")
+        lines = torch.tensor([[3, 3], [0, 4]], device=x.device)
+        picked, _ = mixer.extend(x[lines.flatten(), 5:], gone_on.select(lines))
+        close(picked, values[lines.flatten()], "select gives other rows than those that were asked for")
+
+
+def _read(mixer: Mixer, x: Tensor) -> tuple[MixerState, MixerState]:
+    """The states after 3 positions of x, and after 5."""
+    _, begun = mixer.extend(x[:, :3], mixer.initial_state(BATCH, LENGTH))
+    return begun, mixer.extend(x[:, 3:5], begun)[1]
 
 
 def _cuts(length: int) -> Iterator[Sequence[int]]:
@@ -233,27 +396,28 @@ ROUNDS: tuple[tuple[Counts | None, ...], ...] = (
 @_on_any_mixer
 def check_prompts(trial: Trial) -> None:
     """Rows with prompts and drafts of different lengths, padded on the right, stand at positions of their own."""
-    if not trial.causal:
-        return
+    applies(trial.causal)
     mixer, x = trial.mixer(), trial.input(3 * LENGTH)
     with torch.no_grad():
         whole = mixer(x, None).values
-        for rounds in ROUNDS:
-            sequences, order = list(range(BATCH)), torch.tensor([4, 1, 0, 1, 2], device=x.device)
-            state, stood = mixer.initial_state(BATCH, 2 * LENGTH), [0] * BATCH
+        for rounds, rows in itertools.product(ROUNDS, (BATCH, 1)):
+            sequences, order = list(range(rows)), torch.tensor([4, 1, 0, 1, 2], device=x.device)[-rows:] % rows
+            state, stood, padded = mixer.initial_state(rows, 2 * LENGTH), [0] * rows, ""
             for counts in rounds:
-                taken = counts or (1,) * BATCH
+                taken = (counts or (1,) * BATCH)[:rows]
                 spans = [slice(start, start + count) for start, count in zip(stood, taken, strict=True)]
-                new = x.new_full((BATCH, max(taken), trial.dim), 3)  # the number 3 is the padding
+                width = max(taken) + (counts is not None)
+                new = x.new_full((rows, width, trial.dim), 3)  # the number 3 is the padding
                 for row, (sequence, span) in enumerate(zip(sequences, spans, strict=True)):
                     new[row, : taken[row]] = x[sequence, span]
-                lengths = None if counts is None else torch.tensor(counts, device=x.device)
+                lengths = None if counts is None else torch.tensor(taken, device=x.device)
                 values, state = mixer.extend(new, state, lengths)
                 for row, (sequence, span) in enumerate(zip(sequences, spans, strict=True)):
-                    where = f"row {row} with {taken[row]} of {max(taken)} positions after {span.start}"
+                    where = f"row {row} of {rows} with {taken[row]} of {width} positions after {span.start}{padded}"
                     close(
                         values[row, : taken[row]], whole[sequence, span], f"{where}: the values differ from the whole"
                     )
+                padded = padded or ", once padding on the right was read" * (counts is not None)
                 stood = [span.stop for span in spans]
                 check(state.lengths.tolist() == stood, f"lengths are {state.lengths.tolist()} and should be {stood}")
                 state, sequences, stood = state.select(order), *_reordered(order, sequences, stood)
@@ -269,9 +433,9 @@ def check_weights(trial: Trial) -> None:
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     mixed = mixer(x, mask, need_weights=True)
     close(mixed.values, mixer(x, mask).values, "asking for weights changed the values")
-    if mixed.weights is None:
-        return
     weights = mixed.weights
+    applies(weights is not None)
+    assert weights is not None
     check(weights.shape[0::2] == (BATCH, LENGTH) and weights.shape[3] == LENGTH, f"weights have shape {weights.shape}")
     sums = mask[:, None, :].expand(weights.shape[:3]).to(weights)
     close(weights.sum(-1), sums, "weights do not sum to one at real positions and to zero at padding")
@@ -285,8 +449,8 @@ def check_weights(trial: Trial) -> None:
 def check_contributions(trial: Trial) -> None:
     """Contributions, where they exist, give the values of `forward`, and depend on their span alone."""
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
-    if not isinstance(mixer, Decomposable):
-        return
+    applies(isinstance(mixer, Decomposable))
+    assert isinstance(mixer, Decomposable)
     spans, terms, values = mixer.contributions(x, mask)
     shape, count = terms.shape, len(spans)
     check(
@@ -319,7 +483,7 @@ def check_save_and_load(trial: Trial) -> None:
 
 @_on_any_mixer
 def check_bf16(trial: Trial) -> None:
-    """bf16 stays close to float32, whatever the type of the trial: within four of its units in the last place."""
+    """bf16 stays close to float32: within four of its units in the last place."""
     trial = replace(trial, dtype=torch.float32)
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     values = mixer(x, mask).values
@@ -340,8 +504,7 @@ def check_compile(trial: Trial) -> None:
 @_on_any_mixer
 def check_compiled_steps(trial: Trial) -> None:
     """torch.compile takes `extend` by one position without a graph break, once for 100 positions."""
-    if not trial.causal:
-        return
+    applies(trial.causal)
     from torch._dynamo.testing import CompileCounterWithBackend  # half a second, which a training has no use for
 
     mixer, x = trial.mixer(), trial.input(STEPS)
@@ -362,8 +525,13 @@ CHECKS: tuple[Check, ...] = (
     check_causality,
     check_padding,
     check_batch,
+    check_left_padding,
+    check_chunks,
+    check_repeated_calls,
+    check_gradients,
     check_states,
     check_extend,
+    check_rows,
     check_prompts,
     check_weights,
     check_contributions,

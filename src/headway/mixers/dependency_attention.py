@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from headway.core.config import Probability, Width
 from headway.mixers.attention import Attention
-from headway.mixers.relative import RelativePositions
+from headway.mixers.relative import RelativePosition, RelativePositions
 
 
 class DependencyAttention(Attention):
@@ -59,6 +59,8 @@ class DependencyAttention(Attention):
         for matrix in self.bilinear:
             nn.init.xavier_uniform_(matrix)
         self.key_bias = nn.Parameter(torch.zeros(dependency_heads, 1, self.key_dim)) if key_bias else None
+        # U and u stand between the rotations, which then count from the first position, padding or not.
+        self.needs_padding_last = type(self.position).rotate is not RelativePosition.rotate
 
     def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As all attention, with Q U + u as the queries of dependency heads: all else of their score is the same."""

@@ -134,9 +134,13 @@ class Mixer(nn.Module, ABC):
     """Moves information between positions. Whether it may look at the future is fixed when it is built.
 
     A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
+
+    Attributes:
+        needs_padding_last: whether padding must not precede real positions (in batches it follows them).
     """
 
     causal: bool
+    needs_padding_last: bool = False
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
