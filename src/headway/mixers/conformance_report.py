@@ -12,7 +12,7 @@ import torch
 from headway.core.errors import UserError, option
 from headway.core.log import progress
 from headway.core.tables import Table
-from headway.mixers import MIXERS, build_mixer
+from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.conformance import CHECKS, Build, Check, ConformanceError
 
 DIM = 48  # most numbers of heads divide it, and leave even sizes
@@ -74,9 +74,13 @@ def named_mixer_checks(
     """
     MIXERS.get(name, option("check"))
     refused: dict[bool, str] = {}
+
+    def build(causal: bool) -> Mixer:
+        return build_mixer({**options, "kind": name}, dim, causal, where="")
+
     for causal in DIRECTIONS:
         try:
-            build_mixer({**options, "kind": name}, dim, causal, where="")
+            build(causal)
         except Exception as error:  # of code that is not ours
             refused[causal] = str(error)
             if len(refused) == len(DIRECTIONS):
@@ -85,7 +89,6 @@ def named_mixer_checks(
                 what = f"this mixer cannot be built ({type(error).__name__}: {error})"
                 raise UserError(what, where=option("check"), received=name) from error
     directions = [causal for causal in DIRECTIONS if causal not in refused]
-    build: Build = lambda causal: build_mixer({**options, "kind": name}, dim, causal, where="")  # noqa: E731
     return mixer_checks(build, dim, directions=directions, device=device), refused
 
 
