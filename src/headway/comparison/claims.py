@@ -38,7 +38,7 @@ MORE_SEEDS = "more seeds than one are needed"
 CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "verdict")
 HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 MOST_SEEDS, MOST_TIMES = 100, 1000
-POWER = 0.8  # how often so many decide
+POWER = 0.8  # how often so many decide, as a mean over the variances that as many seeds might have seen
 
 
 class Inequality(NamedTuple):
@@ -312,16 +312,29 @@ def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> 
         and claim.test in (None, comparison.tests[one.test].name)
     )
     pair = next(one for one in comparison.pairs if one.metric == measure.key and {one.a, one.b} == {left, right})
-    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
-    bounds = sorted(sign * bound for bound in pair.estimate.interval(level))
+    higher = measure.metric.higher_is_better
+    sign = (1 if pair.b == left else -1) * (1 if higher else -1)
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
-    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 and not pair.why else "open"
-    difference = sign * pair.difference
-    needs = ""
-    if finding == "open":
-        paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
-        needs = pair.why or _needs(claim, pair.estimate, sign, paper, level)
-    return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
+    estimate = replace(pair.estimate, value=sign * pair.difference)
+    return decided_by(claim, estimate, values, level, claim.paper_difference(higher_is_better=higher), pair.why)
+
+
+def decided_by(
+    claim: ClaimConfig,
+    estimate: Estimate,
+    values: tuple[float, float],
+    level: float = LEVEL,
+    paper: float | None = None,
+    why: str = "",
+) -> Decided:
+    """The finding by an estimate of left - right that, as the document's difference, is above 0 where left is better.
+
+    `why` says why there is none, whatever the interval is.
+    """
+    low, high = estimate.interval(level)
+    finding = finding_of(claim, low, high) if estimate.seed_variance is not None and not why else "open"
+    needs = why or _needs(claim, estimate, paper, level) if finding == "open" else ""
+    return Decided(claim, estimate.value, low, high, values, finding, needs)
 
 
 def check_decidable(claims: ClaimFile, grid: Grid) -> None:
@@ -343,14 +356,11 @@ def check_decidable(claims: ClaimFile, grid: Grid) -> None:
             raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
 
 
-def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None, level: float) -> str:
-    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
-
-    `sign` is -1 where the estimate is above 0 when the left variant is worse; `paper` is above 0 where it is better.
-    """
+def _needs(claim: ClaimConfig, estimate: Estimate, paper: float | None, level: float) -> str:
+    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen."""
     if estimate.seed_variance is None:
         return MORE_SEEDS
-    relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
+    relation, margin, difference = claim.inequality.relation, claim.margin, estimate.value
     if relation == ">" and paper is not None and paper > margin:
         if difference + estimate.half_width(level) < paper:
             return f"the interval leaves out a difference of {paper:.2f}, the published one"
@@ -386,10 +396,7 @@ def _of_costs(
     if seeds == 1:
         return Decided(claim, differences[0], None, None, values, "open", MORE_SEEDS)
     estimate = Estimate(fmean(differences), seeds, seeds, variance(differences) / seeds, 0.0)
-    low, high = estimate.interval(level)
-    finding = finding_of(claim, low, high)
-    needs = _needs(claim, estimate, 1, None, level) if finding == "open" else ""
-    return Decided(claim, estimate.value, low, high, values, finding, needs)
+    return decided_by(claim, estimate, values, level)
 
 
 def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
@@ -453,8 +460,7 @@ def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
 def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[int, int] | None:
     """The fewest seeds, and segments, above those there are, with which a true difference is told from one so far away.
 
-    It is told with probability `POWER`: half of the interval and that quantile of the mean's own error fit in between.
-    The segments are as many as there are where up to `MOST_SEEDS` seeds are enough, and where nothing differs by
+    It is told with probability `POWER`: `reach` fits in between. The segments are as many as there are where up to `MOST_SEEDS` seeds are enough, and where nothing differs by
     segment, as in costs. Otherwise both grow alike.
 
     Returns:
@@ -463,21 +469,29 @@ def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[i
     if estimate.seed_variance is None or distance <= 0:
         return None
     for seeds in range(estimate.seeds + 1, MOST_SEEDS + 1):
-        if reach(scaled(estimate, seeds, estimate.segments), level) <= distance:
+        if reach(scaled(estimate, seeds, estimate.segments), level, estimate.seeds) <= distance:
             return seeds, estimate.segments
     for times in range(2, MOST_TIMES + 1):
         segments = estimate.segments if _is_of_seeds(estimate) else estimate.segments * times
         grown = scaled(estimate, estimate.seeds * times, segments)
-        if reach(grown, level) <= distance:
+        if reach(grown, level, estimate.seeds) <= distance:
             return grown.seeds, grown.segments
     return None
 
 
-def reach(estimate: Estimate, level: float) -> float:
-    """The distance between a true difference and another value at which the interval mostly leaves the value out."""
+def reach(estimate: Estimate, level: float, seen: int) -> float:
+    """The distance between a true difference and another value at which the interval mostly leaves the value out.
+
+    The seeds' variance is what so many seeds have `seen`. It is mostly too small, so that its own chance counts, too:
+    with t the quantile of the interval, the interval leaves the value out where a noncentral t variable of `seen` - 1
+    degrees of freedom and noncentrality t is below the distance in standard errors (Julious and Owen 2006).
+    """
     assert estimate.seed_variance is not None
-    error = sqrt(estimate.seed_variance + estimate.segment_variance)
-    return estimate.half_width(level) + float(special.stdtrit(estimate.seeds - 1, POWER)) * error
+    tail = (1 - level) / 2
+    of_seeds = float(special.nctdtrit(seen - 1, -special.stdtrit(estimate.seeds - 1, tail), POWER)) ** 2
+    of_segments = float(special.ndtri(POWER) - special.stdtrit(estimate.segments - 1, tail)) ** 2
+    seeds = max(of_seeds * estimate.seed_variance, of_segments * estimate.interaction_variance)
+    return sqrt(seeds + of_segments * estimate.segment_variance)
 
 
 def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL) -> str:
