@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.comparison.cells import Costs
+from headway.comparison.cells import Costs, CurvePoint
 from headway.comparison.claims import (
     COSTS,
     MOST_SEEDS,
@@ -25,6 +25,8 @@ from headway.comparison.claims import (
     needed_in_words,
     reach,
     read_claims,
+    regime_of,
+    regimes_of,
     scaled,
     tree_of_cell,
 )
@@ -239,6 +241,70 @@ def test_numbers_are_absolute_where_the_budget_is_the_papers(tmp_path: Path) -> 
     assert " / " in full[0][3]
 
 
+def trained(gains: dict[str, tuple[float, ...]], seeds: tuple[int, ...] = (1, 2), margin: float = 0.5) -> Any:
+    """A comparison whose runs have these BLEU on dev after 200, 400, ... updates."""
+    cells = [
+        replace(
+            cell(name, seed, 0.9 if name == "good" else 0.5),
+            curve=tuple(CurvePoint(200 * (index + 1), index, {"bleu": score}) for index, score in enumerate(curve)),
+        )
+        for name, curve in gains.items()
+        for seed in seeds
+    ]
+    return compare_cells(cells, [build_metric("bleu")], {"bleu": margin} if margin else {})
+
+
+PLATEAU, RISING = (10.0, 29.0, 30.0, 30.5, 30.9), (10.0, 20.0, 25.0, 28.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("curve", "margin", "regime"),
+    [
+        (PLATEAU, 0.5, "plateau"),  # 0.4 in the last fifth
+        (PLATEAU, 0.3, "early"),
+        (RISING, 0.5, "early"),
+        ((10.0, 31.0, 28.0, 27.0, 30.0), 0.5, "plateau"),  # the best is kept
+        ((10.0, 20.0), 0.5, "early"),  # on a line, 4 in the last fifth
+        ((30.0, 31.0), 0.5, "plateau"),  # on a line, 0.4
+        ((30.0,), 0.5, "unknown"),
+        ((), 0.5, "unknown"),
+        (PLATEAU, 0.0, "unknown"),
+    ],
+)
+def test_a_curve_says_how_far_a_variant_was_trained(curve: tuple[float, ...], margin: float, regime: str) -> None:
+    comparison = trained({"good": curve, "bad": PLATEAU}, margin=margin)
+    assert regimes_of(comparison)["good"] == regime
+    assert regimes_of(comparison, as_printed=True) == {"good": "as printed", "bad": "as printed"}
+
+
+def test_an_error_rate_falls_to_its_plateau() -> None:
+    cells = [
+        replace(
+            cell(name, 1, 0.9),
+            curve=tuple(CurvePoint(update, update, {"wer": 100.0 / update}) for update in range(1, last)),
+        )
+        for name, last in {"good": 20, "bad": 4}.items()
+    ]
+    regimes = regimes_of(compare_cells(cells, [build_metric("wer")], {"wer": 2.0}))
+    assert regimes == {"good": "plateau", "bad": "early"}
+
+
+def test_a_difference_is_early_where_either_variant_is(tmp_path: Path) -> None:
+    claims = read_claims(
+        write_claims(tmp_path, claims=[{"says": says, "claim": says} for says in ("good > bad", "bad > good")])
+    )
+    words = {"holds early": RISING, "holds": PLATEAU}
+    for verdict, curve in words.items():
+        comparison = trained({"good": PLATEAU, "bad": curve})
+        regimes = regimes_of(comparison)
+        decided = {claim.says: decide(claim, comparison, claims.level, regimes) for claim in claims.claims}
+        table = claims_table(decided, claims, as_printed=False)
+        assert [row[-1] for row in table.cells()] == [verdict, verdict.replace("holds", "fails")]
+        assert any(note.startswith("Early: ") for note in table.notes) == ("early" in verdict)
+    cost = ClaimConfig(says="", claim="good >= bad", metric="cpu_seconds")
+    assert regime_of(cost, {"good": "early", "bad": "early"}) == ""
+
+
 def test_the_papers_difference_points_where_ours_does(tmp_path: Path) -> None:
     claim = {"says": "Fewer errors.", "claim": "good > bad", "metric": "ter", "paper": {"good": 3.52, "bad": 4.06}}
     claims = read_claims(write_claims(tmp_path, claims=[claim]))
@@ -276,7 +342,7 @@ def test_an_open_claim_says_what_would_decide_it(tmp_path: Path) -> None:
     assert known == ""
     assert small == "the interval leaves out a difference of 70.00, the published one"
     notes = claims_table(decided, claims, as_printed=False).notes
-    assert notes[1:] == tuple(f"Open, good > same: {needs}." for needs in (told, seen, small))
+    assert notes[2:] == tuple(f"Open, good > same: {needs}." for needs in (told, seen, small))
     one = decide(claims.claims[0], made((1,)))
     assert one is not None
     assert one.needs == "more seeds than one are needed"

@@ -13,6 +13,7 @@ from importlib.resources import files
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, variance
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -20,6 +21,7 @@ from scipy import special
 
 from headway.comparison.cells import CellResult, Costs
 from headway.comparison.comparison import Comparison
+from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import USUAL_BUDGET
 from headway.core.config import Section, explain, merge
@@ -33,9 +35,14 @@ Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
 Finding = Literal["holds", "fails", "open"]
+Regime = Literal["plateau", "early", "as printed", "unknown"]
 
 MORE_SEEDS = "more seeds than one are needed"
-CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "verdict")
+CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "regime", "verdict")
+IN_NOTES: dict[str, str] = {
+    "early": "in the last fifth of the updates, one of both gained the margin or more on dev",
+    "unknown": "no curve on dev says whether training was at a plateau",
+}
 HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 MOST_SEEDS, MOST_TIMES = 100, 1000
 POWER = 0.8  # how often so many decide, as a mean over the variances that as many seeds might have seen
@@ -278,6 +285,7 @@ class Decided:
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
         needs: of an open claim, what would decide it, in words.
+        regime: how far both were trained; empty for a cost.
     """
 
     claim: ClaimConfig
@@ -287,17 +295,59 @@ class Decided:
     values: tuple[float, float]
     finding: Finding
     needs: str = ""
+    regime: Regime | Literal[""] = ""
+
+    @property
+    def verdict(self) -> str:
+        """The finding as people read it: one on early training says so."""
+        return f"{self.finding} early" if self.regime == "early" and self.finding != "open" else self.finding
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
-        found = {"difference": self.difference, "low": self.low, "high": self.high, "values": list(self.values)}
-        return self.claim.model_dump(mode="json") | found | {"finding": self.finding, "needs": self.needs}
+        found: dict[str, Any] = {
+            "difference": self.difference,
+            "low": self.low,
+            "high": self.high,
+            "values": list(self.values),
+        }
+        found |= {"finding": self.finding, "needs": self.needs, "regime": self.regime}
+        return self.claim.model_dump(mode="json") | found
 
 
-def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> Decided | None:
+def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str, Regime]:
+    """How far each variant was trained.
+
+    By the first metric on dev that has a margin: at a `plateau` the last fifth of the updates gained less than that, in
+    the mean over seeds, and otherwise training was `early`. It is `as printed` where data and budget are the paper's.
+    """
+    if as_printed:
+        return dict.fromkeys(comparison.cells, "as printed")
+    margins = {one.metric.name: comparison.margin_of(one) for one in comparison.measures} | dict(comparison.margin)
+    curves = next((curves for curves in banded_curves(comparison) if margins.get(curves.metric)), None)
+    regimes = dict.fromkeys(comparison.cells, "unknown")
+    for variant in () if curves is None else curves.lines:
+        if (gain := curves.last_gain(variant)) is not None:
+            regimes[variant] = "plateau" if gain < margins[curves.metric] else "early"
+    return regimes
+
+
+def regime_of(claim: ClaimConfig, regimes: Mapping[str, Regime]) -> Regime | Literal[""]:
+    """How far both variants of a claim were trained: early where either is; of a cost it does not matter."""
+    left, _, right = claim.inequality
+    both = {regimes.get(left, "unknown"), regimes.get(right, "unknown")}
+    order: tuple[Regime, ...] = ("early", "unknown", "plateau", "as printed")
+    return "" if claim.metric in COSTS else next(regime for regime in order if regime in both)
+
+
+def decide(
+    claim: ClaimConfig,
+    comparison: Comparison,
+    level: float = LEVEL,
+    regimes: Mapping[str, Regime] = MappingProxyType({}),
+) -> Decided | None:
     """The finding on a claim that `check_decidable` knows, by the interval of this level.
 
-    None where one of its variants was not compared.
+    `regimes` are those of the variants (`regimes_of`). None where one of the claim's was not compared.
     """
     left, _, right = claim.inequality
     variants = {variant.name: variant for variant in comparison.variants}
@@ -316,7 +366,8 @@ def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> 
     sign = (1 if pair.b == left else -1) * (1 if higher else -1)
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     estimate = replace(pair.estimate, value=sign * pair.difference)
-    return decided_by(claim, estimate, values, level, claim.paper_difference(higher_is_better=higher), pair.why)
+    paper = claim.paper_difference(higher_is_better=higher)
+    return decided_by(claim, estimate, values, level, paper, pair.why, regime_of(claim, regimes))
 
 
 def decided_by(
@@ -326,6 +377,7 @@ def decided_by(
     level: float = LEVEL,
     paper: float | None = None,
     why: str = "",
+    regime: Regime | Literal[""] = "",
 ) -> Decided:
     """The finding by an estimate of left - right that, as the document's difference, is above 0 where left is better.
 
@@ -334,7 +386,7 @@ def decided_by(
     low, high = estimate.interval(level)
     finding = finding_of(claim, low, high) if estimate.seed_variance is not None and not why else "open"
     needs = why or _needs(claim, estimate, paper, level) if finding == "open" else ""
-    return Decided(claim, estimate.value, low, high, values, finding, needs)
+    return Decided(claim, estimate.value, low, high, values, finding, needs, regime)
 
 
 def check_decidable(claims: ClaimFile, grid: Grid) -> None:
@@ -399,13 +451,16 @@ def _of_costs(
     return decided_by(claim, estimate, values, level)
 
 
-def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
+def claims_table(
+    decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool, missing: str = "not compared"
+) -> Table:
     """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
 
     Args:
         decided: by the sentence of a claim.
         claims: the file.
         as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
+        missing: the verdict on a claim that nothing was found on.
     """
     rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:
@@ -413,7 +468,7 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
         sign = {">": "+", ">=": "-", "=": "±"}[relation]
         shown = f"{claim.claim} {sign} {margin:g}" if margin or relation == "=" else claim.claim
         paper = ours = ""
-        difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
+        difference = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
         if difference is not None:
             paper = f"{claim.paper[left]:g} / {claim.paper[right]:g}" if as_printed else f"{difference:+.2f}"
         if found is not None:
@@ -421,17 +476,20 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
             values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
             ours = f"{values}{found.difference:+.2f}{interval}"
             still_open += [f"Open, {claim.claim}: {found.needs}."] if found.needs else []
-        rows.append([claim.says, shown, paper, ours, "not compared" if found is None else found.finding])
+        last = ("", missing) if found is None else (found.regime, found.verdict)
+        rows.append([claim.says, shown, paper, ours, *last])
     columns = [Column(name, align="left") for name in CLAIM_COLUMNS]
     of_what, percent = "A difference is that of the left variant to the right", f"{100 * claims.level:.3g} %"
     notes = [f"{of_what}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:
         kept = f"{100 * claims.kept_level:.3g} %"
         notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
+    regimes = {found.regime for found in decided.values() if found is not None}
+    notes += [f"{regime.capitalize()}: {said}." for regime, said in IN_NOTES.items() if regime in regimes]
     return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=[*notes, *still_open])
 
 
-def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
+def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
     if claim.metric in COSTS:
         return claim.metric in HIGHER_IS_BETTER
