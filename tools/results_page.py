@@ -181,9 +181,9 @@ def _trainings(found: Iterable[Findings]) -> Iterator[str]:
         if 2 * early > len(regimes):
             yield "**Most of these findings are on early training.**"
         yield (
-            f"Of {counted(len(regimes), 'decided claim')}, {early} compare variants of which one still gained the margin or "
-            f"more on dev in the last fifth of its updates, and of {unknown} no curve says whether training had come to a "
-            f"plateau."
+            f"Of {counted(len(regimes), 'decided claim')}, {early} compare variants of which one still gained the "
+            "margin or more on dev in the last fifth of its updates, and of "
+            f"{unknown} no curve says whether training had come to a plateau."
         )
 
 
@@ -197,8 +197,8 @@ def _expected_errors(
     if decided:
         wrong = sum((1 - files[name].kept_level) * len(every) for name, every in run.items())
         yield (
-            f"{counted(count, 'claim')} were run, and {decided} are decided. Each may get a wrong verdict with the probability "
-            f"that its looks share, so that up to {wrong:.1f} wrong verdicts are to be expected."
+            f"{counted(count, 'claim')} were run, and {decided} are decided. Each may get a wrong verdict with the "
+            f"probability that its looks share, so that up to {wrong:.1f} wrong verdicts are to be expected."
         )
         if coverage is not None:
             missed = [100 - row[2] for row in coverage.tables[0]["rows"]]

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from headway.comparison.claims import (
     COSTS,
     MOST_SEEDS,
     POWER,
+    TYPICAL,
     ClaimConfig,
     ClaimPath,
+    Sought,
     chosen_files,
     claim_files,
     claims_folder,
@@ -28,13 +31,16 @@ from headway.comparison.claims import (
     regime_of,
     regimes_of,
     scaled,
+    sought_of_claims,
+    sought_of_grid,
     tree_of_cell,
 )
 from headway.comparison.comparison import compare_cells
-from headway.comparison.reproduce import claimed_grid
+from headway.comparison.reproduce import claimed_grid, read_record
 from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.intervals import Estimate
+from tests.comparison.grids import write_grid
 from tests.comparison.toy_claims import TREE, write_claims
 from tests.comparison.toys import cell
 from tests.models.encoders import write_encoder
@@ -397,6 +403,64 @@ def test_a_cost_has_no_segments() -> None:
     assert segments == 3
     assert needed_in_words(estimate, 1.0) == f"{seeds:,} seeds"
     assert needed_in_words(estimate, 1e-4) == "more than 1,000 times as many seeds"
+
+
+def sought(distance: float, metric: str = "bleu", level: float = 0.95) -> Sought:
+    return Sought("the margin", build_metric(metric), "test", distance, level)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_a_small_margin_is_out_of_reach_of_a_small_test_set(seeds: int) -> None:
+    said = re.fullmatch(
+        r"the margin: 0\.5 BLEU on test is out of reach of (\d+) seeds and 500 segments, which mostly tell (\S+) .*; "
+        r"(\d+) seeds and ([\d,]+) segments would mostly be enough",
+        sought(0.5).beyond(seeds, 500),
+    )
+    assert said is not None
+    assert int(said[1]) == seeds
+    assert sought(float(said[2]) + 0.1).beyond(seeds, 500) == ""
+    assert sought(0.5).beyond(int(said[3]), int(said[4].replace(",", ""))) == ""
+
+
+def test_what_a_usual_difference_is_not_known_of_has_no_reach() -> None:
+    assert sought(1e-3, "ter").beyond(3, 500) == ""
+    assert sought(1e-3).beyond(1, 500) == "", "one seed decides nothing in any case"
+    assert sought(0.2).beyond(3).split("; ")[1] == "more of them would mostly be enough"
+    assert sought(0.2).beyond(500) == ""
+
+
+def test_typical_deviations_are_those_of_the_records() -> None:
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for path in sorted((FOLDER.parent / "results").glob("*.json")):
+        for pair in (read_record(path).comparison or {}).get("significance", ()):
+            if "interaction_variance" in pair:
+                seeds, segments, of_both = pair["seeds"], pair["segments"], pair["interaction_variance"]
+                own = seeds * (pair["seed_variance"] - of_both)
+                row = own, segments * pair["segment_variance"], seeds * segments * of_both
+                found.setdefault(pair["metric"].split(" on ")[0], []).append(row)
+    for metric, deviations in TYPICAL.items():
+        medians = [max(0.0, median(row[part] for row in found[metric])) ** 0.5 for part in range(3)]
+        assert deviations == pytest.approx(medians, rel=0.25, abs=0.1), f"{metric}: {medians}"
+
+
+def test_differences_that_are_sought_are_margins_and_the_papers(tmp_path: Path) -> None:
+    tree = [
+        {"says": "A.", "claim": "good > bad", "metric": "bleu", "paper": {"good": 21, "bad": 20}, "margin": 0.25},
+        {"says": "B.", "claim": "good > same", "metric": "bleu"},
+        {"says": "C.", "claim": "good = bad", "metric": "chrf", "margin": 2},
+        {"says": "D.", "claim": "good >= bad", "metric": "cpu_seconds", "margin": 2},
+        {"says": "E.", "claim": "good > bad", "metric": "ter", "paper": {"good": 21, "bad": 20}},
+    ]
+    write_grid(tmp_path)
+    grid = TREE["grid"] | {"metrics": ["bleu", "chrf", "ter"], "margin": {"bleu": 0.5, "chrF2": 1.0}, "seeds": [1, 2]}
+    path = write_claims(tmp_path, claims=tree, grid=grid, looks=2)
+    claims = read_claims(path)
+    made = claimed_grid(claims, path, tmp_path, "small")
+    assert [(each.says, each.metric.name, each.distance, each.level) for each in sought_of_claims(claims, made)] == [
+        ("good > bad, the published difference", "bleu", 0.75, claims.level),
+        ("good = bad, the margin", "chrf", 2, claims.level),
+    ]
+    assert [(each.metric.name, each.distance) for each in sought_of_grid(made)] == [("bleu", 0.5), ("chrf", 1.0)]
 
 
 def test_what_nothing_would_tell() -> None:

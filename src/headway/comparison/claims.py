@@ -7,7 +7,7 @@ claim as an inequality with a margin. What was found stands beside the claims, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from math import sqrt
@@ -27,7 +27,7 @@ from headway.comparison.options import USUAL_BUDGET
 from headway.core.config import Section, explain, merge
 from headway.core.errors import UserError, nearest
 from headway.core.tables import Cell, Column, Table
-from headway.metrics import build_metric
+from headway.metrics import Metric, build_metric
 from headway.metrics.intervals import LEVEL, Estimate
 from headway.recipe import read_tree
 
@@ -320,14 +320,13 @@ def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str,
     By the first metric on dev that has a margin: at a `plateau` the last fifth of the updates gained less than that, in
     the mean over seeds, and otherwise training was `early`. It is `as printed` where data and budget are the paper's.
     """
-    if as_printed:
-        return dict.fromkeys(comparison.cells, "as printed")
+    regimes: dict[str, Regime] = dict.fromkeys(comparison.cells, "as printed" if as_printed else "unknown")
     margins = {one.metric.name: comparison.margin_of(one) for one in comparison.measures} | dict(comparison.margin)
-    curves = next((curves for curves in banded_curves(comparison) if margins.get(curves.metric)), None)
-    regimes = dict.fromkeys(comparison.cells, "unknown")
-    for variant in () if curves is None else curves.lines:
-        if (gain := curves.last_gain(variant)) is not None:
-            regimes[variant] = "plateau" if gain < margins[curves.metric] else "early"
+    for curves in banded_curves(comparison):
+        if (margin := margins.get(curves.metric)) and not as_printed:
+            gains = {variant: curves.last_gain(variant) for variant in curves.lines}
+            known = {variant: gain for variant, gain in gains.items() if gain is not None}
+            return regimes | {name: "plateau" if gain < margin else "early" for name, gain in known.items()}
     return regimes
 
 
@@ -396,16 +395,22 @@ def check_decidable(claims: ClaimFile, grid: Grid) -> None:
         left, _, right = claim.inequality
         if claim.metric in COSTS or not {left, right} <= names:
             continue
-        measured = [(test.name, metric) for test in grid.tests for metric in grid.metrics_of(test)]
-        if not any(
-            claim.test in (None, test) and claim.metric in (None, metric.name, metric.label)
-            for test, metric in measured
-        ):
+        if not _measures_of(claim, grid):
             received = f"{claim.metric or 'any metric'} on {claim.test or 'any test set'}"
-            allowed = [f"{metric.name} on {test}" for test, metric in measured]
+            allowed = [f"{metric.name} on {test.name}" for test in grid.tests for metric in grid.metrics_of(test)]
             raise UserError("there is no such measure", where=claim.claim, received=received, allowed=allowed)
         if grid.config.baseline not in (None, left, right):
             raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
+
+
+def _measures_of(claim: ClaimConfig, grid: Grid) -> list[tuple[str, Metric]]:
+    """The test sets, with the metrics on them, that a claim may be by: the first is."""
+    return [
+        (test.name, metric)
+        for test in grid.tests
+        for metric in grid.metrics_of(test)
+        if claim.test in (None, test.name) and claim.metric in (None, metric.name, metric.label)
+    ]
 
 
 def _needs(claim: ClaimConfig, estimate: Estimate, paper: float | None, level: float) -> str:
@@ -421,6 +426,78 @@ def _needs(claim: ClaimConfig, estimate: Estimate, paper: float | None, level: f
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
     needs = needed_in_words(estimate, abs(distance), level)
     return f"{needs} would mostly be enough, were the difference the one that is seen"
+
+
+class Deviations(NamedTuple):
+    """Deviations of a difference of two variants: between seeds, between segments, and of what seeds do to segments."""
+
+    seeds: float
+    segments: float
+    interaction: float
+
+    def estimate(self, seeds: int, segments: int) -> Estimate:
+        """Of a difference with so many seeds and segments."""
+        of_both = self.interaction**2 / (seeds * segments)
+        return Estimate(0.0, seeds, segments, self.seeds**2 / seeds + of_both, self.segments**2 / segments, of_both)
+
+
+# Roots of the median variances of the pairs of variants in results/ whose records have all three, by metric.
+TYPICAL = {
+    "bleu": Deviations(0.2, 8.6, 19.8),
+    "chrf": Deviations(0.8, 7.1, 15.1),
+    "exact_match": Deviations(7.4, 11.9, 25.3),
+    "wer": Deviations(1.7, 8.2, 15.9),
+    "bracket-f1": Deviations(0.0, 18.7, 28.0),
+}
+PAIRS_SEEN, ANY_SEGMENTS = 100, 10**9
+
+
+class Sought(NamedTuple):
+    """A difference by a metric on a test set that is to be told from another one, so far away."""
+
+    says: str
+    metric: Metric
+    test: str
+    distance: float
+    level: float = LEVEL
+
+    def beyond(self, seeds: int, segments: int = ANY_SEGMENTS) -> str:
+        """That it is out of reach, in words; empty where it is not, or where a typical difference is not known."""
+        typical, label = TYPICAL.get(self.metric.name), self.metric.label
+        if typical is None or seeds < 2:
+            return ""
+        estimate = typical.estimate(seeds, segments)
+        if (least := reach(estimate, self.level, PAIRS_SEEN)) <= self.distance:
+            return ""
+        set_of, more = f" and {segments:,} segments", needed_in_words(estimate, self.distance, self.level, PAIRS_SEEN)
+        if segments == ANY_SEGMENTS:
+            set_of, more = ", whatever the test set", "more of them"
+        of_what = f"{self.says}: {self.distance:.2g} {label} on {self.test}"
+        told = f"which mostly tell {least:.2g} where variants differ as they usually do"
+        return f"{of_what} is out of reach of {seeds} seeds{set_of}, {told}; {more} would mostly be enough"
+
+
+def sought_of_grid(grid: Grid) -> Iterator[Sought]:
+    """The margins of a grid, within which the interval of even variants has to be."""
+    for test in grid.tests:
+        for metric in grid.metrics_of(test):
+            if margin := grid.config.margin.get(metric.name, grid.config.margin.get(metric.label)):
+                yield Sought("the margin", metric, test.name, margin)
+
+
+def sought_of_claims(claims: ClaimFile, grid: Grid) -> Iterator[Sought]:
+    """The margins of claims on what is even, or not worse, and the published differences of others, on a grid."""
+    names = {variant.name for variant in grid.variants}
+    for claim in claims.claims:
+        left, relation, right = claim.inequality
+        if not (found := _measures_of(claim, grid)) or not {left, right} <= names:
+            continue
+        test, metric = found[0]
+        paper = claim.paper_difference(higher_is_better=metric.higher_is_better) or 0.0
+        distance = paper - claim.margin if relation == ">" else claim.margin
+        if distance > 0:
+            says = f"{claim.claim}, the {'published difference' if relation == '>' else 'margin'}"
+            yield Sought(says, metric, test, distance, claims.level)
 
 
 def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
@@ -515,11 +592,14 @@ def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
     )  # fmt: skip
 
 
-def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[int, int] | None:
+def needed(
+    estimate: Estimate, distance: float, level: float = LEVEL, seen: int | None = None
+) -> tuple[int, int] | None:
     """The fewest seeds, and segments, above those there are, with which a true difference is told from one so far away.
 
-    It is told with probability `POWER`: `reach` fits in between. The segments are as many as there are where up to `MOST_SEEDS` seeds are enough, and where nothing differs by
-    segment, as in costs. Otherwise both grow alike.
+    It is told with probability `POWER`: `reach` fits in between. The segments are as many as there are where up to
+    `MOST_SEEDS` seeds are enough, and where nothing differs by segment, as in costs. Otherwise both grow alike. The
+    variances are those of so many seeds as are `seen`, by default those of the estimate.
 
     Returns:
         Seeds and segments; None where `MOST_TIMES` as many are not enough, or there is one seed.
@@ -527,12 +607,12 @@ def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[i
     if estimate.seed_variance is None or distance <= 0:
         return None
     for seeds in range(estimate.seeds + 1, MOST_SEEDS + 1):
-        if reach(scaled(estimate, seeds, estimate.segments), level, estimate.seeds) <= distance:
+        if reach(scaled(estimate, seeds, estimate.segments), level, seen or estimate.seeds) <= distance:
             return seeds, estimate.segments
     for times in range(2, MOST_TIMES + 1):
         segments = estimate.segments if _is_of_seeds(estimate) else estimate.segments * times
         grown = scaled(estimate, estimate.seeds * times, segments)
-        if reach(grown, level, estimate.seeds) <= distance:
+        if reach(grown, level, seen or estimate.seeds) <= distance:
             return grown.seeds, grown.segments
     return None
 
@@ -552,9 +632,9 @@ def reach(estimate: Estimate, level: float, seen: int) -> float:
     return sqrt(seeds + of_segments * estimate.segment_variance)
 
 
-def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL) -> str:
+def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL, seen: int | None = None) -> str:
     """The same as the subject of a sentence."""
-    found = needed(estimate, distance, level)
+    found = needed(estimate, distance, level, seen)
     if found is None:
         return f"more than {MOST_TIMES:,} times as many seeds{'' if _is_of_seeds(estimate) else ' and segments'}"
     seeds, segments = found

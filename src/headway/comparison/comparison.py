@@ -443,7 +443,7 @@ def compare_cells(
 def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
     """How many seeds of each variant are above a gap, where those of one fall in two groups; empty where none do.
 
-    A gap is `APART` times as wide as the deviation within both groups, and as the margin, or a point where there is none.
+    A gap is `APART` times as wide as the deviation within both groups, and as the margin, or a point without one.
     """
     for name, own in scores.items():
         if len(own) < LEAST_SEEDS:  # so few have wide gaps by chance

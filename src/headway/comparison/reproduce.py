@@ -35,9 +35,10 @@ from headway.comparison.claims import (
     decide,
     read_claims,
     regimes_of,
+    sought_of_claims,
     tree_of_cell,
 )
-from headway.comparison.compare import GridComparison, compare_grid, plan_of
+from headway.comparison.compare import GridComparison, compare_grid, plan_of, warn_of_reach
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import CELLS, Grid, grid_of
@@ -354,6 +355,8 @@ def reproduce(
         if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
             grid = claimed_grid(claims, path, folder / DATA, options.budget, chosen.cell, overrides)
             check_decidable(claims, grid)
+            if not is_prepared(wanted, folder / DATA, options.data):
+                warn_of_reach(grid, {}, sought_of_claims(claims, grid))
         if not is_prepared(wanted, folder / DATA, options.data):
             lines = (line for line in wanted.prepare.splitlines() if line.strip())
             rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides
@@ -376,11 +379,11 @@ def reproduce(
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
         check_decidable(claims, grid)
         if options.dry_run:
-            plan = plan_of(grid, folder, options)
+            plan = plan_of(grid, folder, options, sought_of_claims(claims, grid))
             tables.append(Table(plan.columns, plan.rows, title=f"{name}: {claims.title}", notes=plan.notes))
             continue
         say(f"\n{name}: {claims.title}")
-        made = compare_grid(grid, folder, options)
+        made = compare_grid(grid, folder, options, sought_of_claims(claims, grid))
         code = max(code, made.code)
         if made.result.stopped:
             break
