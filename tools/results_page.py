@@ -11,25 +11,41 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from headway.comparison.claims import ClaimFile, claims_table, read_claims
+from headway.comparison.claims import (
+    COSTS,
+    ClaimConfig,
+    ClaimFile,
+    Decided,
+    claims_table,
+    decided_by,
+    higher_is_better,
+    read_claims,
+)
+from headway.comparison.comparison import in_groups
 from headway.comparison.options import USUAL_BUDGET
 from headway.comparison.reproduce import ResultRecord, read_record
 from headway.core.config import Section, explain
 from headway.core.errors import HeadwayError, UserError
+from headway.core.log import counted
 from headway.core.tables import Cell, Column, Table
+from headway.metrics.intervals import Estimate
 from headway.recipe import read_tree
 
 ROOT = Path(__file__).parents[1]
 CONTENTS = "contents.yaml"
 PAGE, FOLDER = "results.md", "results"
 WIDTH = 128  # of a line of text
-NOT_RUN = "not run"
-VERDICTS = ("holds", "fails", "open", NOT_RUN)
+NOT_RUN, UNKNOWN = "not run", "unknown"
+COVERAGE = "coverage"  # the record of what intervals hold
+VERDICTS = ("holds", "holds early", "fails", "fails early", "open", NOT_RUN)
+
+Findings = Mapping[str, Decided | None]
 
 
 class PageSection(Section):
@@ -85,13 +101,17 @@ def results_pages(results: Path, claims: Path) -> dict[str, str]:
     shown = {name for section in contents.sections for name in section.shown(records)}
     if left := sorted(records.keys() - shown):
         raise UserError("no section of the page has this record", where=str(path), received=", ".join(left))
-    overview = [f"# {contents.title}", *_paragraph(contents.text), *_overview(contents, claims, records)]
-    pages = {PAGE: overview}
+    files = {name: read_claims(claims / f"{name}.yaml") for section in contents.sections for name in section.claims}
+    found = {name: _decided(file, records.get(name)) for name, file in files.items()}
+    errors = [*_trainings(found.values()), *_expected_errors(files, found, records.get(COVERAGE))]
+    overview = [f"# {contents.title}", *_paragraph(errors), *_paragraph(contents.text)]
+    pages = {PAGE: [*overview, *_overview(contents, files, found, records)]}
     for section in contents.sections:
         names = section.shown(records)
-        lines = [f"# {section.title}", *_paragraph(section.text)]
+        trainings = _trainings([found[name] for name in section.claims])
+        lines = [f"# {section.title}", *_paragraph(trainings), *_paragraph(section.text)]
         for name in section.claims:
-            lines += _questions(claims, name, records.get(name))
+            lines += _questions(name, files[name], found[name], records.get(name))
         for name in names:
             lines += ["", f"## {records[name].title}"] if len(names) > 1 else []
             lines += _record_lines(records[name])
@@ -129,49 +149,113 @@ def _items(texts: Sequence[str]) -> Iterator[str]:
         yield from _wrapped(text, "- ", "  ")
 
 
-def _overview(contents: PageContents, folder: Path, records: Mapping[str, ResultRecord]) -> Iterator[str]:
+def _overview(
+    contents: PageContents,
+    files: Mapping[str, ClaimFile],
+    found: Mapping[str, Findings],
+    records: Mapping[str, ResultRecord],
+) -> Iterator[str]:
     """A line a section with its link, and how many claims of each file hold, fail, are open, or were not run."""
     yield ""
     rows: list[list[Cell]] = []
     for section in contents.sections:
-        titles = [read_claims(folder / f"{name}.yaml").title for name in section.claims]
+        titles = [files[name].title for name in section.claims]
         titles += [records[name].title for name in section.shown(records) if name not in section.claims]
         yield from _wrapped(f"[{section.title}]({FOLDER}/{section.file}): {'; '.join(titles)}.", "- ", "  ")
         for name in section.claims:
-            claims = read_claims(folder / f"{name}.yaml")
-            verdicts = [row[-1] for row in _decided(claims, records.get(name)).cells()]
-            rows.append([name.replace("-", "/", 1), section.title, *(verdicts.count(each) for each in VERDICTS)])
+            every = found[name].values()
+            verdicts = [NOT_RUN if each is None else each.verdict for each in every]
+            unknown = sum(each is not None and each.finding != "open" and each.regime == UNKNOWN for each in every)
+            counts = (*(verdicts.count(each) for each in VERDICTS), unknown)
+            rows.append([name.replace("-", "/", 1), section.title, *counts])
     if rows:
-        columns = [Column("claims"), Column("section"), *(Column(each) for each in VERDICTS)]
+        columns = [Column("claims"), Column("section"), *map(Column, VERDICTS), Column("decided, training unknown")]
         yield from ("", Table(columns, rows, title="Claims by their verdicts").markdown().rstrip("\n"))
 
 
-def _decided(claims: ClaimFile, record: ResultRecord | None) -> Table:
-    """All claims of a file with what the record has found: nothing, where inequality, metric or test were others."""
-    table = claims_table({}, claims, as_printed=False)
-    if record is None or not record.claims:
-        return Table(table.columns, [[*row[:-1], NOT_RUN] for row in table.rows])
-    measured = Table.from_json(record.tables[0])
-    rows_of = {row[0]: row for row in measured.rows}
-    asked = {found["says"]: (found["metric"], found["test"]) for found in record.claims}
-    rows: list[Sequence[Cell]] = []
-    for claim, row in zip(claims.claims, table.rows, strict=True):
-        same = asked.get(claim.says, (claim.metric, claim.test)) == (claim.metric, claim.test)
-        known = rows_of.get(claim.says)
-        rows.append(known if known is not None and same and known[1] == row[1] else [*row[:-1], NOT_RUN])
-    return Table(table.columns, rows, notes=measured.notes)
+def _trainings(found: Iterable[Findings]) -> Iterator[str]:
+    """How far the variants of decided claims were trained, in sentences; none where nothing is decided."""
+    regimes = [each.regime for every in found for each in every.values() if each is not None and each.finding != "open"]
+    early, unknown = regimes.count("early"), regimes.count(UNKNOWN)
+    if early + unknown:
+        if 2 * early > len(regimes):
+            yield "**Most of these findings are on early training.**"
+        yield (
+            f"Of {counted(len(regimes), 'decided claim')}, {early} compare variants of which one still gained the "
+            "margin or more on dev in the last fifth of its updates, and of "
+            f"{unknown} no curve says whether training had come to a plateau."
+        )
 
 
-def _questions(folder: Path, name: str, record: ResultRecord | None) -> Iterator[str]:
+def _expected_errors(
+    files: Mapping[str, ClaimFile], found: Mapping[str, Findings], coverage: ResultRecord | None
+) -> Iterator[str]:
+    """How many wrong verdicts so many claims let one expect, by their levels and by the coverage that was simulated."""
+    run = {name: [each for each in every.values() if each is not None] for name, every in found.items()}
+    count = sum(map(len, run.values()))
+    decided = sum(each.finding != "open" for every in run.values() for each in every)
+    if decided:
+        wrong = sum((1 - files[name].kept_level) * len(every) for name, every in run.items())
+        yield (
+            f"{counted(count, 'claim')} were run, and {decided} are decided. Each may get a wrong verdict with the "
+            f"probability that its looks share, so that up to {wrong:.1f} wrong verdicts are to be expected."
+        )
+        if coverage is not None:
+            missed = [100 - row[2] for row in coverage.tables[0]["rows"]]
+            least, most = (count * share / 100 for share in (min(missed), max(missed)))
+            yield f"In simulation intervals miss as often as would make {least:.0f} to {most:.0f}."
+        yield "A learning rate that was chosen once, by short runs of one seed, is not counted in this."
+
+
+def _decided(claims: ClaimFile, record: ResultRecord | None) -> Findings:
+    """What the record has found on the claims of a file, by their sentences; of one that was another then, nothing."""
+    return {claim.says: None if record is None else _found(claim, claims, record) for claim in claims.claims}
+
+
+def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decided | None:
+    """What a record has found on a claim: decided anew by the variances that it keeps, but for a cost."""
+    same = ("says", "claim", "metric", "test", "margin")
+    found = next((each for each in record.claims if all(each[key] == getattr(claim, key) for key in same)), None)
+    if found is None:
+        return None
+    value, regime, known = found["difference"], found.get("regime", "unknown"), record.comparison or {}
+    left, _, right = claim.inequality
+    pairs = [*zip(known.get("pairs", ()), known.get("significance", ()), strict=True)]
+    of_claim = [
+        chance
+        for pair, chance in pairs
+        if {pair["a"], pair["b"]} == {left, right} and isclose(abs(pair["difference"]), abs(value))
+        and pair["metric"].endswith(claim.test or "")
+    ]  # fmt: skip
+    values = found["values"][0], found["values"][1]
+    if not of_claim or claim.metric in COSTS:
+        kept = found["low"], found["high"], values, found["finding"], found.get("needs", ""), regime
+        return Decided(claim, value, *kept)
+    names = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
+    estimate = Estimate(value, **{name: of_claim[0][name] for name in names if name in of_claim[0]})
+    paper = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
+    key = of_claim[0]["metric"]
+    why = in_groups(
+        {name: known["variants"][name][key]["seeds"] for name in (left, right)}, known["metrics"][key]["margin"]
+    )
+    return decided_by(claim, estimate, values, looked_at(claims, record).level, paper, why, regime)
+
+
+def looked_at(claims: ClaimFile, record: ResultRecord | None) -> ClaimFile:
+    """The claims as they were when a record was made, with no more looks."""
+    return claims if record is None else claims.model_copy(update={"looks": record.looks})
+
+
+def _questions(name: str, claims: ClaimFile, found: Findings, record: ResultRecord | None) -> Iterator[str]:
     """The claims of a file with the command that decides them, and what has been found so far."""
-    claims = read_claims(folder / f"{name}.yaml")
     where = f"{claims.document}, {claims.table}" if claims.table else claims.document
     data = claims.data_of(claims.usual_budget)
     asked = _command(name.replace("-", "/", 1), claims.usual_budget, bool(data.needs))
     given = [f"FOLDER has {data.about}."] if data.needs else []
     decided = f"`{asked}` decides these [claims](../../claims/{name}.yaml)."
     yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided, *given])
-    yield from ("", _decided(claims, record).markdown().rstrip("\n"))
+    shown = claims_table(found, looked_at(claims, record), as_printed=False, missing=NOT_RUN)
+    yield from ("", Table(shown.columns, shown.rows, notes=shown.notes).markdown().rstrip("\n"))
     if claims.findings:
         yield from ("", "Found so far:")
         yield from _items(claims.findings)
@@ -187,9 +271,9 @@ def _record_lines(record: ResultRecord) -> Iterator[str]:
     if measured.commands:
         yield from ("", "```", *measured.commands, "```")
     yield from _paragraph(record.text)
-    if record.claims:  # they are the first table, and stand above
+    if record.claims:  # they stand above
         yield from ("", '<details markdown="1"><summary>Scores, costs and differences</summary>')
-        yield from _tables(record.tables[1:])
+        yield from _tables(record.tables)
         yield from ("", "</details>")
     else:
         yield from _tables(record.tables)

@@ -3,18 +3,21 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headway.comparison.cells import Costs
+from headway.comparison.cells import Costs, CurvePoint
 from headway.comparison.claims import (
     COSTS,
     MOST_SEEDS,
     POWER,
+    TYPICAL,
     ClaimConfig,
     ClaimPath,
+    Sought,
     chosen_files,
     claim_files,
     claims_folder,
@@ -25,14 +28,19 @@ from headway.comparison.claims import (
     needed_in_words,
     reach,
     read_claims,
+    regime_of,
+    regimes_of,
     scaled,
+    sought_of_claims,
+    sought_of_grid,
     tree_of_cell,
 )
 from headway.comparison.comparison import compare_cells
-from headway.comparison.reproduce import claimed_grid
+from headway.comparison.reproduce import claimed_grid, read_record
 from headway.core.errors import UserError
 from headway.metrics import build_metric
 from headway.metrics.intervals import Estimate
+from tests.comparison.grids import write_grid
 from tests.comparison.toy_claims import TREE, write_claims
 from tests.comparison.toys import cell
 from tests.models.encoders import write_encoder
@@ -239,6 +247,70 @@ def test_numbers_are_absolute_where_the_budget_is_the_papers(tmp_path: Path) -> 
     assert " / " in full[0][3]
 
 
+def trained(gains: dict[str, tuple[float, ...]], seeds: tuple[int, ...] = (1, 2), margin: float = 0.5) -> Any:
+    """A comparison whose runs have these BLEU on dev after 200, 400, ... updates."""
+    cells = [
+        replace(
+            cell(name, seed, 0.9 if name == "good" else 0.5),
+            curve=tuple(CurvePoint(200 * (index + 1), index, {"bleu": score}) for index, score in enumerate(curve)),
+        )
+        for name, curve in gains.items()
+        for seed in seeds
+    ]
+    return compare_cells(cells, [build_metric("bleu")], {"bleu": margin} if margin else {})
+
+
+PLATEAU, RISING = (10.0, 29.0, 30.0, 30.5, 30.9), (10.0, 20.0, 25.0, 28.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("curve", "margin", "regime"),
+    [
+        (PLATEAU, 0.5, "plateau"),  # 0.4 in the last fifth
+        (PLATEAU, 0.3, "early"),
+        (RISING, 0.5, "early"),
+        ((10.0, 31.0, 28.0, 27.0, 30.0), 0.5, "plateau"),  # the best is kept
+        ((10.0, 20.0), 0.5, "early"),  # on a line, 4 in the last fifth
+        ((30.0, 31.0), 0.5, "plateau"),  # on a line, 0.4
+        ((30.0,), 0.5, "unknown"),
+        ((), 0.5, "unknown"),
+        (PLATEAU, 0.0, "unknown"),
+    ],
+)
+def test_a_curve_says_how_far_a_variant_was_trained(curve: tuple[float, ...], margin: float, regime: str) -> None:
+    comparison = trained({"good": curve, "bad": PLATEAU}, margin=margin)
+    assert regimes_of(comparison)["good"] == regime
+    assert regimes_of(comparison, as_printed=True) == {"good": "as printed", "bad": "as printed"}
+
+
+def test_an_error_rate_falls_to_its_plateau() -> None:
+    cells = [
+        replace(
+            cell(name, 1, 0.9),
+            curve=tuple(CurvePoint(update, update, {"wer": 100.0 / update}) for update in range(1, last)),
+        )
+        for name, last in {"good": 20, "bad": 4}.items()
+    ]
+    regimes = regimes_of(compare_cells(cells, [build_metric("wer")], {"wer": 2.0}))
+    assert regimes == {"good": "plateau", "bad": "early"}
+
+
+def test_a_difference_is_early_where_either_variant_is(tmp_path: Path) -> None:
+    claims = read_claims(
+        write_claims(tmp_path, claims=[{"says": says, "claim": says} for says in ("good > bad", "bad > good")])
+    )
+    words = {"holds early": RISING, "holds": PLATEAU}
+    for verdict, curve in words.items():
+        comparison = trained({"good": PLATEAU, "bad": curve})
+        regimes = regimes_of(comparison)
+        decided = {claim.says: decide(claim, comparison, claims.level, regimes) for claim in claims.claims}
+        table = claims_table(decided, claims, as_printed=False)
+        assert [row[-1] for row in table.cells()] == [verdict, verdict.replace("holds", "fails")]
+        assert any(note.startswith("Early: ") for note in table.notes) == ("early" in verdict)
+    cost = ClaimConfig(says="", claim="good >= bad", metric="cpu_seconds")
+    assert regime_of(cost, {"good": "early", "bad": "early"}) == ""
+
+
 def test_the_papers_difference_points_where_ours_does(tmp_path: Path) -> None:
     claim = {"says": "Fewer errors.", "claim": "good > bad", "metric": "ter", "paper": {"good": 3.52, "bad": 4.06}}
     claims = read_claims(write_claims(tmp_path, claims=[claim]))
@@ -276,7 +348,7 @@ def test_an_open_claim_says_what_would_decide_it(tmp_path: Path) -> None:
     assert known == ""
     assert small == "the interval leaves out a difference of 70.00, the published one"
     notes = claims_table(decided, claims, as_printed=False).notes
-    assert notes[1:] == tuple(f"Open, good > same: {needs}." for needs in (told, seen, small))
+    assert notes[2:] == tuple(f"Open, good > same: {needs}." for needs in (told, seen, small))
     one = decide(claims.claims[0], made((1,)))
     assert one is not None
     assert one.needs == "more seeds than one are needed"
@@ -292,7 +364,7 @@ def test_variances_shrink_as_there_is_more() -> None:
 def test_seeds_alone_where_they_are_enough() -> None:
     seeds, segments = needed(ESTIMATE, 1.0) or (0, 0)
     assert segments == 400
-    assert reach(scaled(ESTIMATE, seeds, 400), 0.95) <= 1.0 < reach(scaled(ESTIMATE, seeds - 1, 400), 0.95)
+    assert reach(scaled(ESTIMATE, seeds, 400), 0.95, 3) <= 1.0 < reach(scaled(ESTIMATE, seeds - 1, 400), 0.95, 3)
     assert needed_in_words(ESTIMATE, 1.0) == f"{seeds} seeds"
 
 
@@ -301,23 +373,23 @@ def test_seeds_and_segments_where_the_test_set_is_too_small() -> None:
     seeds, segments = needed(ESTIMATE, 0.4) or (0, 0)
     times = seeds // 3
     assert (seeds, segments) == (3 * times, 400 * times)
-    assert reach(scaled(ESTIMATE, seeds, segments), 0.95) <= 0.4
-    assert reach(scaled(ESTIMATE, seeds - 3, segments - 400), 0.95) > 0.4
+    assert reach(scaled(ESTIMATE, seeds, segments), 0.95, 3) <= 0.4
+    assert reach(scaled(ESTIMATE, seeds - 3, segments - 400), 0.95, 3) > 0.4
     assert needed_in_words(ESTIMATE, 0.4) == f"{seeds} seeds and {segments:,} segments"
 
 
-def test_so_many_decide_as_often_as_they_should() -> None:
-    """Of seeds with the variances that were seen, and with a true difference of 1."""
-    seeds, _ = needed(ESTIMATE, 1.0) or (0, 0)
-    enough = scaled(ESTIMATE, seeds, 400)
-    rng = np.random.default_rng(1)
-    deviation = np.sqrt((enough.seed_variance or 0) * seeds)
-    drawn = rng.normal(1.0, deviation, (5000, seeds)) + rng.normal(0, np.sqrt(enough.segment_variance), (5000, 1))
-    found = [
-        Estimate(row.mean(), seeds, 400, row.var(ddof=1) / seeds, enough.segment_variance).interval()[0] > 0
-        for row in drawn
-    ]
-    assert np.mean(found) == pytest.approx(POWER, abs=0.04)
+@pytest.mark.parametrize("seen", [3, 5])
+def test_so_many_decide_as_often_as_they_should(seen: int) -> None:
+    """Seeds of a true difference of 1 are first so many, by whose variance as many are drawn anew as are needed."""
+    rng, of_segments, found = np.random.default_rng(1), 0.02, list[bool]()
+    for of_seeds in rng.chisquare(seen - 1, 2000) / (seen - 1):
+        seeds, segments = needed(Estimate(1.0, seen, 400, of_seeds / seen, of_segments), 1.0) or (0, 0)
+        if segments == 400:
+            drawn = rng.normal(1.0, 1.0, seeds) + rng.normal(0.0, np.sqrt(of_segments))
+            low, _ = Estimate(drawn.mean(), seeds, 400, drawn.var(ddof=1) / seeds, of_segments).interval()
+            found.append(low > 0)
+    assert len(found) > 1900
+    assert np.mean(found) == pytest.approx(POWER, abs=0.05)
 
 
 def test_more_seeds_than_there_are() -> None:
@@ -325,12 +397,70 @@ def test_more_seeds_than_there_are() -> None:
 
 
 def test_a_cost_has_no_segments() -> None:
-    estimate = Estimate(0.5, 3, 3, seed_variance=100.0, segment_variance=0.0)
+    estimate = Estimate(0.5, 3, 3, seed_variance=30.0, segment_variance=0.0)
     seeds, segments = needed(estimate, 1.0) or (0, 0)
     assert seeds > MOST_SEEDS
     assert segments == 3
     assert needed_in_words(estimate, 1.0) == f"{seeds:,} seeds"
     assert needed_in_words(estimate, 1e-4) == "more than 1,000 times as many seeds"
+
+
+def sought(distance: float, metric: str = "bleu", level: float = 0.95) -> Sought:
+    return Sought("the margin", build_metric(metric), "test", distance, level)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_a_small_margin_is_out_of_reach_of_a_small_test_set(seeds: int) -> None:
+    said = re.fullmatch(
+        r"the margin: 0\.5 BLEU on test is out of reach of (\d+) seeds and 500 segments, which mostly tell (\S+) .*; "
+        r"(\d+) seeds and ([\d,]+) segments would mostly be enough",
+        sought(0.5).beyond(seeds, 500),
+    )
+    assert said is not None
+    assert int(said[1]) == seeds
+    assert sought(float(said[2]) + 0.1).beyond(seeds, 500) == ""
+    assert sought(0.5).beyond(int(said[3]), int(said[4].replace(",", ""))) == ""
+
+
+def test_what_a_usual_difference_is_not_known_of_has_no_reach() -> None:
+    assert sought(1e-3, "ter").beyond(3, 500) == ""
+    assert sought(1e-3).beyond(1, 500) == "", "one seed decides nothing in any case"
+    assert sought(0.2).beyond(3).split("; ")[1] == "more of them would mostly be enough"
+    assert sought(0.2).beyond(500) == ""
+
+
+def test_typical_deviations_are_those_of_the_records() -> None:
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for path in sorted((FOLDER.parent / "results").glob("*.json")):
+        for pair in (read_record(path).comparison or {}).get("significance", ()):
+            if "interaction_variance" in pair:
+                seeds, segments, of_both = pair["seeds"], pair["segments"], pair["interaction_variance"]
+                own = seeds * (pair["seed_variance"] - of_both)
+                row = own, segments * pair["segment_variance"], seeds * segments * of_both
+                found.setdefault(pair["metric"].split(" on ")[0], []).append(row)
+    for metric, deviations in TYPICAL.items():
+        medians = [max(0.0, median(row[part] for row in found[metric])) ** 0.5 for part in range(3)]
+        assert deviations == pytest.approx(medians, rel=0.25, abs=0.1), f"{metric}: {medians}"
+
+
+def test_differences_that_are_sought_are_margins_and_the_papers(tmp_path: Path) -> None:
+    tree = [
+        {"says": "A.", "claim": "good > bad", "metric": "bleu", "paper": {"good": 21, "bad": 20}, "margin": 0.25},
+        {"says": "B.", "claim": "good > same", "metric": "bleu"},
+        {"says": "C.", "claim": "good = bad", "metric": "chrf", "margin": 2},
+        {"says": "D.", "claim": "good >= bad", "metric": "cpu_seconds", "margin": 2},
+        {"says": "E.", "claim": "good > bad", "metric": "ter", "paper": {"good": 21, "bad": 20}},
+    ]
+    write_grid(tmp_path)
+    grid = TREE["grid"] | {"metrics": ["bleu", "chrf", "ter"], "margin": {"bleu": 0.5, "chrF2": 1.0}, "seeds": [1, 2]}
+    path = write_claims(tmp_path, claims=tree, grid=grid, looks=2)
+    claims = read_claims(path)
+    made = claimed_grid(claims, path, tmp_path, "small")
+    assert [(each.says, each.metric.name, each.distance, each.level) for each in sought_of_claims(claims, made)] == [
+        ("good > bad, the published difference", "bleu", 0.75, claims.level),
+        ("good = bad, the margin", "chrf", 2, claims.level),
+    ]
+    assert [(each.metric.name, each.distance) for each in sought_of_grid(made)] == [("bleu", 0.5), ("chrf", 1.0)]
 
 
 def test_what_nothing_would_tell() -> None:

@@ -1,6 +1,7 @@
 """Comparisons: means, notes, several test sets, JSON, and verdicts: their direction, one seed, and p over all pairs."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 import headway
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, read_result, write_result
-from headway.comparison.comparison import compare_cells
+from headway.comparison.comparison import IN_GROUPS, compare_cells, in_groups
 from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
 from tests.comparison.toys import cell, cells_of, evaluation_set
@@ -54,6 +55,40 @@ def test_several_test_sets() -> None:
     assert compared.measure("bleu on other").test == 1
     with pytest.raises(UserError, match="did you mean 'bleu on other'"):
         compared.measure("bleu on others")
+
+
+@pytest.mark.parametrize(
+    ("scores", "margin", "grouped"),
+    [
+        ((10.0, 10.5, 50.0, 50.5, 51.0), 0.5, True),
+        ((10.0, 10.5, 50.0, 50.5), 0.5, False),  # four seeds have wide gaps by chance
+        ((10.0, 20.0, 30.0, 40.0, 50.0), 0.5, False),
+        ((50.0, 50.0, 50.1, 50.1, 53.0), 0.5, True),
+        ((50.0, 50.0, 50.1, 50.1, 53.0), 0.0, False),  # less than five points
+        ((50.0, 50.0, 50.1, 50.1, 53.0), 1.0, False),  # less than five margins
+        ((0.0, 0.0, 100.0, 100.0, 100.0), 1.0, True),
+        ((7.0,), 0.5, False),
+    ],
+)
+def test_seeds_in_two_groups(scores: tuple[float, ...], margin: float, grouped: bool) -> None:
+    assert bool(in_groups({"a": scores, "b": (0.0,) * len(scores)}, margin)) == grouped
+
+
+def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
+    kept = {"a": (0.9,) * 5, "b": (0.9, 0.9, 0.9, 0.3, 0.3), "c": (0.3,) * 5}
+    cells = [cell(name, seed, share) for name, row in kept.items() for seed, share in enumerate(row, 1)]
+    compared = headway.compare(cells, [BLEU], margin={"bleu": 1.0})
+    pairs = {(pair.a, pair.b): pair for pair in compared.pairs}
+    assert [pair.verdict for pair in pairs.values()] == ["none", "worse", "none"]
+    assert pairs["a", "c"].why == ""
+    above = re.fullmatch("the seeds of b fall in two groups, and above ([0-9.]+) are (.*)", pairs["a", "b"].why)
+    assert above is not None
+    assert above[2] == "5 of 5 of a and 3 of 5 of b"
+    assert pairs["b", "c"].words.endswith("3 of 5 of b and 0 of 5 of c")
+    low, high = (sorted(compared.variants[1].scores["bleu"].scores)[index] for index in (1, 2))
+    assert low < float(above[1]) < high
+    assert IN_GROUPS in compared.notes
+    assert IN_GROUPS not in headway.compare(cells_of(a=0.9, b=0.3), [BLEU]).notes
 
 
 def test_runs_that_differ_in_precision_are_named() -> None:

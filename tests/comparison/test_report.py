@@ -75,6 +75,7 @@ def test_curves_have_a_band_over_seeds() -> None:
     assert loss.best("quick").update == 300
     reached = [(row[0], row[4], row[5]) for row in bleu.table().rows]
     assert reached == [("slow", 300, 600), ("quick", 300, 300)]
+    assert [row[6] for row in bleu.table().rows] == [bleu.last_gain(name) for name in ("slow", "quick")]
     assert banded_curves(compared(curves=False)) == []
 
 

@@ -82,6 +82,7 @@ def test_a_cell_is_decided_and_recorded(place: Path, run_headway: Command) -> No
     assert record.comparison is not None
     assert set(record.comparison["variants"]) == {"wide", "narrow"}
     assert record.claims[0]["finding"] == "open"
+    assert record.claims[0]["regime"] == "unknown", "no metric of dev has a margin"
     assert record.tables[-1]["title"] == "exact_match on dev, means over seeds"
     assert {row[0] for row in record.tables[-1]["rows"]} == {"wide", "narrow"}
     again = run_headway(*asked, "--output", place / "out")
@@ -103,6 +104,20 @@ def test_claims_are_decided_by_the_cells_that_are_finished(place: Path, run_head
     assert record.text == ("Budget: small.", f"Not finished: {missing}.")
     assert record.measured.seeds == (1,)
     assert record.claims[0]["finding"] == "open"
+
+
+def test_what_is_out_of_reach_is_said_before_any_work(place: Path, tmp_path: Path, run_headway: Command) -> None:
+    asked = ["reproduce", "nobody2024/words", "seeds=[1,2]", "--claims", place / "claims", "--data", place / "data"]
+    ended = run_headway(*asked, "--output", tmp_path, "--dry-run")
+    said = "wide > narrow, the published difference: 1 chrF2 on test is out of reach of 2 seeds"
+    assert f"{said}, whatever the test set" in ended.err
+    assert not (tmp_path / "nobody2024-words" / "data").exists()
+    prepare(ClaimData(**CLAIMS["data"]), tmp_path / "nobody2024-words", place / "data", place / "claims")
+    assert f"{said} and 8 segments" in run_headway(*asked, "--output", tmp_path, "--dry-run").err
+    (tmp_path / "grid").mkdir()
+    grid = write_grid(tmp_path / "grid", margin={"chrf": 1.0})
+    ended = run_headway("compare", grid, "--output", tmp_path / "compared", "--dry-run")
+    assert "the margin: 1 chrF2 on test is out of reach of 2 seeds and 8 segments" in ended.err
 
 
 @pytest.mark.parametrize("evaluations", [1, 2])
@@ -135,7 +150,7 @@ def test_a_signal_ends_the_tables_of_a_document(place: Path, tmp_path: Path, mon
         (tmp_path / "claims" / f"nobody2024-{name}.yaml").write_text(yaml.safe_dump(CLAIMS))
     made = list[Path]()
 
-    def stopped(grid: Grid, output: Path, options: GridOptions) -> GridComparison:
+    def stopped(grid: Grid, output: Path, options: GridOptions, sought: object) -> GridComparison:
         made.append(output)
         return GridComparison(None, GridResult((), (), {}, stopped=2), 130)
 

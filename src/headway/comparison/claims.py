@@ -7,12 +7,13 @@ claim as an inequality with a margin. What was found stands beside the claims, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, variance
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -20,12 +21,13 @@ from scipy import special
 
 from headway.comparison.cells import CellResult, Costs
 from headway.comparison.comparison import Comparison
+from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import USUAL_BUDGET
 from headway.core.config import Section, explain, merge
 from headway.core.errors import UserError, nearest
 from headway.core.tables import Cell, Column, Table
-from headway.metrics import build_metric
+from headway.metrics import Metric, build_metric
 from headway.metrics.intervals import LEVEL, Estimate
 from headway.recipe import read_tree
 
@@ -33,12 +35,17 @@ Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
 Finding = Literal["holds", "fails", "open"]
+Regime = Literal["plateau", "early", "as printed", "unknown"]
 
 MORE_SEEDS = "more seeds than one are needed"
-CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "verdict")
+CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "regime", "verdict")
+IN_NOTES: dict[str, str] = {
+    "early": "in the last fifth of the updates, one of both gained the margin or more on dev",
+    "unknown": "no curve on dev says whether training was at a plateau",
+}
 HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
 MOST_SEEDS, MOST_TIMES = 100, 1000
-POWER = 0.8  # how often so many decide
+POWER = 0.8  # how often so many decide, as a mean over the variances that as many seeds might have seen
 
 
 class Inequality(NamedTuple):
@@ -278,6 +285,7 @@ class Decided:
         values: the scores, or costs, of both.
         finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
         needs: of an open claim, what would decide it, in words.
+        regime: how far both were trained; empty for a cost.
     """
 
     claim: ClaimConfig
@@ -287,17 +295,58 @@ class Decided:
     values: tuple[float, float]
     finding: Finding
     needs: str = ""
+    regime: Regime | Literal[""] = ""
+
+    @property
+    def verdict(self) -> str:
+        """The finding as people read it: one on early training says so."""
+        return f"{self.finding} early" if self.regime == "early" and self.finding != "open" else self.finding
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
-        found = {"difference": self.difference, "low": self.low, "high": self.high, "values": list(self.values)}
-        return self.claim.model_dump(mode="json") | found | {"finding": self.finding, "needs": self.needs}
+        found: dict[str, Any] = {
+            "difference": self.difference,
+            "low": self.low,
+            "high": self.high,
+            "values": list(self.values),
+        }
+        found |= {"finding": self.finding, "needs": self.needs, "regime": self.regime}
+        return self.claim.model_dump(mode="json") | found
 
 
-def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> Decided | None:
+def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str, Regime]:
+    """How far each variant was trained.
+
+    By the first metric on dev that has a margin: at a `plateau` the last fifth of the updates gained less than that, in
+    the mean over seeds, and otherwise training was `early`. It is `as printed` where data and budget are the paper's.
+    """
+    regimes: dict[str, Regime] = dict.fromkeys(comparison.cells, "as printed" if as_printed else "unknown")
+    margins = {one.metric.name: comparison.margin_of(one) for one in comparison.measures} | dict(comparison.margin)
+    for curves in banded_curves(comparison):
+        if (margin := margins.get(curves.metric)) and not as_printed:
+            gains = {variant: curves.last_gain(variant) for variant in curves.lines}
+            known = {variant: gain for variant, gain in gains.items() if gain is not None}
+            return regimes | {name: "plateau" if gain < margin else "early" for name, gain in known.items()}
+    return regimes
+
+
+def regime_of(claim: ClaimConfig, regimes: Mapping[str, Regime]) -> Regime | Literal[""]:
+    """How far both variants of a claim were trained: early where either is; of a cost it does not matter."""
+    left, _, right = claim.inequality
+    both = {regimes.get(left, "unknown"), regimes.get(right, "unknown")}
+    order: tuple[Regime, ...] = ("early", "unknown", "plateau", "as printed")
+    return "" if claim.metric in COSTS else next(regime for regime in order if regime in both)
+
+
+def decide(
+    claim: ClaimConfig,
+    comparison: Comparison,
+    level: float = LEVEL,
+    regimes: Mapping[str, Regime] = MappingProxyType({}),
+) -> Decided | None:
     """The finding on a claim that `check_decidable` knows, by the interval of this level.
 
-    None where one of its variants was not compared.
+    `regimes` are those of the variants (`regimes_of`). None where one of the claim's was not compared.
     """
     left, _, right = claim.inequality
     variants = {variant.name: variant for variant in comparison.variants}
@@ -312,16 +361,31 @@ def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> 
         and claim.test in (None, comparison.tests[one.test].name)
     )
     pair = next(one for one in comparison.pairs if one.metric == measure.key and {one.a, one.b} == {left, right})
-    sign = (1 if pair.b == left else -1) * (1 if measure.metric.higher_is_better else -1)
-    bounds = sorted(sign * bound for bound in pair.estimate.interval(level))
+    higher = measure.metric.higher_is_better
+    sign = (1 if pair.b == left else -1) * (1 if higher else -1)
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
-    finding = finding_of(claim, bounds[0], bounds[1]) if comparison.seeds > 1 and not pair.why else "open"
-    difference = sign * pair.difference
-    needs = ""
-    if finding == "open":
-        paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
-        needs = pair.why or _needs(claim, pair.estimate, sign, paper, level)
-    return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
+    estimate = replace(pair.estimate, value=sign * pair.difference)
+    paper = claim.paper_difference(higher_is_better=higher)
+    return decided_by(claim, estimate, values, level, paper, pair.why, regime_of(claim, regimes))
+
+
+def decided_by(
+    claim: ClaimConfig,
+    estimate: Estimate,
+    values: tuple[float, float],
+    level: float = LEVEL,
+    paper: float | None = None,
+    why: str = "",
+    regime: Regime | Literal[""] = "",
+) -> Decided:
+    """The finding by an estimate of left - right that, as the document's difference, is above 0 where left is better.
+
+    `why` says why there is none, whatever the interval is.
+    """
+    low, high = estimate.interval(level)
+    finding = finding_of(claim, low, high) if estimate.seed_variance is not None and not why else "open"
+    needs = why or _needs(claim, estimate, paper, level) if finding == "open" else ""
+    return Decided(claim, estimate.value, low, high, values, finding, needs, regime)
 
 
 def check_decidable(claims: ClaimFile, grid: Grid) -> None:
@@ -331,26 +395,29 @@ def check_decidable(claims: ClaimFile, grid: Grid) -> None:
         left, _, right = claim.inequality
         if claim.metric in COSTS or not {left, right} <= names:
             continue
-        measured = [(test.name, metric) for test in grid.tests for metric in grid.metrics_of(test)]
-        if not any(
-            claim.test in (None, test) and claim.metric in (None, metric.name, metric.label)
-            for test, metric in measured
-        ):
+        if not _measures_of(claim, grid):
             received = f"{claim.metric or 'any metric'} on {claim.test or 'any test set'}"
-            allowed = [f"{metric.name} on {test}" for test, metric in measured]
+            allowed = [f"{metric.name} on {test.name}" for test in grid.tests for metric in grid.metrics_of(test)]
             raise UserError("there is no such measure", where=claim.claim, received=received, allowed=allowed)
         if grid.config.baseline not in (None, left, right):
             raise UserError("this pair is not compared", where=claim.claim, allowed="a grid without baseline")
 
 
-def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | None, level: float) -> str:
-    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen.
+def _measures_of(claim: ClaimConfig, grid: Grid) -> list[tuple[str, Metric]]:
+    """The test sets, with the metrics on them, that a claim may be by: the first is."""
+    return [
+        (test.name, metric)
+        for test in grid.tests
+        for metric in grid.metrics_of(test)
+        if claim.test in (None, test.name) and claim.metric in (None, metric.name, metric.label)
+    ]
 
-    `sign` is -1 where the estimate is above 0 when the left variant is worse; `paper` is above 0 where it is better.
-    """
+
+def _needs(claim: ClaimConfig, estimate: Estimate, paper: float | None, level: float) -> str:
+    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen."""
     if estimate.seed_variance is None:
         return MORE_SEEDS
-    relation, margin, difference = claim.inequality.relation, claim.margin, sign * estimate.value
+    relation, margin, difference = claim.inequality.relation, claim.margin, estimate.value
     if relation == ">" and paper is not None and paper > margin:
         if difference + estimate.half_width(level) < paper:
             return f"the interval leaves out a difference of {paper:.2f}, the published one"
@@ -359,6 +426,78 @@ def _needs(claim: ClaimConfig, estimate: Estimate, sign: int, paper: float | Non
     distance = {">": difference - margin, ">=": difference + margin, "=": margin - abs(difference)}[relation]
     needs = needed_in_words(estimate, abs(distance), level)
     return f"{needs} would mostly be enough, were the difference the one that is seen"
+
+
+class Deviations(NamedTuple):
+    """Deviations of a difference of two variants: between seeds, between segments, and of what seeds do to segments."""
+
+    seeds: float
+    segments: float
+    interaction: float
+
+    def estimate(self, seeds: int, segments: int) -> Estimate:
+        """Of a difference with so many seeds and segments."""
+        of_both = self.interaction**2 / (seeds * segments)
+        return Estimate(0.0, seeds, segments, self.seeds**2 / seeds + of_both, self.segments**2 / segments, of_both)
+
+
+# Roots of the median variances of the pairs of variants in results/ whose records have all three, by metric.
+TYPICAL = {
+    "bleu": Deviations(0.2, 8.6, 19.8),
+    "chrf": Deviations(0.8, 7.1, 15.1),
+    "exact_match": Deviations(7.4, 11.9, 25.3),
+    "wer": Deviations(1.7, 8.2, 15.9),
+    "bracket-f1": Deviations(0.0, 18.7, 28.0),
+}
+PAIRS_SEEN, ANY_SEGMENTS = 100, 10**9
+
+
+class Sought(NamedTuple):
+    """A difference by a metric on a test set that is to be told from another one, so far away."""
+
+    says: str
+    metric: Metric
+    test: str
+    distance: float
+    level: float = LEVEL
+
+    def beyond(self, seeds: int, segments: int = ANY_SEGMENTS) -> str:
+        """That it is out of reach, in words; empty where it is not, or where a typical difference is not known."""
+        typical, label = TYPICAL.get(self.metric.name), self.metric.label
+        if typical is None or seeds < 2:
+            return ""
+        estimate = typical.estimate(seeds, segments)
+        if (least := reach(estimate, self.level, PAIRS_SEEN)) <= self.distance:
+            return ""
+        set_of, more = f" and {segments:,} segments", needed_in_words(estimate, self.distance, self.level, PAIRS_SEEN)
+        if segments == ANY_SEGMENTS:
+            set_of, more = ", whatever the test set", "more of them"
+        of_what = f"{self.says}: {self.distance:.2g} {label} on {self.test}"
+        told = f"which mostly tell {least:.2g} where variants differ as they usually do"
+        return f"{of_what} is out of reach of {seeds} seeds{set_of}, {told}; {more} would mostly be enough"
+
+
+def sought_of_grid(grid: Grid) -> Iterator[Sought]:
+    """The margins of a grid, within which the interval of even variants has to be."""
+    for test in grid.tests:
+        for metric in grid.metrics_of(test):
+            if margin := grid.config.margin.get(metric.name, grid.config.margin.get(metric.label)):
+                yield Sought("the margin", metric, test.name, margin)
+
+
+def sought_of_claims(claims: ClaimFile, grid: Grid) -> Iterator[Sought]:
+    """The margins of claims on what is even, or not worse, and the published differences of others, on a grid."""
+    names = {variant.name for variant in grid.variants}
+    for claim in claims.claims:
+        left, relation, right = claim.inequality
+        if not (found := _measures_of(claim, grid)) or not {left, right} <= names:
+            continue
+        test, metric = found[0]
+        paper = claim.paper_difference(higher_is_better=metric.higher_is_better) or 0.0
+        distance = paper - claim.margin if relation == ">" else claim.margin
+        if distance > 0:
+            says = f"{claim.claim}, the {'published difference' if relation == '>' else 'margin'}"
+            yield Sought(says, metric, test, distance, claims.level)
 
 
 def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
@@ -386,19 +525,19 @@ def _of_costs(
     if seeds == 1:
         return Decided(claim, differences[0], None, None, values, "open", MORE_SEEDS)
     estimate = Estimate(fmean(differences), seeds, seeds, variance(differences) / seeds, 0.0)
-    low, high = estimate.interval(level)
-    finding = finding_of(claim, low, high)
-    needs = _needs(claim, estimate, 1, None, level) if finding == "open" else ""
-    return Decided(claim, estimate.value, low, high, values, finding, needs)
+    return decided_by(claim, estimate, values, level)
 
 
-def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool) -> Table:
+def claims_table(
+    decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool, missing: str = "not compared"
+) -> Table:
     """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
 
     Args:
         decided: by the sentence of a claim.
         claims: the file.
         as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
+        missing: the verdict on a claim that nothing was found on.
     """
     rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:
@@ -406,7 +545,7 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
         sign = {">": "+", ">=": "-", "=": "±"}[relation]
         shown = f"{claim.claim} {sign} {margin:g}" if margin or relation == "=" else claim.claim
         paper = ours = ""
-        difference = claim.paper_difference(higher_is_better=_higher_is_better(claim, claims))
+        difference = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
         if difference is not None:
             paper = f"{claim.paper[left]:g} / {claim.paper[right]:g}" if as_printed else f"{difference:+.2f}"
         if found is not None:
@@ -414,17 +553,20 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
             values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
             ours = f"{values}{found.difference:+.2f}{interval}"
             still_open += [f"Open, {claim.claim}: {found.needs}."] if found.needs else []
-        rows.append([claim.says, shown, paper, ours, "not compared" if found is None else found.finding])
+        last = ("", missing) if found is None else (found.regime, found.verdict)
+        rows.append([claim.says, shown, paper, ours, *last])
     columns = [Column(name, align="left") for name in CLAIM_COLUMNS]
     of_what, percent = "A difference is that of the left variant to the right", f"{100 * claims.level:.3g} %"
     notes = [f"{of_what}, above 0 where it is better, with the {percent} interval."]
     if claims.looks > 1:
         kept = f"{100 * claims.kept_level:.3g} %"
         notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
+    regimes = {found.regime for found in decided.values() if found is not None}
+    notes += [f"{regime.capitalize()}: {said}." for regime, said in IN_NOTES.items() if regime in regimes]
     return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=[*notes, *still_open])
 
 
-def _higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
+def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
     if claim.metric in COSTS:
         return claim.metric in HIGHER_IS_BETTER
@@ -450,12 +592,14 @@ def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
     )  # fmt: skip
 
 
-def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[int, int] | None:
+def needed(
+    estimate: Estimate, distance: float, level: float = LEVEL, seen: int | None = None
+) -> tuple[int, int] | None:
     """The fewest seeds, and segments, above those there are, with which a true difference is told from one so far away.
 
-    It is told with probability `POWER`: half of the interval and that quantile of the mean's own error fit in between.
-    The segments are as many as there are where up to `MOST_SEEDS` seeds are enough, and where nothing differs by
-    segment, as in costs. Otherwise both grow alike.
+    It is told with probability `POWER`: `reach` fits in between. The segments are as many as there are where up to
+    `MOST_SEEDS` seeds are enough, and where nothing differs by segment, as in costs. Otherwise both grow alike. The
+    variances are those of so many seeds as are `seen`, by default those of the estimate.
 
     Returns:
         Seeds and segments; None where `MOST_TIMES` as many are not enough, or there is one seed.
@@ -463,26 +607,34 @@ def needed(estimate: Estimate, distance: float, level: float = LEVEL) -> tuple[i
     if estimate.seed_variance is None or distance <= 0:
         return None
     for seeds in range(estimate.seeds + 1, MOST_SEEDS + 1):
-        if reach(scaled(estimate, seeds, estimate.segments), level) <= distance:
+        if reach(scaled(estimate, seeds, estimate.segments), level, seen or estimate.seeds) <= distance:
             return seeds, estimate.segments
     for times in range(2, MOST_TIMES + 1):
         segments = estimate.segments if _is_of_seeds(estimate) else estimate.segments * times
         grown = scaled(estimate, estimate.seeds * times, segments)
-        if reach(grown, level) <= distance:
+        if reach(grown, level, seen or estimate.seeds) <= distance:
             return grown.seeds, grown.segments
     return None
 
 
-def reach(estimate: Estimate, level: float) -> float:
-    """The distance between a true difference and another value at which the interval mostly leaves the value out."""
+def reach(estimate: Estimate, level: float, seen: int) -> float:
+    """The distance between a true difference and another value at which the interval mostly leaves the value out.
+
+    The seeds' variance is what so many seeds have `seen`. It is mostly too small, so that its own chance counts, too:
+    with t the quantile of the interval, the interval leaves the value out where a noncentral t variable of `seen` - 1
+    degrees of freedom and noncentrality t is below the distance in standard errors (Julious and Owen 2006).
+    """
     assert estimate.seed_variance is not None
-    error = sqrt(estimate.seed_variance + estimate.segment_variance)
-    return estimate.half_width(level) + float(special.stdtrit(estimate.seeds - 1, POWER)) * error
+    tail = (1 - level) / 2
+    of_seeds = float(special.nctdtrit(seen - 1, -special.stdtrit(estimate.seeds - 1, tail), POWER)) ** 2
+    of_segments = float(special.ndtri(POWER) - special.stdtrit(estimate.segments - 1, tail)) ** 2
+    seeds = max(of_seeds * estimate.seed_variance, of_segments * estimate.interaction_variance)
+    return sqrt(seeds + of_segments * estimate.segment_variance)
 
 
-def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL) -> str:
+def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL, seen: int | None = None) -> str:
     """The same as the subject of a sentence."""
-    found = needed(estimate, distance, level)
+    found = needed(estimate, distance, level, seen)
     if found is None:
         return f"more than {MOST_TIMES:,} times as many seeds{'' if _is_of_seeds(estimate) else ' and segments'}"
     seeds, segments = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from headway.comparison.cells import (
     shared_references,
     write_result,
 )
+from headway.comparison.claims import ANY_SEGMENTS, Sought, sought_of_grid
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.grid import CELLS, TUNING, Grid, check_corpora, differ_in_nothing, file_name, load_grid
 from headway.comparison.grid_run import GridResult, GridRun, executor_of, expected, room_here
@@ -382,24 +383,28 @@ class GridComparison:
     code: int
 
 
-def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparison:
+def compare_grid(
+    grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None
+) -> GridComparison:
     """Make what is missing of a grid, and compare its cells.
 
     Args:
         grid: what is compared.
         output: the folder of all runs; what is finished there is not made again.
         options: the workers, or that nothing more is to be made.
+        sought: differences of which is said, before anything is made, that they are out of reach; by default margins.
 
     Raises:
         UserError: corpora that cannot be read, test sets that are too small, or runs that were made with other recipes.
         RunError: another call is at work in the folder.
     """
-    check_sets(grid)
+    sizes = check_sets(grid)
     run = GridRun(grid, output, options.threads)
     if run.is_done() or options.only_finished:
         result = run.result()
     else:
         check_corpora(grid)
+        warn_of_reach(grid, sizes, sought)
         result = run.run(executor_of(options))
     if result.stopped:
         by = f"{signal.Signals(result.stopped).name} with {counted(len(result.cells), 'finished cell')}"
@@ -411,18 +416,25 @@ def compare_grid(grid: Grid, output: Path, options: GridOptions) -> GridComparis
     return GridComparison(comparison, result, 1 if result.failed or comparison is None else 0)
 
 
-def check_sets(grid: Grid) -> None:
-    """Read all test sets, and score their own references.
+def warn_of_reach(grid: Grid, sizes: Mapping[str, int], sought: Iterable[Sought] | None = None) -> None:
+    """Warn of differences, by default of margins, that so many seeds and segments would mostly not tell."""
+    for each in sought_of_grid(grid) if sought is None else sought:
+        if beyond := each.beyond(len(grid.config.seeds), sizes.get(each.test, ANY_SEGMENTS)):
+            warn(beyond)
+
+
+def check_sets(grid: Grid) -> dict[str, int]:
+    """Read all test sets, and score their own references; gives the number of segments of each.
 
     Raises:
         UserError: a set that cannot be scored, or one whose sources are all tuned on.
     """
-    recipe, sources = grid.variants[0].recipe, dict[str, tuple[str, ...]]()
+    recipe, sources, sizes = grid.variants[0].recipe, dict[str, tuple[str, ...]](), dict[str, int]()
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
         scored = read_test_set(recipe, test)
         for metric in grid.metrics_of(test):
             metric.counted(scored.references[0], scored.references)
-        sources[test.where] = scored.sources
+        sources[test.where], sizes[test.name] = scored.sources, len(scored)
     if grid.tuning_set is not None:
         tuned = set(sources[grid.tuning_set.where])
         for test in grid.tests:
@@ -433,6 +445,7 @@ def check_sets(grid: Grid) -> None:
                 raise UserError(what, where="tune.on", received=f"{known:,} of {len(every):,}")
             if known:
                 warn(f"{test.where}: {known:,} of {len(every):,} sources are tuned on, too")
+    return sizes
 
 
 def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
@@ -497,7 +510,7 @@ def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseli
         yield f"{tune.key}: the short runs of {', '.join(result.by_chance)} {apart}; the choice is by chance"
 
 
-def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
+def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None) -> Table:
     """The runs of a grid with the time that each will take, by runs that are there or by a few updates.
 
     Raises:
@@ -505,7 +518,7 @@ def plan_of(grid: Grid, output: Path, options: GridOptions) -> Table:
     """
     from headway.runs.training.trained import dry_run
 
-    check_sets(grid)
+    warn_of_reach(grid, check_sets(grid), sought)
     run = GridRun(grid, output, options.threads)
     known = run.known_seconds()
     with progress("trying a few updates", len(grid.variants), "variants", long=True) as line:

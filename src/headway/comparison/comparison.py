@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
+from math import sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -43,6 +44,8 @@ COST_COLUMNS = {
     "learning_rate": Column("learning rate", format="g"),
 }
 MEGABYTE = 1e6
+LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # of two groups: the seeds, the deviations between them, and the least deviation
+IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class ComparedPair:
         verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`.
         p_value: of both sources of chance; None with one seed.
         adjusted_p_value: the same by Holm's method over all pairs of the measure.
-        why: why there is no verdict, where the metric cannot tell any outputs apart.
+        why: why there is no verdict, where the metric cannot tell any outputs apart, or seeds fall in two groups.
     """
 
     a: str
@@ -418,7 +421,14 @@ def compare_cells(
                 notes += [f"{which} by each reference alone: {of_each}"] if alone else []
                 notes += [f"{which}: {note}" for note in metric.notes(counts[0].sum(axis=0))]
         even = margin.get(metric.name, margin.get(metric.label, 0.0))
-        found = compared_pairs(measure, linearised, even, baseline)
+        found = [
+            replace(pair, verdict="none", why=why)
+            if (why := in_groups({name: scores[name][measure.key].scores for name in (pair.a, pair.b)}, even))
+            else pair
+            for pair in compared_pairs(measure, linearised, even, baseline)
+        ]
+        if IN_GROUPS not in notes and any(pair.why for pair in found):
+            notes.append(IN_GROUPS)
         missing = metric.missing(references)
         if missing is not None:
             found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
@@ -428,6 +438,25 @@ def compare_cells(
         for name, row in by_variant.items()
     )
     return Comparison(variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes))
+
+
+def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
+    """How many seeds of each variant are above a gap, where those of one fall in two groups; empty where none do.
+
+    A gap is `APART` times as wide as the deviation within both groups, and as the margin, or a point without one.
+    """
+    for name, own in scores.items():
+        if len(own) < LEAST_SEEDS:  # so few have wide gaps by chance
+            continue
+        ordered = sorted(own)
+        width, index = max((high - low, index) for index, (low, high) in enumerate(pairwise(ordered), 1))
+        groups = ordered[:index], ordered[index:]
+        squares = sum((score - fmean(group)) ** 2 for group in groups for score in group)
+        if width > APART * max(sqrt(squares / (len(own) - 2)), margin or POINT):
+            gap = fmean(ordered[index - 1 : index + 1])
+            shares = [f"{sum(score > gap for score in row)} of {len(row)} of {each}" for each, row in scores.items()]
+            return f"the seeds of {name} fall in two groups, and above {gap:.2f} are {' and '.join(shares)}"
+    return ""
 
 
 def compared_pairs(

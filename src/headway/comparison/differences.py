@@ -33,6 +33,7 @@ from headway.metrics.metric import Metric, Signature, Statistics, rank
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
 LOSS = "loss"
+LAST = 0.2  # the share of training at its end, in which a plateau gains nothing to speak of
 OfPart = Callable[[int], Mapping[str, Sequence[Statistics]]]
 LONGEST = 4
 SHOWN = 20  # n-grams, of each system
@@ -371,6 +372,16 @@ class BandedCurves:
         points, higher = self.lines[variant], self.higher_is_better
         return min(points, key=lambda point: rank(point.mean, point.loss, higher_is_better=higher))
 
+    def last_gain(self, variant: str) -> float | None:
+        """How much better the best mean became in the last fifth of the updates; None where no evaluation is before it.
+
+        Between two evaluations the best so far lies on a straight line.
+        """
+        updates = [point.update for point in self.lines[variant]]
+        sign, start = 1 if self.higher_is_better else -1, (1 - LAST) * updates[-1]
+        best = np.maximum.accumulate([sign * point.mean for point in self.lines[variant]])
+        return None if updates[0] > start else float(best[-1] - np.interp(start, updates, best))
+
     def table(self) -> Table:
         """The best score of each variant, and what it took to come as far as all variants come."""
         bests = {variant: self.best(variant) for variant in self.lines}
@@ -380,10 +391,12 @@ class BandedCurves:
         for variant, best in bests.items():
             points, higher = self.lines[variant], self.higher_is_better
             reached = next(each for each in points if (each.mean >= level if higher else each.mean <= level))
-            rows.append([variant, best.mean, best.update, best.seconds, reached.update, reached.seconds])
+            reaching = reached.update, reached.seconds, self.last_gain(variant)
+            rows.append([variant, best.mean, best.update, best.seconds, *reaching])
         columns = [
             Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
             Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
+            Column("gain of the last fifth", format=".2f"),
         ]  # fmt: skip
         notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)

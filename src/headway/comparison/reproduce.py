@@ -23,7 +23,6 @@ from pydantic import AfterValidator, ValidationError
 
 import headway
 from headway.comparison.claims import (
-    CLAIM_COLUMNS,
     ClaimData,
     ClaimFile,
     ClaimPath,
@@ -35,9 +34,11 @@ from headway.comparison.claims import (
     claims_table,
     decide,
     read_claims,
+    regimes_of,
+    sought_of_claims,
     tree_of_cell,
 )
-from headway.comparison.compare import GridComparison, compare_grid, plan_of
+from headway.comparison.compare import GridComparison, compare_grid, plan_of, warn_of_reach
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import CELLS, Grid, grid_of
@@ -57,6 +58,7 @@ NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
 TAIL = 4096  # bytes in which the last line is looked for
 LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
 RECORD = "record.json"
+FOUND = ("says", "claim", "metric", "test", "margin", "difference", "low", "high", "values", "finding")
 
 
 class Provenance(Section):
@@ -77,13 +79,16 @@ class Figure(Section):
 
 
 def _found_claim(value: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(value.get("says"), str) or not {"metric", "test"} <= value.keys():
-        raise ValueError("a claim of a record has says, metric and test")
+    if missing := [name for name in FOUND if name not in value]:
+        raise ValueError(f"a claim of a record has {', '.join(FOUND)}, and here is no {missing[0]}")
     return value
 
 
 class ResultRecord(Section):
-    """Tables that were measured together. `text`: what else is to be said of how, a sentence each."""
+    """Tables that were measured together.
+
+    `text`: what else is to be said of how, a sentence each. `claims`: what was found, by the level of so many `looks`.
+    """
 
     title: str
     measured: Provenance
@@ -92,6 +97,7 @@ class ResultRecord(Section):
     figures: tuple[Figure, ...] = ()
     comparison: dict[str, Any] | None = None
     claims: tuple[Annotated[dict[str, Any], AfterValidator(_found_claim)], ...] = ()
+    looks: int = 1
 
 
 def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
@@ -126,9 +132,8 @@ def read_record(path: Path) -> ResultRecord:
     """Read a record. Raises UserError with every mistake."""
     try:
         record = ResultRecord.model_validate(read_json(path, what="record"))
-        tables = [Table.from_json(table) for table in record.tables]
-        if record.claims and (not tables or len(tables[0].columns) != len(CLAIM_COLUMNS)):
-            raise ValueError("a record with claims has their table")
+        for table in record.tables:
+            Table.from_json(table)
     except ValidationError as error:
         raise UserError(explain(error, ResultRecord, str(path))) from error
     except (OSError, ValueError) as error:
@@ -350,6 +355,8 @@ def reproduce(
         if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
             grid = claimed_grid(claims, path, folder / DATA, options.budget, chosen.cell, overrides)
             check_decidable(claims, grid)
+            if not is_prepared(wanted, folder / DATA, options.data):
+                warn_of_reach(grid, {}, sought_of_claims(claims, grid))
         if not is_prepared(wanted, folder / DATA, options.data):
             lines = (line for line in wanted.prepare.splitlines() if line.strip())
             rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides
@@ -372,18 +379,19 @@ def reproduce(
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
         check_decidable(claims, grid)
         if options.dry_run:
-            plan = plan_of(grid, folder, options)
+            plan = plan_of(grid, folder, options, sought_of_claims(claims, grid))
             tables.append(Table(plan.columns, plan.rows, title=f"{name}: {claims.title}", notes=plan.notes))
             continue
         say(f"\n{name}: {claims.title}")
-        made = compare_grid(grid, folder, options)
+        made = compare_grid(grid, folder, options, sought_of_claims(claims, grid))
         code = max(code, made.code)
         if made.result.stopped:
             break
         if made.comparison is None:
             continue
         as_printed = claims.budget(options.budget).as_printed
-        decided = {claim.says: decide(claim, made.comparison, claims.level) for claim in claims.claims}
+        regimes = regimes_of(made.comparison, as_printed=as_printed)
+        decided = {claim.says: decide(claim, made.comparison, claims.level, regimes) for claim in claims.claims}
         tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
         shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
         write_report(made.comparison, shown, CompareOptions(allow_code=True))
@@ -420,10 +428,10 @@ def record_of(
     command: str,
 ) -> ResultRecord:
     """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
-    as_printed, result = claims.budget(options.budget).as_printed, made.result
+    result = made.result
     missing = [f"Failed: {failure}." for failure in result.failed]
     missing += [f"Not finished: {'; '.join(result.unfinished)}."] if result.unfinished else []
-    tables = [claims_table(decided, claims, as_printed=as_printed), comparison.table(), comparison.pair_table()]
+    tables = [comparison.table(), comparison.pair_table()]
     tables += [curves.table() for curves in banded_curves(comparison)[:1] if curves.are_long]
     return ResultRecord(
         title=claims.title,
@@ -432,4 +440,5 @@ def record_of(
         tables=tuple(table.to_json() for table in tables),
         comparison=comparison.to_json(),
         claims=tuple(found.to_json() for found in decided.values() if found is not None),
+        looks=claims.looks,
     )
