@@ -29,7 +29,7 @@ CONTENTS = "contents.yaml"
 PAGE, FOLDER = "results.md", "results"
 WIDTH = 128  # of a line of text
 NOT_RUN = "not run"
-VERDICTS = ("holds", "fails", "open", NOT_RUN)
+VERDICTS = ("holds", "fails", "open", "rate?", NOT_RUN)
 
 
 class PageSection(Section):

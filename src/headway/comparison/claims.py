@@ -32,7 +32,7 @@ from headway.recipe import read_tree
 Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
-Finding = Literal["holds", "fails", "open"]
+Finding = Literal["holds", "fails", "open", "rate?"]
 
 MORE_SEEDS = "more seeds than one are needed"
 CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "verdict")
@@ -276,8 +276,9 @@ class Decided:
         difference: of the two variants, in the direction that is better.
         low, high: the interval of it, for a cost that of the seeds; None for the cost of one seed.
         values: the scores, or costs, of both.
-        finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
-        needs: of an open claim, what would decide it, in words.
+        finding: `holds`, `fails`, `open` where the interval does not decide, or there is one seed, or `rate?` where it
+            decides, but the choice of a tuned value may decide as much.
+        needs: of a claim that is not decided, what would decide it, in words.
     """
 
     claim: ClaimConfig
@@ -321,6 +322,8 @@ def decide(claim: ClaimConfig, comparison: Comparison, level: float = LEVEL) -> 
     if finding == "open":
         paper = claim.paper_difference(higher_is_better=measure.metric.higher_is_better)
         needs = pair.why or _needs(claim, pair.estimate, sign, paper, level)
+    elif pair.doubt:
+        finding, needs = "rate?", pair.doubt
     return Decided(claim, difference, bounds[0], bounds[1], values, finding, needs)
 
 
@@ -413,7 +416,7 @@ def claims_table(decided: Mapping[str, Decided | None], claims: ClaimFile, *, as
             interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
             values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
             ours = f"{values}{found.difference:+.2f}{interval}"
-            still_open += [f"Open, {claim.claim}: {found.needs}."] if found.needs else []
+            still_open += [f"{found.finding.capitalize()}, {claim.claim}: {found.needs}."] if found.needs else []
         rows.append([claim.says, shown, paper, ours, "not compared" if found is None else found.finding])
     columns = [Column(name, align="left") for name in CLAIM_COLUMNS]
     of_what, percent = "A difference is that of the left variant to the right", f"{100 * claims.level:.3g} %"

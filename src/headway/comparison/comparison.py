@@ -22,15 +22,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Verdict = Literal["better", "worse", "even", "none"]
-IN_WORDS: dict[Verdict, str] = {"better": "better", "worse": "worse", "even": "even", "none": "no verdict"}
+Verdict = Literal["better", "worse", "even", "none", "rate?"]
+IN_WORDS: dict[Verdict, str] = {
+    "better": "better", "worse": "worse", "even": "even", "none": "no verdict", "rate?": "rate?"
+}  # fmt: skip
 _BETWEEN: dict[Verdict, str] = {
     "better": "{b} is better than {a}",
     "worse": "{b} is worse than {a}",
     "even": "{b} and {a} are even",
     "none": "no verdict on {b} and {a}",
+    "rate?": "rate? for {b} and {a}",
 }
-COLOURS: dict[Verdict, str] = {"better": "#0f7a4d", "worse": "#b42318", "even": "#1f2933", "none": "#5d6975"}
+COLOURS: dict[Verdict, str] = {
+    "better": "#0f7a4d", "worse": "#b42318", "even": "#1f2933", "none": "#5d6975", "rate?": "#5d6975"
+}  # fmt: skip
 COST_COLUMNS = {
     "parameters": Column("parameters", format=","),
     "flops_per_token": Column("FLOPs a token", format=",.0f"),
@@ -106,10 +111,12 @@ class ComparedPair:
         a, b: their names.
         metric: the key of the measure.
         estimate: b - a, whichever direction is better.
-        verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`.
+        verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`; `rate?` in
+            the place of the first three where there is a doubt.
         p_value: of both sources of chance; None with one seed.
         adjusted_p_value: the same by Holm's method over all pairs of the measure.
         why: why there is no verdict, where the metric cannot tell any outputs apart.
+        doubt: what there is to run, where the choice of a tuned value may decide as much as the variants do.
     """
 
     a: str
@@ -120,6 +127,7 @@ class ComparedPair:
     p_value: float | None
     adjusted_p_value: float | None
     why: str = ""
+    doubt: str = ""
 
     @property
     def words(self) -> str:
@@ -145,6 +153,7 @@ class Comparison:
         cells: by variant, in ascending order of seeds.
         statistics: by the key of a measure and the variant, those of every seed.
         notes: what else a reader of the scores should know.
+        tuning: the choices of the tuned key of a grid, as values that JSON can hold.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -155,6 +164,7 @@ class Comparison:
     cells: Mapping[str, tuple[CellResult, ...]] = field(repr=False)
     statistics: Mapping[tuple[str, str], tuple[Statistics, ...]] = field(repr=False)
     notes: tuple[str, ...] = ()
+    tuning: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -212,7 +222,8 @@ class Comparison:
             numbers = f"{pair.difference:+.2f} {labels[pair.metric]}, 95 % interval {low:+.2f} to {high:+.2f}"
             if (p := pair.adjusted_p_value) is not None:
                 numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
-            why = f" ({pair.why})" if pair.why else ""
+            reason = pair.why or (pair.doubt if pair.verdict == "rate?" else "")
+            why = f" ({reason})" if reason else ""
             sentences.append(f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)}: {numbers}{why}.")
         return sentences
 
@@ -240,7 +251,9 @@ class Comparison:
             return [f"{alone} One seed says nothing of the method: there is no verdict."]
         notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
-        return [*notes, f"Even is an interval within the margin: {margins}."] if margins else notes
+        notes += [f"Even is an interval within the margin: {margins}."] if margins else []
+        doubts = dict.fromkeys(pair.doubt for pair in self.pairs if pair.verdict == "rate?")
+        return [*notes, *(f"rate?: {doubt}." for doubt in doubts)]
 
     def text(self) -> str:
         """Both tables, to be read."""
@@ -254,7 +267,8 @@ class Comparison:
             names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
             low, high = estimate.interval()
             found = {"difference": pair.difference, "low": low, "high": high, "verdict": pair.verdict}
-            pairs.append(names | found | ({"why": pair.why} if pair.why else {}))
+            said = {"why": pair.why, "doubt": pair.doubt}
+            pairs.append(names | found | {name: text for name, text in said.items() if text})
             variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
             of_chance = {name: getattr(estimate, name) for name in variances}
             significance.append(names | {"p": pair.p_value, "p_holm": pair.adjusted_p_value} | of_chance)
@@ -288,7 +302,7 @@ class Comparison:
             },
             "significance": significance,
             "baseline": self.baseline,
-        }
+        } | ({"tuning": dict(self.tuning)} if self.tuning else {})
 
     def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
         """A forest plot: the difference of each pair by one measure with its interval, around zero and the margin.
@@ -312,7 +326,7 @@ class Comparison:
         for row, pair in enumerate(pairs):
             low, high = pair.estimate.interval()
             ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
-            filled = "none" if pair.verdict == "none" else COLOURS[pair.verdict]
+            filled = "none" if pair.verdict in ("none", "rate?") else COLOURS[pair.verdict]
             ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
         labels = [f"{pair.b} against {pair.a}: {pair.words}".replace("$", r"\$") for pair in pairs]
         ax.set_yticks(range(len(pairs)), labels=labels)
@@ -379,6 +393,7 @@ def compare_cells(
     *,
     own_metrics: Mapping[str, Sequence[Metric]] = MappingProxyType({}),
     any_tokenization: bool = False,
+    doubts: Mapping[str, str] = MappingProxyType({}),
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
 
@@ -390,6 +405,7 @@ def compare_cells(
         baseline: the name of a variant.
         own_metrics: by the name of a test set, what scores it in the place of `metrics`.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
+        doubts: by variant, what there is to run before its verdicts are more than verdicts on a tuned value.
 
     Raises:
         UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
@@ -422,7 +438,7 @@ def compare_cells(
         missing = metric.missing(references)
         if missing is not None:
             found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
-        pairs += found
+        pairs += [_doubted(pair, doubts) for pair in found]
     variants = tuple(
         ComparedVariant(name, tuple(cell.seed for cell in row), scores[name], _mean(row))
         for name, row in by_variant.items()
@@ -444,6 +460,14 @@ def compared_pairs(
         ComparedPair(a, b, measure.key, estimate, verdict(estimate, adjusted_p, margin, measure.metric), p, adjusted_p)
         for (a, b), estimate, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
     ]
+
+
+def _doubted(pair: ComparedPair, doubts: Mapping[str, str]) -> ComparedPair:
+    """A pair with the doubts about its variants, in whose place no verdict stands."""
+    doubt = "; ".join(doubts[name] for name in (pair.a, pair.b) if name in doubts)
+    if not doubt:
+        return pair
+    return replace(pair, doubt=doubt, verdict="none" if pair.verdict == "none" else "rate?")
 
 
 def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:
