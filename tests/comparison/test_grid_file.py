@@ -12,13 +12,8 @@ from headway.models import StackedConfig
 from headway.processing.text.text_processor import PreparationConfig
 from tests.comparison.grids import GRID, write_grid
 
-TUNE = {
-    "key": "optimizer.learning_rate",
-    "values": [0.01, 0.02],
-    "updates": 2,
-    "on": {"tsv": "dev.tsv"},
-    "by": "variant",
-}
+RATES = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "on": {"tsv": "dev.tsv"}}
+TUNE = RATES | {"updates": 2, "by": "variant"}
 
 
 def test_variants_are_recipes_or_changes_by_key_path(tmp_path: Path) -> None:
@@ -27,6 +22,10 @@ def test_variants_are_recipes_or_changes_by_key_path(tmp_path: Path) -> None:
     assert [variant.name for variant in grid.variants] == ["attention", "local", "ngram"]
     mixers = [model.encoder.mixer for model in (attention, local, ngram)]  # type: ignore[attr-defined]
     assert mixers == [{"kind": "attention"}, {"kind": "local", "n": 3}, {"kind": "ngram", "n": 2}]
+
+
+def test_there_are_five_seeds_where_none_are_named(tmp_path: Path) -> None:
+    assert load_grid(write_grid(tmp_path, seeds=None)).config.seeds == (1, 2, 3, 4, 5)
 
 
 def test_cells_are_variants_by_seeds(tmp_path: Path) -> None:
@@ -77,8 +76,7 @@ def test_tuning_runs_are_short_and_the_same_for_all(tmp_path: Path) -> None:
 def test_short_runs_within_the_warm_up_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, updates: int, told: bool
 ) -> None:
-    rates = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "on": {"tsv": "dev.tsv"}}
-    load_grid(write_grid(tmp_path, tune=rates | {"updates": updates}, variants={"a": {}, "n": "ngram.yaml"}))
+    load_grid(write_grid(tmp_path, tune=RATES | {"updates": updates}, variants={"a": {}, "n": "ngram.yaml"}))
     shown = ["reach none of the learning rates" in message for message in caplog.messages]
     assert shown == [True] * 2 * told
 
@@ -98,15 +96,14 @@ def test_values_are_tried_with_seeds_of_their_own(tmp_path: Path) -> None:
     ("ends", "short", "share"),
     [
         ({"updates": 7}, {"updates": 4}, 4 / 7),
-        ({"updates": None, "epochs": 6}, {"epochs": 3}, 0.5),
+        ({"updates": 8, "epochs": 6}, {"updates": 4, "epochs": 3}, 0.5),
         ({"updates": 8, "minutes": 3.0}, {"updates": 4, "minutes": 1.5}, 0.5),
     ],
 )
 def test_short_runs_are_half_as_long_where_nothing_is_said(
     tmp_path: Path, ends: dict[str, Any], short: dict[str, Any], share: float
 ) -> None:
-    half = {key: value for key, value in TUNE.items() if key not in ("updates", "by")}
-    grid = load_grid(write_grid(tmp_path, tune=half, overrides={"training": ends}))
+    grid = load_grid(write_grid(tmp_path, tune=RATES, overrides={"training": ends}))
     for variant in grid.variants:
         groups = grid.groups_of(variant)
         assert [(group.seeds, group.tuning_seeds, group.seed) for group in groups] == [((1,), (1,), 1), ((2,), (2,), 2)]
@@ -118,8 +115,7 @@ def test_short_runs_are_half_as_long_where_nothing_is_said(
 
 
 def test_seeds_of_tuning_are_those_of_a_variant(tmp_path: Path) -> None:
-    seeds = {key: value for key, value in TUNE.items() if key != "by"} | {"seeds": [8, 9]}
-    grid = load_grid(write_grid(tmp_path, tune=seeds))
+    grid = load_grid(write_grid(tmp_path, tune=RATES | {"seeds": [8, 9]}))
     assert [group.tuning_seeds for group in grid.groups_of(grid.variants[0])] == [(8, 9)]
 
 
@@ -148,7 +144,6 @@ VARIANTS: dict[str, Any] = GRID["variants"]
 HUB = {"hub": "some/set", "split": "validation", "columns": ["a", "b"]}
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown key": ({"seed": [1]}, r"seed: unknown key; did you mean 'seeds'\?"),
-    "no seeds": ({"seeds": None}, "seeds: this key is needed"),
     "an empty list of seeds": ({"seeds": []}, "seeds: "),
     "a seed twice": ({"seeds": [1, 1]}, "two cells of one name; received 'attention-1, attention-1'"),
     "names that differ by case": ({"variants": {"A": {}, "a": "ngram.yaml"}}, "two cells of one name"),

@@ -140,7 +140,7 @@ def compare_existing(
         from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
     return compare_cells(
         [*from_runs, *from_files, *leads], chosen, options.margins, options.baseline,
-        any_tokenization=options.any_tokenization,
+        any_tokenization=options.any_tokenization, pooled_variance=options.pooled_variance,
     )  # fmt: skip
 
 
@@ -468,7 +468,8 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     choices = tuple(choice for choice in result.choices if shared.intersection(choice.seeds))
     found = compare_cells(
         cells, grid.metrics_of(), config.margin, None if absent else baseline,
-        own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization, doubts=_doubts(grid, choices),
+        own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization,
+        pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices),
     )  # fmt: skip
     notes = (*found.notes, *_notes(grid, replace(result, choices=choices), left_out, absent))
     return replace(found, notes=notes, tuning=_tuning(grid, choices))
@@ -638,7 +639,12 @@ def compare(
             raise UserError("cells are compared with cells, by metrics", where="systems", allowed="cells and metrics")
         check_names([cell.name for cell in cells], least=2)
         comparison: Comparison | None = compare_cells(
-            cells, as_metrics(metrics), chosen.margins, baseline, any_tokenization=chosen.any_tokenization
+            cells,
+            as_metrics(metrics),
+            chosen.margins,
+            baseline,
+            any_tokenization=chosen.any_tokenization,
+            pooled_variance=chosen.pooled_variance,
         )
     elif isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         if metrics is not None or chosen.dry_run:

@@ -15,7 +15,16 @@ from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cel
 from headway.core.errors import UserError, nearest
 from headway.core.log import counted
 from headway.core.tables import Cell, Column, Spread, Table
-from headway.metrics.intervals import SIGNIFICANT, Estimate, Interval, Linearised, holm, linearise
+from headway.metrics.intervals import (
+    SIGNIFICANT,
+    Estimate,
+    Interval,
+    Linearised,
+    equal_variances,
+    holm,
+    linearise,
+    pooled_difference,
+)
 from headway.metrics.metric import Metric, Statistics
 
 if TYPE_CHECKING:
@@ -154,6 +163,8 @@ class Comparison:
         statistics: by the key of a measure and the variant, those of every seed.
         notes: what else a reader of the scores should know.
         tuning: the choices of the tuned key of a grid, as values that JSON can hold.
+        equal_variances: where the seeds' variance is pooled, by measure the p-value of the test that variants have the
+            same; None where there is no such test.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -165,6 +176,7 @@ class Comparison:
     statistics: Mapping[tuple[str, str], tuple[Statistics, ...]] = field(repr=False)
     notes: tuple[str, ...] = ()
     tuning: Mapping[str, Any] = field(default_factory=dict)
+    equal_variances: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -252,8 +264,20 @@ class Comparison:
         notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         notes += [f"Even is an interval within the margin: {margins}."] if margins else []
+        notes += self._pooled_notes()
         doubts = dict.fromkeys(pair.doubt for pair in self.pairs if pair.verdict == "rate?")
         return [*notes, *(f"rate?: {doubt}." for doubt in doubts)]
+
+    def _pooled_notes(self) -> list[str]:
+        if not self.equal_variances:
+            return []
+        unequal = [
+            f"{self.measure(key).label} (p {p_value:.4f})"
+            for key, p_value in self.equal_variances.items()
+            if p_value is not None and p_value <= SIGNIFICANT
+        ]
+        against = f"The variances differ by the test of Brown and Forsythe: {', '.join(unequal)}; do not pool them."
+        return ["The seeds' variance is pooled over all variants.", *([against] if unequal else [])]
 
     def text(self) -> str:
         """Both tables, to be read."""
@@ -271,38 +295,43 @@ class Comparison:
             pairs.append(names | found | {name: text for name, text in said.items() if text})
             variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
             of_chance = {name: getattr(estimate, name) for name in variances}
+            of_chance |= {"pooled": estimate.pooled} if self.equal_variances else {}
             significance.append(names | {"p": pair.p_value, "p_holm": pair.adjusted_p_value} | of_chance)
-        return {
-            "variants": {
-                variant.name: {
-                    key: {
-                        "mean": scores.mean,
-                        "sd": scores.sd,
-                        "low": scores.interval.low,
-                        "high": scores.interval.high,
-                        "seeds": list(scores.scores),
+        return (
+            {
+                "variants": {
+                    variant.name: {
+                        key: {
+                            "mean": scores.mean,
+                            "sd": scores.sd,
+                            "low": scores.interval.low,
+                            "high": scores.interval.high,
+                            "seeds": list(scores.scores),
+                        }
+                        for key, scores in variant.scores.items()
                     }
-                    for key, scores in variant.scores.items()
-                }
-                | variant.costs.known()
-                for variant in self.variants
-            },
-            "pairs": pairs,
-            "tests": [
-                {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
-                for test in self.tests
-            ],
-            "metrics": {
-                measure.key: {
-                    "signature": self.signature(measure),
-                    "higher_is_better": measure.metric.higher_is_better,
-                    "margin": self.margin_of(measure),
-                }
-                for measure in self.measures
-            },
-            "significance": significance,
-            "baseline": self.baseline,
-        } | ({"tuning": dict(self.tuning)} if self.tuning else {})
+                    | variant.costs.known()
+                    for variant in self.variants
+                },
+                "pairs": pairs,
+                "tests": [
+                    {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
+                    for test in self.tests
+                ],
+                "metrics": {
+                    measure.key: {
+                        "signature": self.signature(measure),
+                        "higher_is_better": measure.metric.higher_is_better,
+                        "margin": self.margin_of(measure),
+                    }
+                    for measure in self.measures
+                },
+                "significance": significance,
+                "baseline": self.baseline,
+            }
+            | ({"tuning": dict(self.tuning)} if self.tuning else {})
+            | ({"equal_variances": dict(self.equal_variances)} if self.equal_variances else {})
+        )
 
     def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
         """A forest plot: the difference of each pair by one measure with its interval, around zero and the margin.
@@ -393,6 +422,7 @@ def compare_cells(
     *,
     own_metrics: Mapping[str, Sequence[Metric]] = MappingProxyType({}),
     any_tokenization: bool = False,
+    pooled_variance: bool = False,
     doubts: Mapping[str, str] = MappingProxyType({}),
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
@@ -405,6 +435,7 @@ def compare_cells(
         baseline: the name of a variant.
         own_metrics: by the name of a test set, what scores it in the place of `metrics`.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
+        pooled_variance: intervals of differences have the seeds' variance of all variants (`pooled_difference`).
         doubts: by variant, what there is to run before its verdicts are more than verdicts on a tuned value.
 
     Raises:
@@ -417,7 +448,7 @@ def compare_cells(
     }
     measures = measures_of(metrics, own_metrics, [output.test.name for output in cells[0].outputs])
     check_margin(margin, [measure.metric for measure in measures])
-    pairs, notes = list[ComparedPair](), list[str]()
+    pairs, notes, equal = list[ComparedPair](), list[str](), dict[str, float | None]()
     statistics, scores = dict[tuple[str, str], tuple[Statistics, ...]](), dict[str, dict[str, SeedScores]]()
     for measure in measures:
         linearised, metric, references = {}, measure.metric, cells[0].outputs[measure.test].test.references
@@ -434,7 +465,9 @@ def compare_cells(
                 notes += [f"{which} by each reference alone: {of_each}"] if alone else []
                 notes += [f"{which}: {note}" for note in metric.notes(counts[0].sum(axis=0))]
         even = margin.get(metric.name, margin.get(metric.label, 0.0))
-        found = compared_pairs(measure, linearised, even, baseline)
+        found = compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance)
+        if pooled_variance:
+            equal[measure.key] = equal_variances(list(linearised.values()))
         missing = metric.missing(references)
         if missing is not None:
             found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
@@ -443,16 +476,30 @@ def compare_cells(
         ComparedVariant(name, tuple(cell.seed for cell in row), scores[name], _mean(row))
         for name, row in by_variant.items()
     )
-    return Comparison(variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes))
+    return Comparison(
+        variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes),
+        equal_variances=equal,
+    )  # fmt: skip
 
 
 def compared_pairs(
-    measure: Measure, linearised: Mapping[str, Linearised], margin: float, baseline: str | None
+    measure: Measure,
+    linearised: Mapping[str, Linearised],
+    margin: float,
+    baseline: str | None,
+    *,
+    pooled_variance: bool = False,
 ) -> list[ComparedPair]:
     """The verdicts on all pairs of systems, or on all against a baseline, by one measure."""
     names = list(linearised)
     pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
-    estimates = [(linearised[b] - linearised[a]).estimate() for a, b in pairs]
+    every = list(linearised.values())
+    estimates = [
+        pooled_difference(linearised[a], linearised[b], every)
+        if pooled_variance
+        else (linearised[b] - linearised[a]).estimate()
+        for a, b in pairs
+    ]
     p_values = [estimate.p_value() for estimate in estimates]
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)

@@ -229,13 +229,14 @@ class GridConfig(Section):
     reported; a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may have
     others. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all others are
     compared with; by default every pair is compared. `any_tokenization`: compare also outputs of which some look
-    tokenised and others do not. `predict`: options of prediction on test sets.
+    tokenised and others do not. `pooled_variance`: intervals have the seeds' variance of all variants. `predict`:
+    options of prediction on test sets.
     """
 
     recipe: Path | None = None
     variants: Annotated[dict[VariantName, VariantEntry], Field(min_length=2)]
     overrides: dict[str, Any] = Field(default={})
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (1, 2, 3, 4, 5)
     tune: TuneConfig | None = None
     match_parameters: Annotated[MatchVariantsConfig | None, BeforeValidator(_match)] = None
     test: Annotated[tuple[EvaluationSetConfig, ...], BeforeValidator(_evaluation_sets), Field(min_length=1)]
@@ -243,6 +244,7 @@ class GridConfig(Section):
     margin: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
     baseline: str | None = None
     any_tokenization: bool = False
+    pooled_variance: bool = False
     predict: dict[str, Any] = Field(default={})
 
     @model_validator(mode="after")
