@@ -43,7 +43,7 @@ PAGE, FOLDER = "results.md", "results"
 WIDTH = 128  # of a line of text
 NOT_RUN, UNKNOWN = "not run", "unknown"
 COVERAGE = "coverage"  # the record of what intervals hold
-VERDICTS = ("holds", "holds early", "fails", "fails early", "open", NOT_RUN)
+VERDICTS = ("holds", "holds early", "fails", "fails early", "open", "rate?", NOT_RUN)
 
 Findings = Mapping[str, Decided | None]
 

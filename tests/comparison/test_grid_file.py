@@ -12,7 +12,8 @@ from headway.models import StackedConfig
 from headway.processing.text.text_processor import PreparationConfig
 from tests.comparison.grids import GRID, write_grid
 
-TUNE = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "updates": 2, "on": {"tsv": "dev.tsv"}}
+RATES = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "on": {"tsv": "dev.tsv"}}
+TUNE = RATES | {"updates": 2, "by": "variant"}
 
 
 def test_variants_are_recipes_or_changes_by_key_path(tmp_path: Path) -> None:
@@ -23,9 +24,13 @@ def test_variants_are_recipes_or_changes_by_key_path(tmp_path: Path) -> None:
     assert mixers == [{"kind": "attention"}, {"kind": "local", "n": 3}, {"kind": "ngram", "n": 2}]
 
 
+def test_there_are_five_seeds_where_none_are_named(tmp_path: Path) -> None:
+    assert load_grid(write_grid(tmp_path, seeds=None)).config.seeds == (1, 2, 3, 4, 5)
+
+
 def test_cells_are_variants_by_seeds(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path))
-    cells = [cell for variant in grid.variants for cell in grid.cells(variant)]
+    cells = [cell for variant in grid.variants for cell in grid.cells(grid.groups_of(variant)[0])]
     assert [cell.name for cell in cells] == [f"{name}-{seed}" for name in GRID["variants"] for seed in (1, 2)]
     assert [cell.recipe.training.seed for cell in cells] == [1, 2] * 3
     assert {cell.recipe.training.updates for cell in cells} == {6}
@@ -48,7 +53,7 @@ def test_corpora_are_looked_for_beside_each_recipe_and_then_beside_the_grid(tmp_
 
 def test_overrides_change_the_grid_or_all_recipes(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path), ["seeds=[7]", "training.updates=3", "model.dim=8", "margin.chrf=2"])
-    cells = [cell for variant in grid.variants for cell in grid.cells(variant)]
+    cells = [cell for variant in grid.variants for cell in grid.cells(grid.groups_of(variant)[0])]
     assert [(cell.seed, cell.recipe.training.updates, cell.recipe.model.width()) for cell in cells] == [(7, 3, 8)] * 3
     assert grid.config.margin == {"chrf": 2}
     for_all = load_grid(write_grid(tmp_path, overrides={"training.updates": 5, "optimizer": {"warmup": 1}}))
@@ -60,19 +65,18 @@ def test_overrides_change_the_grid_or_all_recipes(tmp_path: Path) -> None:
 def test_tuning_runs_are_short_and_the_same_for_all(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path, tune=TUNE))
     for variant in grid.variants:
-        runs = grid.tuning_runs(variant)
+        runs = grid.tuning_runs(grid.groups_of(variant)[0])
         assert [run.name for run in runs] == [f"{variant.name}-0.01-1", f"{variant.name}-0.02-1"]
         assert [run.recipe.optimizer.learning_rate for run in runs] == [0.01, 0.02]
         assert {(run.recipe.training.updates, run.recipe.training.seed) for run in runs} == {(2, 1)}
-        assert {cell.recipe.optimizer.learning_rate for cell in grid.cells(variant, 0.02)} == {0.02}
+        assert {cell.recipe.optimizer.learning_rate for cell in grid.cells(grid.groups_of(variant)[0], 0.02)} == {0.02}
 
 
 @pytest.mark.parametrize(("updates", "told"), [(2, True), (3, False)])
 def test_short_runs_within_the_warm_up_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, updates: int, told: bool
 ) -> None:
-    rates = {"key": "optimizer.learning_rate", "values": [0.01, 0.02], "on": {"tsv": "dev.tsv"}}
-    load_grid(write_grid(tmp_path, tune=rates | {"updates": updates}, variants={"a": {}, "n": "ngram.yaml"}))
+    load_grid(write_grid(tmp_path, tune=RATES | {"updates": updates}, variants={"a": {}, "n": "ngram.yaml"}))
     shown = ["reach none of the learning rates" in message for message in caplog.messages]
     assert shown == [True] * 2 * told
 
@@ -80,12 +84,39 @@ def test_short_runs_within_the_warm_up_are_told(
 def test_values_are_tried_with_seeds_of_their_own(tmp_path: Path) -> None:
     grid = load_grid(write_grid(tmp_path, tune=TUNE | {"seeds": [8, 9]}))
     for variant in grid.variants:
-        runs = grid.tuning_runs(variant)
+        runs = grid.tuning_runs(grid.groups_of(variant)[0])
         assert [(run.value, run.seed, run.recipe.training.seed) for run in runs] == [
             (0.01, 8, 8), (0.01, 9, 9), (0.02, 8, 8), (0.02, 9, 9),
         ]  # fmt: skip
         assert len({run.name for run in runs}) == 4
-        assert [cell.seed for cell in grid.cells(variant, 0.02)] == list(grid.config.seeds)
+        assert [cell.seed for cell in grid.cells(grid.groups_of(variant)[0], 0.02)] == list(grid.config.seeds)
+
+
+@pytest.mark.parametrize(
+    ("ends", "short", "share"),
+    [
+        ({"updates": 7}, {"updates": 4}, 4 / 7),
+        ({"updates": 8, "epochs": 6}, {"updates": 4, "epochs": 3}, 0.5),
+        ({"updates": 8, "minutes": 3.0}, {"updates": 4, "minutes": 1.5}, 0.5),
+    ],
+)
+def test_short_runs_are_half_as_long_where_nothing_is_said(
+    tmp_path: Path, ends: dict[str, Any], short: dict[str, Any], share: float
+) -> None:
+    grid = load_grid(write_grid(tmp_path, tune=RATES, overrides={"training": ends}))
+    for variant in grid.variants:
+        groups = grid.groups_of(variant)
+        assert [(group.seeds, group.tuning_seeds, group.seed) for group in groups] == [((1,), (1,), 1), ((2,), (2,), 2)]
+        for run in grid.tuning_runs(groups[1]):
+            found = {end: getattr(run.recipe.training, end) for end in ("updates", "epochs", "minutes")}
+            assert {end: value for end, value in found.items() if value is not None} == short
+            assert run.recipe.training.seed == 2
+        assert grid.short_share(variant) == share
+
+
+def test_seeds_of_tuning_are_those_of_a_variant(tmp_path: Path) -> None:
+    grid = load_grid(write_grid(tmp_path, tune=RATES | {"seeds": [8, 9]}))
+    assert [group.tuning_seeds for group in grid.groups_of(grid.variants[0])] == [(8, 9)]
 
 
 def test_the_key_on_is_read_although_yaml_takes_it_for_true(tmp_path: Path) -> None:
@@ -113,7 +144,6 @@ VARIANTS: dict[str, Any] = GRID["variants"]
 HUB = {"hub": "some/set", "split": "validation", "columns": ["a", "b"]}
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown key": ({"seed": [1]}, r"seed: unknown key; did you mean 'seeds'\?"),
-    "no seeds": ({"seeds": None}, "seeds: this key is needed"),
     "an empty list of seeds": ({"seeds": []}, "seeds: "),
     "a seed twice": ({"seeds": [1, 1]}, "two cells of one name; received 'attention-1, attention-1'"),
     "names that differ by case": ({"variants": {"A": {}, "a": "ngram.yaml"}}, "two cells of one name"),
@@ -198,6 +228,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a seed of tuning twice": (
         {"tune": TUNE | {"seeds": [2, 2]}},
         "tune.values, tune.seeds or variants: two cells of one name; received 'attention-0.01-2, attention-0.01-2'",
+    ),
+    "seeds of tuning by seed": (
+        {"tune": TUNE | {"by": "seed", "seeds": [2]}},
+        "tune: by: seed tries each value with the seed of the cell",
     ),
     "no seed of tuning": ({"tune": TUNE | {"seeds": []}}, "tune.seeds: "),
     "a tuned end of training": ({"tune": TUNE | {"key": "training.updates"}}, "tune.key: this key is not one to tune"),

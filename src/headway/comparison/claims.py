@@ -34,7 +34,7 @@ from headway.recipe import read_tree
 Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
-Finding = Literal["holds", "fails", "open"]
+Finding = Literal["holds", "fails", "open", "rate?"]
 Regime = Literal["plateau", "early", "as printed", "unknown"]
 
 MORE_SEEDS = "more seeds than one are needed"
@@ -283,8 +283,9 @@ class Decided:
         difference: of the two variants, in the direction that is better.
         low, high: the interval of it, for a cost that of the seeds; None for the cost of one seed.
         values: the scores, or costs, of both.
-        finding: `holds`, `fails`, or `open` where the interval does not decide, or there is one seed.
-        needs: of an open claim, what would decide it, in words.
+        finding: `holds`, `fails`, `open` where the interval does not decide, or there is one seed, or `rate?` where it
+            decides, but the choice of a tuned value may decide as much.
+        needs: of a claim that is not decided, what would decide it, in words.
         regime: how far both were trained; empty for a cost.
     """
 
@@ -300,7 +301,8 @@ class Decided:
     @property
     def verdict(self) -> str:
         """The finding as people read it: one on early training says so."""
-        return f"{self.finding} early" if self.regime == "early" and self.finding != "open" else self.finding
+        decided = self.finding in ("holds", "fails")
+        return f"{self.finding} early" if self.regime == "early" and decided else self.finding
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
@@ -366,7 +368,7 @@ def decide(
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     estimate = replace(pair.estimate, value=sign * pair.difference)
     paper = claim.paper_difference(higher_is_better=higher)
-    return decided_by(claim, estimate, values, level, paper, pair.why, regime_of(claim, regimes))
+    return decided_by(claim, estimate, values, level, paper, pair.why, pair.doubt, regime_of(claim, regimes))
 
 
 def decided_by(
@@ -376,15 +378,18 @@ def decided_by(
     level: float = LEVEL,
     paper: float | None = None,
     why: str = "",
+    doubt: str = "",
     regime: Regime | Literal[""] = "",
 ) -> Decided:
     """The finding by an estimate of left - right that, as the document's difference, is above 0 where left is better.
 
-    `why` says why there is none, whatever the interval is.
+    `why` says why there is none, whatever the interval is; `doubt` what to run before there is one.
     """
     low, high = estimate.interval(level)
     finding = finding_of(claim, low, high) if estimate.seed_variance is not None and not why else "open"
     needs = why or _needs(claim, estimate, paper, level) if finding == "open" else ""
+    if finding != "open" and doubt:
+        finding, needs = "rate?", doubt
     return Decided(claim, estimate.value, low, high, values, finding, needs, regime)
 
 
@@ -552,7 +557,7 @@ def claims_table(
             interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
             values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
             ours = f"{values}{found.difference:+.2f}{interval}"
-            still_open += [f"Open, {claim.claim}: {found.needs}."] if found.needs else []
+            still_open += [f"{found.finding.capitalize()}, {claim.claim}: {found.needs}."] if found.needs else []
         last = ("", missing) if found is None else (found.regime, found.verdict)
         rows.append([claim.says, shown, paper, ours, *last])
     columns = [Column(name, align="left") for name in CLAIM_COLUMNS]

@@ -32,8 +32,17 @@ from headway.comparison.cells import (
 )
 from headway.comparison.claims import ANY_SEGMENTS, Sought, sought_of_grid
 from headway.comparison.comparison import Comparison, compare_cells
-from headway.comparison.grid import CELLS, TUNING, Grid, check_corpora, differ_in_nothing, file_name, load_grid
-from headway.comparison.grid_run import GridResult, GridRun, executor_of, expected, room_here
+from headway.comparison.grid import (
+    CELLS,
+    TUNING,
+    Grid,
+    TuneConfig,
+    check_corpora,
+    differ_in_nothing,
+    file_name,
+    load_grid,
+)
+from headway.comparison.grid_run import Choice, GridResult, GridRun, executor_of, expected, room_here
 from headway.comparison.options import OF_EXISTING, CompareOptions, GridOptions, is_grid
 from headway.comparison.report import draw_figures, write_report
 from headway.core.config import validated_options
@@ -132,7 +141,7 @@ def compare_existing(
         from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
     return compare_cells(
         [*from_runs, *from_files, *leads], chosen, options.margins, options.baseline,
-        any_tokenization=options.any_tokenization,
+        any_tokenization=options.any_tokenization, pooled_variance=options.pooled_variance,
     )  # fmt: skip
 
 
@@ -412,7 +421,7 @@ def compare_grid(
         return GridComparison(None, result, 128 + result.stopped)
     for failure in result.failed:
         say(f"failed: {failure}")
-    comparison = comparison_of(grid, result)
+    comparison = comparison_of(run.grid, result)
     return GridComparison(comparison, result, 1 if result.failed or comparison is None else 0)
 
 
@@ -469,11 +478,14 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     config, baseline = grid.config, grid.config.baseline
     cells = [cell for cell in result.cells if cell.seed in shared]
     absent = baseline if baseline in missing else None
+    choices = tuple(choice for choice in result.choices if shared.intersection(choice.seeds))
     found = compare_cells(
         cells, grid.metrics_of(), config.margin, None if absent else baseline,
         own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization,
+        pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices),
     )  # fmt: skip
-    return replace(found, notes=(*found.notes, *_notes(grid, result, left_out, absent)))
+    notes = (*found.notes, *_notes(grid, replace(result, choices=choices), left_out, absent))
+    return replace(found, notes=notes, tuning=_tuning(grid, choices))
 
 
 def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
@@ -498,16 +510,55 @@ def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseli
     if (tune := grid.config.tune) is None:
         return
     longest = max(variant.recipe.training.updates or 0 for variant in grid.variants)
-    if 2 * tune.updates < longest:  # what is best there need not be best at the end
+    if tune.updates is not None and 2 * tune.updates < longest:  # what is best there need not be best at the end
         chosen = f"chosen after {tune.updates:,} of {longest:,} updates"
         yield f"{tune.key}: {chosen}; another value may be the best after all of them"
-    if all(type(value) in (int, float) for value in tune.values):  # a better one may lie beyond the edge
-        for word, edge in (("lowest", min(tune.values)), ("highest", max(tune.values))):
-            if names := [name for name, value in result.tuned.items() if value == edge]:
-                yield f"{tune.key}: the best for {', '.join(names)} is the {word} that was tried, {edge:g}"
-    if result.by_chance:  # another value may be better by much
-        apart = f"do not tell its values apart after {tune.updates:,} updates (p > {SIGNIFICANT})"
-        yield f"{tune.key}: the short runs of {', '.join(result.by_chance)} {apart}; the choice is by chance"
+    edges, grown = dict[str, list[str]](), dict[str, list[str]]()
+    for choice in result.choices:
+        if choice.edge:
+            edges.setdefault(f"{choice.edge} that was tried, {choice.value:g}", []).append(_whose(tune, choice))
+        for value in choice.tried[len(tune.values) :]:
+            grown.setdefault(f"{value:g}", []).append(_whose(tune, choice))
+    if tune.by == "seed" and result.choices:
+        values: dict[str, list[str]] = {}
+        for choice in result.choices:
+            values.setdefault(choice.variant, []).append(str(choice.value))
+        yield f"{tune.key}, a value a seed: {'; '.join(f'{name} ' + ', '.join(row) for name, row in values.items())}"
+    for value, names in grown.items():
+        yield f"{tune.key}: {value}, beyond the values of the grid, was tried for {', '.join(names)}"
+    for where, names in edges.items():  # a better one may lie beyond it
+        yield f"{tune.key}: the best for {', '.join(names)} is the {where}"
+    if by_chance := [choice.variant for choice in result.choices if choice.by_chance]:  # another may be better by much
+        apart = f"do not tell its values apart (p > {SIGNIFICANT})"
+        yield f"{tune.key}: the short runs of {', '.join(by_chance)} {apart}; the choice is by chance"
+
+
+def _whose(tune: TuneConfig, choice: Choice) -> str:
+    return f"{choice.variant} with seed {choice.seeds[0]}" if tune.by == "seed" else choice.variant
+
+
+def _doubts(grid: Grid, choices: Sequence[Choice]) -> dict[str, str]:
+    """By variant, what there is to run before verdicts on it are more than verdicts on the values of the tuned key."""
+    doubts, tune = dict[str, str](), grid.config.tune
+    for choice in choices:
+        assert tune is not None
+        if choice.edge:
+            side = "lower" if choice.edge == "lowest" else "higher"
+            doubts[choice.variant] = f"tune {choice.variant} with {side} values of {tune.key} than {choice.value:g}"
+        elif choice.by_chance:
+            doubts[choice.variant] = f"tune {choice.variant} by seed (tune.by=seed)"
+    return {name: f"{doubt}, in another folder" for name, doubt in doubts.items()}
+
+
+def _tuning(grid: Grid, choices: Sequence[Choice]) -> dict[str, Any]:
+    """The choices of the tuned key as values that JSON can hold; empty without tuning."""
+    tune, rows = grid.config.tune, dict[str, list[dict[str, Any]]]()
+    if tune is None:
+        return {}
+    for choice in choices:
+        found = {"seeds": list(choice.seeds), "value": choice.value, "tried": list(choice.tried), "edge": choice.edge}
+        rows.setdefault(choice.variant, []).append(found | {"by_chance": choice.by_chance})
+    return {"key": tune.key, "by": tune.by, "variants": rows}
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None) -> Table:
@@ -531,12 +582,12 @@ def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sou
                     warn(f"{variant.name} fails in its first updates, and its time is that of the others: {error}")
             line.update(count)
     rows: list[list[Cell]] = []
+    shares = {variant.name: run.grid.short_share(variant) for variant in grid.variants}
     left = 0.0
     for kind, planned, finished in run.planned():
         seconds = expected(planned.variant, known) or 0.0
-        if kind == TUNING and grid.config.tune is not None:
-            updates = next(each for each in grid.variants if each.name == planned.variant).recipe.training.updates
-            seconds *= grid.config.tune.updates / updates if updates else 1.0
+        if kind == TUNING:
+            seconds *= shares[planned.variant]
         left += 0.0 if finished else seconds
         what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
         rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
@@ -549,7 +600,12 @@ def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sou
         Column("training", align="right"),
     ]
     with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
-    return Table(columns, rows, notes=[f"{duration(left)} of training are left, {with_workers}."])
+    notes = [f"{duration(left)} of training are left, {with_workers}."]
+    if more := [(state.group.variant.name, count) for state in run.groups if (count := run.still_grows(state))]:
+        longest = left + sum(count * shares[name] * (expected(name, known) or 0.0) for name, count in more)
+        short = counted(sum(count for _, count in more), "short run")
+        notes += [f"Where the best value is the lowest or the highest, up to {short} more: up to {duration(longest)}."]
+    return Table(columns, rows, notes=notes)
 
 
 def compare(
@@ -596,7 +652,12 @@ def compare(
             raise UserError("cells are compared with cells, by metrics", where="systems", allowed="cells and metrics")
         check_names([cell.name for cell in cells], least=2)
         comparison: Comparison | None = compare_cells(
-            cells, as_metrics(metrics), chosen.margins, baseline, any_tokenization=chosen.any_tokenization
+            cells,
+            as_metrics(metrics),
+            chosen.margins,
+            baseline,
+            any_tokenization=chosen.any_tokenization,
+            pooled_variance=chosen.pooled_variance,
         )
     elif isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         if metrics is not None or chosen.dry_run:

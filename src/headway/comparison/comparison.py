@@ -16,22 +16,36 @@ from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cel
 from headway.core.errors import UserError, nearest
 from headway.core.log import counted
 from headway.core.tables import Cell, Column, Spread, Table
-from headway.metrics.intervals import SIGNIFICANT, Estimate, Interval, Linearised, holm, linearise
+from headway.metrics.intervals import (
+    SIGNIFICANT,
+    Estimate,
+    Interval,
+    Linearised,
+    equal_variances,
+    holm,
+    linearise,
+    pooled_difference,
+)
 from headway.metrics.metric import Metric, Statistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Verdict = Literal["better", "worse", "even", "none"]
-IN_WORDS: dict[Verdict, str] = {"better": "better", "worse": "worse", "even": "even", "none": "no verdict"}
+Verdict = Literal["better", "worse", "even", "none", "rate?"]
+IN_WORDS: dict[Verdict, str] = {
+    "better": "better", "worse": "worse", "even": "even", "none": "no verdict", "rate?": "rate?"
+}  # fmt: skip
 _BETWEEN: dict[Verdict, str] = {
     "better": "{b} is better than {a}",
     "worse": "{b} is worse than {a}",
     "even": "{b} and {a} are even",
     "none": "no verdict on {b} and {a}",
+    "rate?": "rate? for {b} and {a}",
 }
-COLOURS: dict[Verdict, str] = {"better": "#0f7a4d", "worse": "#b42318", "even": "#1f2933", "none": "#5d6975"}
+COLOURS: dict[Verdict, str] = {
+    "better": "#0f7a4d", "worse": "#b42318", "even": "#1f2933", "none": "#5d6975", "rate?": "#5d6975"
+}  # fmt: skip
 COST_COLUMNS = {
     "parameters": Column("parameters", format=","),
     "flops_per_token": Column("FLOPs a token", format=",.0f"),
@@ -109,10 +123,12 @@ class ComparedPair:
         a, b: their names.
         metric: the key of the measure.
         estimate: b - a, whichever direction is better.
-        verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`.
+        verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`; `rate?` in
+            the place of the first three where there is a doubt.
         p_value: of both sources of chance; None with one seed.
         adjusted_p_value: the same by Holm's method over all pairs of the measure.
         why: why there is no verdict, where the metric cannot tell any outputs apart, or seeds fall in two groups.
+        doubt: what there is to run, where the choice of a tuned value may decide as much as the variants do.
     """
 
     a: str
@@ -123,6 +139,7 @@ class ComparedPair:
     p_value: float | None
     adjusted_p_value: float | None
     why: str = ""
+    doubt: str = ""
 
     @property
     def words(self) -> str:
@@ -148,6 +165,9 @@ class Comparison:
         cells: by variant, in ascending order of seeds.
         statistics: by the key of a measure and the variant, those of every seed.
         notes: what else a reader of the scores should know.
+        tuning: the choices of the tuned key of a grid, as values that JSON can hold.
+        equal_variances: where the seeds' variance is pooled, by measure the p-value of the test that variants have the
+            same; None where there is no such test.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -158,6 +178,8 @@ class Comparison:
     cells: Mapping[str, tuple[CellResult, ...]] = field(repr=False)
     statistics: Mapping[tuple[str, str], tuple[Statistics, ...]] = field(repr=False)
     notes: tuple[str, ...] = ()
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    equal_variances: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -215,7 +237,8 @@ class Comparison:
             numbers = f"{pair.difference:+.2f} {labels[pair.metric]}, 95 % interval {low:+.2f} to {high:+.2f}"
             if (p := pair.adjusted_p_value) is not None:
                 numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
-            why = f" ({pair.why})" if pair.why else ""
+            reason = pair.why or (pair.doubt if pair.verdict == "rate?" else "")
+            why = f" ({reason})" if reason else ""
             sentences.append(f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)}: {numbers}{why}.")
         return sentences
 
@@ -243,7 +266,21 @@ class Comparison:
             return [f"{alone} One seed says nothing of the method: there is no verdict."]
         notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
-        return [*notes, f"Even is an interval within the margin: {margins}."] if margins else notes
+        notes += [f"Even is an interval within the margin: {margins}."] if margins else []
+        notes += self._pooled_notes()
+        doubts = dict.fromkeys(pair.doubt for pair in self.pairs if pair.verdict == "rate?")
+        return [*notes, *(f"rate?: {doubt}." for doubt in doubts)]
+
+    def _pooled_notes(self) -> list[str]:
+        if not self.equal_variances:
+            return []
+        unequal = [
+            f"{self.measure(key).label} (p {p_value:.4f})"
+            for key, p_value in self.equal_variances.items()
+            if p_value is not None and p_value <= SIGNIFICANT
+        ]
+        against = f"The variances differ by the test of Brown and Forsythe: {', '.join(unequal)}; do not pool them."
+        return ["The seeds' variance is pooled over all variants.", *([against] if unequal else [])]
 
     def text(self) -> str:
         """Both tables, to be read."""
@@ -257,41 +294,47 @@ class Comparison:
             names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
             low, high = estimate.interval()
             found = {"difference": pair.difference, "low": low, "high": high, "verdict": pair.verdict}
-            pairs.append(names | found | ({"why": pair.why} if pair.why else {}))
+            said = {"why": pair.why, "doubt": pair.doubt}
+            pairs.append(names | found | {name: text for name, text in said.items() if text})
             variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
             of_chance = {name: getattr(estimate, name) for name in variances}
+            of_chance |= {"pooled": estimate.pooled} if self.equal_variances else {}
             significance.append(names | {"p": pair.p_value, "p_holm": pair.adjusted_p_value} | of_chance)
-        return {
-            "variants": {
-                variant.name: {
-                    key: {
-                        "mean": scores.mean,
-                        "sd": scores.sd,
-                        "low": scores.interval.low,
-                        "high": scores.interval.high,
-                        "seeds": list(scores.scores),
+        return (
+            {
+                "variants": {
+                    variant.name: {
+                        key: {
+                            "mean": scores.mean,
+                            "sd": scores.sd,
+                            "low": scores.interval.low,
+                            "high": scores.interval.high,
+                            "seeds": list(scores.scores),
+                        }
+                        for key, scores in variant.scores.items()
                     }
-                    for key, scores in variant.scores.items()
-                }
-                | variant.costs.known()
-                for variant in self.variants
-            },
-            "pairs": pairs,
-            "tests": [
-                {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
-                for test in self.tests
-            ],
-            "metrics": {
-                measure.key: {
-                    "signature": self.signature(measure),
-                    "higher_is_better": measure.metric.higher_is_better,
-                    "margin": self.margin_of(measure),
-                }
-                for measure in self.measures
-            },
-            "significance": significance,
-            "baseline": self.baseline,
-        }
+                    | variant.costs.known()
+                    for variant in self.variants
+                },
+                "pairs": pairs,
+                "tests": [
+                    {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
+                    for test in self.tests
+                ],
+                "metrics": {
+                    measure.key: {
+                        "signature": self.signature(measure),
+                        "higher_is_better": measure.metric.higher_is_better,
+                        "margin": self.margin_of(measure),
+                    }
+                    for measure in self.measures
+                },
+                "significance": significance,
+                "baseline": self.baseline,
+            }
+            | ({"tuning": dict(self.tuning)} if self.tuning else {})
+            | ({"equal_variances": dict(self.equal_variances)} if self.equal_variances else {})
+        )
 
     def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
         """A forest plot: the difference of each pair by one measure with its interval, around zero and the margin.
@@ -315,7 +358,7 @@ class Comparison:
         for row, pair in enumerate(pairs):
             low, high = pair.estimate.interval()
             ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
-            filled = "none" if pair.verdict == "none" else COLOURS[pair.verdict]
+            filled = "none" if pair.verdict in ("none", "rate?") else COLOURS[pair.verdict]
             ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
         labels = [f"{pair.b} against {pair.a}: {pair.words}".replace("$", r"\$") for pair in pairs]
         ax.set_yticks(range(len(pairs)), labels=labels)
@@ -382,6 +425,8 @@ def compare_cells(
     *,
     own_metrics: Mapping[str, Sequence[Metric]] = MappingProxyType({}),
     any_tokenization: bool = False,
+    pooled_variance: bool = False,
+    doubts: Mapping[str, str] = MappingProxyType({}),
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
 
@@ -393,6 +438,8 @@ def compare_cells(
         baseline: the name of a variant.
         own_metrics: by the name of a test set, what scores it in the place of `metrics`.
         any_tokenization: compare also hypotheses of which some look tokenised and others do not.
+        pooled_variance: intervals of differences have the seeds' variance of all variants (`pooled_difference`).
+        doubts: by variant, what there is to run before its verdicts are more than verdicts on a tuned value.
 
     Raises:
         UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
@@ -404,7 +451,7 @@ def compare_cells(
     }
     measures = measures_of(metrics, own_metrics, [output.test.name for output in cells[0].outputs])
     check_margin(margin, [measure.metric for measure in measures])
-    pairs, notes = list[ComparedPair](), list[str]()
+    pairs, notes, equal = list[ComparedPair](), list[str](), dict[str, float | None]()
     statistics, scores = dict[tuple[str, str], tuple[Statistics, ...]](), dict[str, dict[str, SeedScores]]()
     for measure in measures:
         linearised, metric, references = {}, measure.metric, cells[0].outputs[measure.test].test.references
@@ -425,19 +472,24 @@ def compare_cells(
             replace(pair, verdict="none", why=why)
             if (why := in_groups({name: scores[name][measure.key].scores for name in (pair.a, pair.b)}, even))
             else pair
-            for pair in compared_pairs(measure, linearised, even, baseline)
+            for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance)
         ]
         if IN_GROUPS not in notes and any(pair.why for pair in found):
             notes.append(IN_GROUPS)
+        if pooled_variance:
+            equal[measure.key] = equal_variances(list(linearised.values()))
         missing = metric.missing(references)
         if missing is not None:
             found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
-        pairs += found
+        pairs += [_doubted(pair, doubts) for pair in found]
     variants = tuple(
         ComparedVariant(name, tuple(cell.seed for cell in row), scores[name], _mean(row))
         for name, row in by_variant.items()
     )
-    return Comparison(variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes))
+    return Comparison(
+        variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes),
+        equal_variances=equal,
+    )  # fmt: skip
 
 
 def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
@@ -460,12 +512,23 @@ def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
 
 
 def compared_pairs(
-    measure: Measure, linearised: Mapping[str, Linearised], margin: float, baseline: str | None
+    measure: Measure,
+    linearised: Mapping[str, Linearised],
+    margin: float,
+    baseline: str | None,
+    *,
+    pooled_variance: bool = False,
 ) -> list[ComparedPair]:
     """The verdicts on all pairs of systems, or on all against a baseline, by one measure."""
     names = list(linearised)
     pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
-    estimates = [(linearised[b] - linearised[a]).estimate() for a, b in pairs]
+    every = list(linearised.values())
+    estimates = [
+        pooled_difference(linearised[a], linearised[b], every)
+        if pooled_variance
+        else (linearised[b] - linearised[a]).estimate()
+        for a, b in pairs
+    ]
     p_values = [estimate.p_value() for estimate in estimates]
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
@@ -473,6 +536,14 @@ def compared_pairs(
         ComparedPair(a, b, measure.key, estimate, verdict(estimate, adjusted_p, margin, measure.metric), p, adjusted_p)
         for (a, b), estimate, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
     ]
+
+
+def _doubted(pair: ComparedPair, doubts: Mapping[str, str]) -> ComparedPair:
+    """A pair with the doubts about its variants, in whose place no verdict stands."""
+    doubt = "; ".join(doubts[name] for name in (pair.a, pair.b) if name in doubts)
+    if not doubt:
+        return pair
+    return replace(pair, doubt=doubt, verdict="none" if pair.verdict == "none" else "rate?")
 
 
 def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:

@@ -151,24 +151,70 @@ def _number(value: Any) -> Any:
 class TuneConfig(Section):
     """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
 
-    `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `updates`: those
-    of a short run. `seeds`: those of training that each value is tried with; by default the first of the grid. The
-    value with the best mean is chosen.
+    `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `by`: with `seed`,
+    short runs of a seed choose the value of the cell of that seed; with `variant`, all cells of a variant have one
+    value. `updates`: those of a short run; by default it is half as long as a cell. `seeds`: by variant, those of
+    training that each value is tried with, by default the first of the grid; the value with the best mean is chosen.
+    `grow`: where the best value is the lowest or the highest, up to so many further ones are tried beyond it, each at
+    the ratio of the two outermost ones. Only positive numbers grow.
     """
 
     key: str
     values: Annotated[tuple[Annotated[Any, BeforeValidator(_number)], ...], Field(min_length=2)]
     on: CorpusField | None = None
-    updates: Count
+    by: Literal["seed", "variant"] = "seed"
+    updates: Count | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
+    grow: Annotated[int, Field(ge=0, le=20)] = 3
+
+    @property
+    def grows(self) -> bool:
+        """Whether values beyond those that are given may be tried."""
+        return self.grow > 0 and are_numbers(self.values) and min(self.values) > 0
+
+    def beyond(self, tried: Sequence[Any], value: Any) -> list[Any]:
+        """The values of which one may be tried next, best first, where `value` is the best of those that were tried.
+
+        None where it is not the outermost one on either side, or nothing more is to be tried. Whole numbers may have to
+        stay whole.
+        """
+        edge = edge_of(tried, value)
+        if not (self.grows and edge) or len(tried) - len(self.values) >= self.grow:
+            return []
+        inner = sorted(tried)[1 if edge == "lowest" else -2]
+        further = float(f"{value * (value / inner):.6g}")
+        if not all(isinstance(each, int) for each in self.values):
+            return [further]
+        whole = round(further)
+        wider = [whole] if whole not in (0, value) else []
+        return wider if further == whole else [further, *wider]
 
     @model_validator(mode="before")
     @classmethod
-    def _on(cls, value: Any) -> Any:
-        """The key `on`, which YAML 1.1 reads as true."""
+    def _read(cls, value: Any) -> Any:
+        """The key `on`, which YAML 1.1 reads as true; seeds of its own are those of a choice by variant."""
         if not isinstance(value, Mapping):
             return value
-        return {("on" if key is True else key): entry for key, entry in value.items()}
+        given = {("on" if key is True else key): entry for key, entry in value.items()}
+        return given if given.get("seeds") is None else {"by": "variant", **given}
+
+    @model_validator(mode="after")
+    def _seeds_of_a_variant(self) -> TuneConfig:
+        if self.by == "seed" and self.seeds is not None:
+            raise ValueError("by: seed tries each value with the seed of the cell; seeds belong to by: variant")
+        return self
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Whether all values are numbers, which have an order."""
+    return all(type(value) in (int, float) for value in values)
+
+
+def edge_of(tried: Sequence[Any], value: Any) -> Literal["lowest", "highest", ""]:
+    """Where a value stands among the numbers that were tried; empty within them, and where they are none."""
+    if len(tried) < 2 or not are_numbers(tried):
+        return ""
+    return "lowest" if value == min(tried) else "highest" if value == max(tried) else ""
 
 
 VariantName = Annotated[str, Field(pattern=r"^[\w.+=-]+$")]  # a part of a file's name
@@ -183,13 +229,14 @@ class GridConfig(Section):
     reported; a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may have
     others. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all others are
     compared with; by default every pair is compared. `any_tokenization`: compare also outputs of which some look
-    tokenised and others do not. `predict`: options of prediction on test sets.
+    tokenised and others do not. `pooled_variance`: intervals have the seeds' variance of all variants. `predict`:
+    options of prediction on test sets.
     """
 
     recipe: Path | None = None
     variants: Annotated[dict[VariantName, VariantEntry], Field(min_length=2)]
     overrides: dict[str, Any] = Field(default={})
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (1, 2, 3, 4, 5)
     tune: TuneConfig | None = None
     match_parameters: Annotated[MatchVariantsConfig | None, BeforeValidator(_match)] = None
     test: Annotated[tuple[EvaluationSetConfig, ...], BeforeValidator(_evaluation_sets), Field(min_length=1)]
@@ -197,6 +244,7 @@ class GridConfig(Section):
     margin: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
     baseline: str | None = None
     any_tokenization: bool = False
+    pooled_variance: bool = False
     predict: dict[str, Any] = Field(default={})
 
     @model_validator(mode="after")
@@ -214,6 +262,29 @@ class Variant:
 
     name: str
     recipe: Recipe
+
+
+@dataclass(frozen=True)
+class CellGroup:
+    """Cells of a variant that have one value of the tuned key: that of one seed, or those of all.
+
+    `tuning_seeds`: those that each value is tried with. `seed`: that of the cell, where every seed has its own value.
+    """
+
+    variant: Variant
+    seeds: tuple[int, ...]
+    tuning_seeds: tuple[int, ...]
+    seed: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the file of its choice."""
+        return self.variant.name if self.seed is None else f"{self.variant.name}-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return self.variant.name if self.seed is None else f"{self.variant.name}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -313,41 +384,56 @@ class Grid:
         """The metrics of those sets that have their own, by the name of the set."""
         return {test.name: self.metrics_of(test) for test in self.tests if test.metrics is not None}
 
-    @property
-    def total(self) -> int:
-        """The number of all runs."""
-        tune = self.config.tune
-        short = 0 if tune is None else len(tune.values) * len(self._tuning_seeds)
-        return len(self.variants) * (short + len(self.config.seeds))
+    def groups_of(self, variant: Variant) -> list[CellGroup]:
+        """The cells of a variant by what they share a value of the tuned key with."""
+        tune, seeds = self.config.tune, self.config.seeds
+        if tune is not None and tune.by == "seed":
+            return [CellGroup(variant, (seed,), (seed,), seed) for seed in seeds]
+        return [CellGroup(variant, seeds, seeds[:1] if tune is None or tune.seeds is None else tune.seeds)]
 
-    @property
-    def _tuning_seeds(self) -> tuple[int, ...]:
-        tune = self.config.tune
-        return self.config.seeds[:1] if tune is None or tune.seeds is None else tune.seeds
+    def short_share(self, variant: Variant) -> float:
+        """The length of a short run as a share of that of a cell; 1 where it is not known."""
+        ends = _ends(variant.recipe)
+        return max((short / ends[end] for end, short in self._short(ends).items() if short and ends[end]), default=1.0)
 
-    def tuning_runs(self, variant: Variant) -> list[PlannedRun]:
-        """The short runs of a variant, one a value and seed, those of a value together; none without tuning."""
+    def _short(self, ends: Mapping[str, Any]) -> dict[str, Any]:
+        """The ends of a short run, by those of a cell."""
         tune = self.config.tune
+        if tune is not None and tune.updates is not None:
+            return {**dict.fromkeys(ENDS), "training.updates": tune.updates}
+        return {end: (whole + 1) // 2 if isinstance(whole, int) else whole and whole / 2 for end, whole in ends.items()}
+
+    def tuning_runs(self, group: CellGroup, values: Sequence[Any] | None = None) -> list[PlannedRun]:
+        """The short runs of a group, with these values of the tuned key or those of the grid; none without tuning.
+
+        There is one a value and seed, those of a value together.
+        """
+        tune, variant = self.config.tune, group.variant
         if tune is None:
             return []
-        short = {**dict.fromkeys(ENDS), "training.updates": tune.updates}
+        short = self._short(_ends(variant.recipe))
         return [
             PlannedRun(
                 f"{variant.name}-{slug(value)}-{seed}", variant.name, seed,
                 changed(variant.recipe, short | {tune.key: value, SEED: seed}), value,
             )
-            for value in tune.values for seed in self._tuning_seeds
+            for value in (tune.values if values is None else values) for seed in group.tuning_seeds
         ]  # fmt: skip
 
-    def cells(self, variant: Variant, value: Any = None) -> list[PlannedRun]:
-        """The cells of a variant, one a seed, with the best value of the tuned key."""
-        tuned = {} if self.config.tune is None else {self.config.tune.key: value}
+    def cells(self, group: CellGroup, value: Any = None) -> list[PlannedRun]:
+        """The cells of a group, one a seed, with the best value of the tuned key."""
+        tuned, variant = {} if self.config.tune is None else {self.config.tune.key: value}, group.variant
         return [
             PlannedRun(
                 f"{variant.name}-{seed}", variant.name, seed, changed(variant.recipe, tuned | {SEED: seed}), value
             )
-            for seed in self.config.seeds
+            for seed in group.seeds
         ]
+
+
+def _ends(recipe: Recipe) -> dict[str, Any]:
+    """The ends of training by their keys; None for those that there are not."""
+    return {key: getattr(recipe.training, key.rpartition(".")[2]) for key in ENDS}
 
 
 def slug(value: Any) -> str:
@@ -450,7 +536,7 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
     _check_tuning(grid)
     _check_predict(grid)
     _check_run_names(grid)
-    short = {run.name: run.recipe for variant in variants for run in grid.tuning_runs(variant)}
+    short = {run.name: run.recipe for variant in variants for run in grid.tuning_runs(grid.groups_of(variant)[0])}
     recipes = short or {variant.name: variant.recipe for variant in variants}
     written = shared_references({name: build_task(task).written(recipe) for name, recipe in recipes.items()})
     tests = tuple(replace(test, written=written) for test in tests)
@@ -581,6 +667,13 @@ def _check_metrics(grid: Grid) -> None:
     check_margin(grid.config.margin, [*grid.metrics_of(), *(measure.metric for measure in measures)])
 
 
+def check_tuned(recipe: Recipe, key: str) -> None:
+    """Raise UserError where a recipe does not fit together with the value of a tuned key that was set in it."""
+    new_schedule(recipe)
+    if not key.startswith("optimizer."):  # which has nothing to do with the model
+        check_recipe(recipe)
+
+
 def _check_tuning(grid: Grid) -> None:
     """Raise UserError for values that make the same recipe, or a split that is also reported."""
     tune, tuning_set = grid.config.tune, grid.tuning_set
@@ -590,11 +683,9 @@ def _check_tuning(grid: Grid) -> None:
         raise UserError("this key is not one to tune", where="tune.key", received=tune.key)
     for variant in grid.variants:
         with at_key(f"variants.{variant.name}"):
-            runs = grid.tuning_runs(variant)
+            runs = grid.tuning_runs(grid.groups_of(variant)[0])
             for run in runs:
-                new_schedule(run.recipe)
-                if not tune.key.startswith("optimizer."):  # which has nothing to do with the model
-                    check_recipe(run.recipe)
+                check_tuned(run.recipe, tune.key)
         for one, other in combinations(runs, 2):
             if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
                 what = "two of the values make the same recipe"
@@ -602,9 +693,8 @@ def _check_tuning(grid: Grid) -> None:
         if tune.key == "optimizer.learning_rate":
             updates, warmup = runs[0].recipe.training.updates, runs[0].recipe.optimizer.warmup
             if updates is not None and updates <= warmup:
-                within = f"tune.updates {updates:,} are within optimizer.warmup {warmup:,}"
-                none = "so that the short runs reach none of the learning rates that are tuned"
-                warn(f"{variant.name}: {within}, {none}")
+                within = f"short runs of {updates:,} updates are within optimizer.warmup {warmup:,}"
+                warn(f"{variant.name}: {within}, and reach none of the learning rates that are tuned")
     tuned = {content(path): path for path in corpus_files(tuning_set.corpus)}
     for test in grid.tests:
         shared = [str(tuned[content(path)]) for path in corpus_files(test.corpus) if content(path) in tuned]
@@ -636,8 +726,9 @@ def _check_predict(grid: Grid) -> None:
 def _check_run_names(grid: Grid) -> None:
     """Raise UserError for two runs of one name, which would share a folder."""
     tune = grid.config.tune
-    cells = [run for variant in grid.variants for run in grid.cells(variant, tune.values[0] if tune else None)]
-    runs = [run for variant in grid.variants for run in grid.tuning_runs(variant)]
+    groups = [group for variant in grid.variants for group in grid.groups_of(variant)]
+    cells = [run for group in groups for run in grid.cells(group, tune.values[0] if tune else None)]
+    runs = [run for group in groups for run in grid.tuning_runs(group)]
     for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
         names: dict[str, str] = {}
         for run in planned:

@@ -25,7 +25,7 @@ import torch
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from headway.comparison.cells import CellOutput, CellResult, check_same_data
-from headway.comparison.grid import CELLS, TUNING, CellJob, Grid, PlannedRun, Variant
+from headway.comparison.grid import CELLS, TUNING, CellGroup, CellJob, Grid, PlannedRun, check_tuned, edge_of
 from headway.comparison.options import GridOptions
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, not_installed, option
@@ -340,10 +340,10 @@ class CellState:
 
 
 @dataclass
-class VariantState:
-    """A variant: its short runs, and its cells once the value of the tuned key is chosen."""
+class GroupState:
+    """Cells that share a value of the tuned key, once it is chosen, and the short runs that choose it."""
 
-    variant: Variant
+    group: CellGroup
     tuning: list[CellState]
     cells: list[CellState] = field(default_factory=list)
     value: Any = None
@@ -356,9 +356,38 @@ class VariantState:
         return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.job.planned.value)]
 
     @property
+    def tried(self) -> tuple[Any, ...]:
+        """The values of its short runs: those of the grid, and then those beyond them."""
+        return tuple(runs[0].job.planned.value for runs in self.by_value)
+
+    @property
     def runs(self) -> list[CellState]:
         """Its runs that are known: short ones and cells."""
         return [*self.tuning, *self.cells]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value of the tuned key of some cells of a variant.
+
+    Attributes:
+        variant: its name.
+        seeds: of the cells.
+        value: that they have.
+        tried: all values that short runs were made with.
+        by_chance: whether short runs that choose for all seeds at once do not tell the values apart.
+    """
+
+    variant: str
+    seeds: tuple[int, ...]
+    value: Any
+    tried: tuple[Any, ...]
+    by_chance: bool = False
+
+    @property
+    def edge(self) -> Literal["lowest", "highest", ""]:
+        """Where the value stands among those that were tried; empty within them."""
+        return edge_of(self.tried, self.value)
 
 
 @dataclass(frozen=True)
@@ -368,25 +397,28 @@ class GridResult:
     Attributes:
         cells: the results of the finished ones.
         failed: the others, in words.
-        tuned: the value of the tuned key by variant.
-        by_chance: the variants whose short runs do not tell the values of the key apart; none where a signal came.
+        choices: of the tuned key.
         stopped: the number of the signal that ended the work; 0 where none did.
         unfinished: the cells that neither finished nor failed, in words.
     """
 
     cells: tuple[CellResult, ...]
     failed: tuple[str, ...]
-    tuned: dict[str, Any]
-    by_chance: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
     stopped: int = 0
     unfinished: tuple[str, ...] = ()
 
 
 class KeptChoice(BaseModel):
-    """The choice of a tuned key, as a file keeps it: what it was made of, and the number of the value."""
+    """The choice of a tuned key, as a file keeps it: what it was made of, and the number of the value.
+
+    `seed`: of the cell that it is for; None where it is for those of all seeds. `grown`: the values beyond the grid's.
+    """
 
     stamp: Any
     chosen: NonNegativeInt
+    seed: int | None = None
+    grown: tuple[Any, ...] = ()
 
 
 class GridRun:
@@ -402,27 +434,36 @@ class GridRun:
     """
 
     def __init__(self, grid: Grid, output: Path, threads: int) -> None:
-        self.grid, self.output, self.threads, self._looked = grid, output, threads, 0.0
-        self.variants = [
-            VariantState(variant, [self._state(run, TUNING) for run in grid.tuning_runs(variant)])
-            for variant in grid.variants
-        ]
+        self.output, self.threads, self._looked = output, threads, 0.0
+        self.grid = grid = self._as_begun(grid)
+        groups = [group for variant in grid.variants for group in grid.groups_of(variant)]
+        self.groups = [GroupState(group, self._short_runs(group)) for group in groups]
         self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run, _ in self.planned()])
-        for state in self.variants:
+        for state in self.groups:
             for run in state.tuning:
                 self._check_same(run.job)
             self._recall(state)
             if not self._settle(state):  # cells that were made with another recipe are so, whatever tuning will say
                 assert grid.config.tune is not None
-                for cell in grid.cells(state.variant, grid.config.tune.values[0]):
+                for cell in grid.cells(state.group, grid.config.tune.values[0]):
                     self._check_same(self._state(cell, CELLS).job, but=grid.config.tune.key)
         self._check_data()
+
+    def _as_begun(self, grid: Grid) -> Grid:
+        """The grid, tuned by variant where it does not say how and that is how its folder was begun."""
+        tune, known = grid.config.tune, [self._kept_choice(variant.name) for variant in grid.variants]
+        if tune is None or "by" in tune.model_fields_set or not any(kept and kept.seed is None for kept in known):
+            return grid
+        say(f"{self.output} was begun with one value of {tune.key} a variant, and goes on so (tune.by=variant)")
+        by_variant = tune.model_copy(update={"by": "variant"})
+        return replace(grid, config=grid.config.model_copy(update={"tune": by_variant}))
 
     def _check_data(self) -> None:
         """Raise UserError where the training data of a variant changed between two of its runs."""
         allowed = f"runs of one training set: remove one of the two, or {option('output')}"
-        for state in self.variants:
-            check_same_data([(run.job.run, run.job.planned.recipe) for run in state.runs], allowed)
+        for variant in self.grid.variants:
+            runs = [run for state in self.groups if state.group.variant is variant for run in state.runs]
+            check_same_data([(run.job.run, run.job.planned.recipe) for run in runs], allowed)
 
     def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"]) -> CellState:
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
@@ -430,77 +471,121 @@ class GridRun:
         result = job.result()
         return CellState(job, "waiting" if result is None else "finished", result=result)
 
-    def _settle(self, state: VariantState) -> bool:
-        """Make the cells of a variant whose tuning is done. Says whether nothing more is needed for that."""
-        if state.cells or state.failed:
+    def _short_runs(self, group: CellGroup, values: Sequence[Any] | None = None) -> list[CellState]:
+        return [self._state(run, TUNING) for run in self.grid.tuning_runs(group, values)]
+
+    def _settle(self, state: GroupState) -> bool:
+        """Make the cells of a group whose tuning is done. Says whether nothing more is needed for that."""
+        if state.cells:
             return True
-        if any(run.status in ("waiting", "running") for run in state.tuning):
-            return False
-        if state.tuning and not state.chosen:
+        while state.tuning and not (state.chosen or state.failed):
+            if any(run.status in ("waiting", "running") for run in state.tuning):
+                return False
             self._choose(state)
         if not state.failed:
-            state.cells = [self._state(cell, CELLS) for cell in self.grid.cells(state.variant, state.value)]
+            state.cells = [self._state(cell, CELLS) for cell in self.grid.cells(state.group, state.value)]
             for cell in state.cells:
                 self._check_same(cell.job)
         return True
 
-    def _choice_file(self, state: VariantState) -> Path:
-        return self.output / TUNING / f"{state.variant.name}.json"
+    def _choice_file(self, name: str) -> Path:
+        return self.output / TUNING / f"{name}.json"
 
-    def _recall(self, state: VariantState) -> None:
-        """Take over the choice of an earlier call, which stands although a short run had failed."""
-        path = self._choice_file(state)
+    def _kept_choice(self, name: str) -> KeptChoice | None:
+        """The choice of an earlier call; None where there is none."""
+        path = self._choice_file(name)
         if not path.is_file():
-            return
-        known = shaped(read_json(path, what="choice"), TypeAdapter(KeptChoice), str(path), "this choice")
-        if known.stamp == self._stamp(state) and known.chosen < len(state.by_value):
-            state.value, state.chosen = state.by_value[known.chosen][0].job.planned.value, True
-            if missing := [run.job.planned.name for run in state.tuning if run.result is None]:
-                what = f"the choice of {state.value} stands without results of {', '.join(missing)}, as after a failure"
-                warn(f"{state.variant.name}: {what}; without {path} they are tried again")
-            for run in state.tuning:
-                run.status = "finished"
+            return None
+        return shaped(read_json(path, what="choice"), TypeAdapter(KeptChoice), str(path), "this choice")
 
-    def _choose(self, state: VariantState) -> None:
-        """Choose the best value of the tuned key for a variant, and keep the choice.
+    def _recall(self, state: GroupState) -> None:
+        """Take over the choice of an earlier call, which stands although a short run had failed."""
+        known = self._kept_choice(state.group.name)
+        if known is None or known.seed != state.group.seed or known.stamp != self._stamp(state):
+            return
+        grown = self._short_runs(state.group, known.grown)
+        if known.chosen >= len(state.tried) + len(known.grown):
+            return
+        state.tuning += grown
+        state.value, state.chosen = state.tried[known.chosen], True
+        if missing := [run.job.planned.name for run in state.tuning if run.result is None]:
+            what = f"the choice of {state.value} stands without results of {', '.join(missing)}, as after a failure"
+            warn(f"{state.group.title}: {what}; without {self._choice_file(state.group.name)} they are tried again")
+        for run in state.tuning:
+            run.status = "finished"
+
+    def _choose(self, state: GroupState) -> None:
+        """Choose the best value of the tuned key for a group, and keep the choice; or try one further out first.
 
         A value with which training fails has lost, with whatever seed. A short run that was killed has not been tried:
         nothing is chosen.
         """
-        metric, tune = self.grid.metrics_of()[0], self.grid.config.tune
+        metric, tune, title = self.grid.metrics_of()[0], self.grid.config.tune, state.group.title
         assert tune is not None
         killed = [run.job.name for run in state.tuning if run.status == "failed" and run.signal]
-        tried = map(_outputs, state.by_value)
-        scores = [None if outputs is None else tuning_score(outputs, metric) for outputs in tried]
+        outputs = map(_outputs, state.by_value)
+        scores = [None if found is None else tuning_score(found, metric) for found in outputs]
         if killed or not any(score is not None for score in scores):
             why = f"{', '.join(killed)} was killed" if killed else "short runs failed with every value"
-            state.failed = f"{state.variant.name}: not tuned, since {why}"
+            state.failed = f"{title}: not tuned, since {why}"
             return
         losses = [_loss(runs) for runs in state.by_value]
         chosen = best_score(scores, losses, metric)
-        choice = {"stamp": self._stamp(state), "chosen": chosen, metric.label: scores, "dev_loss": losses}
-        write_json(self._choice_file(state), choice)
-        state.value, state.chosen = state.by_value[chosen][0].job.planned.value, True
-        say(f"{state.variant.name}: {tune.key} {state.value} has the best {metric.label} of the short runs")
-        if not self._is_told_apart(state):
+        value, grown = state.tried[chosen], state.tried[len(tune.values) :]
+        if further := self._further(state, value):
+            edge = edge_of(state.tried, value)
+            say(f"{title}: {tune.key} {value:g} is the best, and the {edge}: {further[0].job.planned.value:g} is tried")
+            state.tuning += further
+            return
+        stamp = self._stamp(state)
+        choice = {"stamp": stamp, "chosen": chosen, metric.label: scores, "dev_loss": losses, "grown": grown}
+        if state.group.seed is not None:
+            choice["seed"] = state.group.seed
+        write_json(self._choice_file(state.group.name), choice)
+        state.value, state.chosen = value, True
+        say(f"{title}: {tune.key} {value} has the best {metric.label} of the short runs")
+        if self._is_by_chance(state):
             known = [score for score in scores if score is not None]
             spread = f"{metric.label} from {min(known):.2f} to {max(known):.2f}"
-            warn(f"{state.variant.name}: the short runs do not tell the values apart ({spread})")
+            warn(f"{title}: the short runs do not tell the values apart ({spread})")
 
-    def _stamp(self, state: VariantState) -> dict[str, Any]:
-        """The ground of a choice: the metric, and the short runs of a variant with what their results are of."""
+    def _further(self, state: GroupState, value: Any) -> list[CellState]:
+        """The short runs with the next value beyond the best one; none where that is no edge, or cannot grow."""
+        tune = self.grid.config.tune
+        assert tune is not None
+        for further in tune.beyond(state.tried, value):
+            try:
+                planned = self.grid.tuning_runs(state.group, [further])
+                for run in planned:
+                    check_tuned(run.recipe, tune.key)
+            except UserError:  # no recipe may have this value
+                continue
+            runs = [self._state(run, TUNING) for run in planned]
+            for short in runs:
+                self._check_same(short.job)
+            return runs
+        return []
+
+    def _stamp(self, state: GroupState) -> dict[str, Any]:
+        """The ground of a choice: the metric, and the short runs with the grid's values and what they are scored on."""
+        tune = self.grid.config.tune
+        given = 0 if tune is None else len(tune.values) * len(state.group.tuning_seeds)
         runs = [
             [run.job.planned.name, run.job.planned.recipe.model_dump(mode="json"), run.job.stamp()["tests"]]
-            for run in state.tuning
+            for run in state.tuning[:given]
         ]
-        language = state.variant.recipe.text.target.language
+        language = state.group.variant.recipe.text.target.language
         named = {"language": language} if has_no_spaces(language) else {}
         return {"metric": named | self.grid.metrics[0], "runs": runs}
 
-    def _is_told_apart(self, state: VariantState) -> bool:
-        """Whether the short runs of a variant tell the values of the tuned key apart."""
+    def _is_by_chance(self, state: GroupState) -> bool:
+        """Whether short runs that choose for all seeds do not tell the values of the tuned key apart.
+
+        Those of one seed need not: what they choose by chance differs between seeds, and their variance holds it.
+        """
         tried = map(_outputs, state.by_value)
-        return are_told_apart([outputs for outputs in tried if outputs is not None], self.grid.metrics_of()[0])
+        known = [outputs for outputs in tried if outputs is not None]
+        return state.group.seed is None and not are_told_apart(known, self.grid.metrics_of()[0])
 
     def _check_same(self, job: CellJob, but: str = "") -> None:
         """Raise UserError where a run was made with another recipe, apart from the key `but`."""
@@ -518,30 +603,41 @@ class GridRun:
 
     def all(self) -> list[CellState]:
         """All runs that are known: short ones and cells."""
-        return [run for state in self.variants for run in state.runs]
+        return [run for state in self.groups for run in state.runs]
 
     def ready(self) -> list[CellState]:
-        """The runs that can be begun: short ones first, then a seed of all variants after the other."""
-        tuning = [run for state in self.variants for run in state.tuning]
-        cells = [cell for state in self.variants for cell in state.cells]
-        cells.sort(key=lambda cell: self.grid.config.seeds.index(cell.job.planned.seed))
-        return [run for run in (*tuning, *cells) if run.status == "waiting"]
+        """The runs that can be begun: a seed of all variants after the other, short runs before cells.
+
+        Short runs that choose for all seeds come first.
+        """
+        seeds = self.grid.config.seeds
+        runs = [
+            (seeds.index(run.job.planned.seed) if run.job.kind == CELLS or state.group.seed is not None else -1, run)
+            for state in self.groups
+            for run in state.runs
+            if run.status == "waiting"
+        ]
+        return [run for _, run in sorted(runs, key=lambda entry: (entry[0], entry[1].job.kind == CELLS))]
 
     def result(self, stopped: int = 0) -> GridResult:
         """The results and failures so far. A short run that failed has only lost, where another value is chosen."""
-        finished = [cell.result for state in self.variants for cell in state.cells if cell.result is not None]
-        needed = [run for state in self.variants for run in (state.cells if state.chosen else state.runs)]
+        finished = [cell.result for state in self.groups for cell in state.cells if cell.result is not None]
+        needed = [run for state in self.groups for run in (state.cells if state.chosen else state.runs)]
         failed = [_failure(run) for run in needed if run.status == "failed"]
-        failed += [state.failed for state in self.variants if state.failed]
-        chosen = [state for state in self.variants if state.tuning and state.cells]
-        tuned = {state.variant.name: state.value for state in chosen}
-        by_chance = [] if stopped else [state.variant.name for state in chosen if not self._is_told_apart(state)]
+        failed += [state.failed for state in self.groups if state.failed]
+        choices = [
+            Choice(
+                state.group.variant.name, state.group.seeds, state.value, state.tried,
+                not stopped and self._is_by_chance(state),
+            )
+            for state in self.groups if state.tuning and state.cells
+        ]  # fmt: skip
         unfinished = list[str]()
-        for state in self.variants:
+        for state in self.groups:
             unfinished += [cell.job.name for cell in state.cells if cell.status in ("waiting", "running")]
             if not state.cells and not state.failed:
-                unfinished.append(f"{state.variant.name}, all seeds")
-        return GridResult(tuple(finished), tuple(failed), tuned, tuple(by_chance), stopped, tuple(unfinished))
+                unfinished.append(state.group.title + (", all seeds" if state.group.seed is None else ""))
+        return GridResult(tuple(finished), tuple(failed), tuple(choices), stopped, tuple(unfinished))
 
     def run(self, executor: CellExecutor) -> GridResult:
         """Make all that is missing.
@@ -556,7 +652,7 @@ class GridRun:
         self.output.mkdir(parents=True, exist_ok=True)
         with locked(self.output / ".lock"), noted_signals() as signals:
             try:
-                with progress(f"comparing in {self.output}", self.grid.total, "cells") as line:
+                with progress(f"comparing in {self.output}", self.total[1], "cells") as line:
                     while not self.is_done():
                         if signals.received is not None:
                             self._end_all()
@@ -574,19 +670,33 @@ class GridRun:
 
         The cells of a variant that is not tuned yet have any of the values.
         """
-        for state in self.variants:
+        for state in self.groups:
             yield from ((TUNING, run.job.planned, run.status == "finished") for run in state.tuning)
         tune = self.grid.config.tune
-        for state in self.variants:
+        for state in self.groups:
             if state.cells:
                 yield from ((CELLS, cell.job.planned, cell.status == "finished") for cell in state.cells)
             else:
-                cells = self.grid.cells(state.variant, None if tune is None else tune.values[0])
+                cells = self.grid.cells(state.group, None if tune is None else tune.values[0])
                 yield from ((CELLS, cell, False) for cell in cells)
+
+    def still_grows(self, state: GroupState) -> int:
+        """The most short runs beyond those that are known that a group may need, should its best value be an edge."""
+        tune = self.grid.config.tune
+        if tune is None or not tune.grows or state.chosen or state.failed:
+            return 0
+        return (tune.grow + len(tune.values) - len(state.tried)) * len(state.group.tuning_seeds)
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """The number of all runs, and the most that it may grow to."""
+        known = sum(len(state.tuning) + len(state.group.seeds) for state in self.groups)
+        return known, known + sum(map(self.still_grows, self.groups))
 
     def is_done(self) -> bool:
         """Whether nothing is left to be made."""
-        return all(map(self._settle, self.variants)) and all(run.status in ("finished", "failed") for run in self.all())
+        settled = [self._settle(state) for state in self.groups]
+        return all(settled) and all(run.status in ("finished", "failed") for run in self.all())
 
     def _begin(self, executor: CellExecutor) -> None:
         """Begin as many runs as there is room for, in one precision where recipes leave it open."""
@@ -613,21 +723,27 @@ class GridRun:
             self._looked = time.monotonic()
             done = sum(run.status in ("finished", "failed") for run in self.all())
             text, below = self.shown(slots)
-            line.update(done, text, below=below)
+            line.update(done, text, total=self.total[1], below=below)
 
     def shown(self, slots: int) -> tuple[str, list[str]]:
         """The state of the work, with so many workers: in a few words, and as a table's lines of the runs at work."""
-        runs, known, waiting = self.all(), self.known_seconds(), list[float | None]()
-        for state in self.variants:
-            ready = [cell for cell in state.cells if cell.status == "waiting" and not cell.job.is_trained()]
-            untuned = [] if state.cells or state.failed else self.grid.config.seeds
-            waiting += [expected(state.variant.name, known)] * (len(ready) + len(untuned))
+        runs, known, waiting, beyond = self.all(), self.known_seconds(), list[float | None](), 0.0
+        for state in self.groups:
+            variant = state.group.variant
+            whole, share = expected(variant.name, known), self.grid.short_share(variant)
+            short = None if whole is None else whole * share
+            for some, seconds in ((state.tuning, short), (state.cells, whole)):
+                waiting += [seconds for run in some if run.status == "waiting" and not run.job.is_trained()]
+            waiting += [] if state.cells or state.failed else [whole] * len(state.group.seeds)
+            beyond += (short or 0.0) * self.still_grows(state)
         at = [(run, _progress(run)) for run in runs if run.status == "running"]
-        left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting)
+        left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting) + beyond
         failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
-        parts = [f"{done} of {self.grid.total} cells"] + ([f"{failed} failed"] if failed else [])
+        total, most = self.total
+        up_to = "up to " if most > total else ""
+        parts = [f"{done} of {up_to}{most} cells"] + ([f"{failed} failed"] if failed else [])
         parts += [f"{run.job.name}: update {progress.update:,}" for run, progress in at]
-        parts += [f"{duration(left / slots)} left"] if left and None not in waiting else []
+        parts += [f"{up_to}{duration(left / slots)} left"] if left and None not in waiting else []
         rows: list[list[Cell]] = [
             [
                 run.job.name, "decoding" if run.job.is_trained() else "training", progress.update, progress.loss,
@@ -644,15 +760,15 @@ class GridRun:
 
         Without such cells they are those of short runs, at whose speed a number of updates is made.
         """
-        known, tune = dict[str, list[float]](), self.grid.config.tune
-        for state in self.variants:
-            totals = [_progress(cell).total for cell in state.cells if cell.status != "waiting"]
-            seconds, updates = [total for total in totals if total is not None], state.variant.recipe.training.updates
-            if not seconds and tune is not None and updates is not None:
-                totals = [_progress(run).total for run in state.tuning if run.status != "waiting"]
-                seconds = [total * updates / tune.updates for total in totals if total is not None]
-            if seconds:
-                known[state.variant.name] = seconds
+        known = dict[str, list[float]]()
+        for variant in self.grid.variants:
+            runs = [run for state in self.groups if state.group.variant is variant for run in state.runs]
+            for kind, share in ((CELLS, 1.0), (TUNING, self.grid.short_share(variant))):
+                totals = [_progress(run).total for run in runs if run.status != "waiting" and run.job.kind == kind]
+                seconds = [total / share for total in totals if total is not None]
+                if seconds:
+                    known[variant.name] = seconds
+                    break
         return known
 
     def _end_all(self) -> None:

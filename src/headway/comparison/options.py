@@ -131,6 +131,7 @@ class CompareOptions(GridOptions, ScoreOptions):
     alignments: Path | None = _existing(
         "True word alignments of the test set: compare the alignments of the runs by AER.", metavar="FILE"
     )
+    pooled_variance: bool = _existing("Pool the seeds' variance over all systems: narrower intervals.", False)
     device: str = _existing("auto, cpu, cuda, ...", "auto")
     allow_code: bool = _existing("Import what runs name by import path; it is not a part of headway.", False)
     output: Annotated[Path | None, WRITES_FOLDER] = Field(

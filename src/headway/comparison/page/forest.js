@@ -59,7 +59,7 @@ const forest = (() => {
     const NAME = 24 + LETTER * Math.max(...names.map((name) => name.length)), PLOT = 320, NUMBERS = 260, ROW = 28, AXIS = 44;
     const x = (value) => NAME + scale.share(value) * PLOT, bottom = pairs.length * ROW;
     const width = NAME + PLOT + NUMBERS, height = bottom + AXIS;
-    const ink = colour("ink"), muted = colour("muted"), colours = { better: colour("good"), worse: colour("bad") };
+    const ink = colour("ink"), muted = colour("muted"), colours = { better: colour("good"), worse: colour("bad"), "rate?": muted };
     const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif", "font-size": 12 });
     if (margin) svg.append(shape("rect", { x: x(-margin), y: 0, width: x(margin) - x(-margin), height: bottom, fill: muted, "fill-opacity": 0.16 }));
     svg.append(shape("line", { x1: x(0), x2: x(0), y1: 0, y2: bottom, stroke: muted }));
