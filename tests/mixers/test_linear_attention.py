@@ -1,13 +1,12 @@
-"""Linear attention: its recurrence, one position after another, beside the chunked form; chunks' edges, strong decay."""
+"""Linear attention: its recurrence, one position after another, beside chunks; their edges, strong decay."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from headway.mixers.linear_attention import LinearAttention
-from headway.tensors.masks import padding_mask
 from tests import reference
-from tests.mixers.oracles import DIM, assert_equals_oracle, assert_same, gradients
+from tests.mixers.oracles import DIM, assert_equals_oracle, gradients
 
 GATES = ["none", "fixed", "scalar", "vector"]
 
@@ -43,7 +42,7 @@ def one_head(mixer, head, x, query, key, value, where):
         query, key = F.elu(query) + 1, F.elu(key) + 1
     else:
         query = query / mixer.key_dim**0.5
-    read, total = {t: 0.0 for t in where}, {t: 0.0 for t in where}
+    read, total = dict.fromkeys(where, 0.0), dict.fromkeys(where, 0.0)
     for direction in range(1 if mixer.causal else 2):
         memory, keys = torch.zeros(mixer.key_dim, mixer.value_dim, dtype=x.dtype), torch.zeros(mixer.key_dim).double()
         for t in where if direction == 0 else where[::-1]:

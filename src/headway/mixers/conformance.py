@@ -265,8 +265,8 @@ def _reordered(order: Tensor, *lists: list[int]) -> list[list[int]]:
 
 @_on_any_mixer
 def check_weights(trial: Trial) -> None:
-    """Weights, where they exist, are zero on what may not be seen and sum to one, unless the mixer declares that they do
-    not; asking changes no value.
+    """Weights, where they exist, are zero on what may not be seen and sum to one, unless the mixer declares that they
+    do not; asking changes no value.
     """
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
     mixed = mixer(x, mask, need_weights=True)

@@ -1,4 +1,4 @@
-"""Linear attention: each head reads a sum of what it has written, which gates let fade, in chunks and in constant memory.
+"""Linear attention: each head reads a sum of what it has written, which gates let fade.
 
 Shapes: B batch, L length, K heads, D model, d key, d_v value, C chunks, M positions of one, G one gate of a head, or d.
 """
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from headway.core.config import Width
 from headway.mixers.matrix_memory import MatrixMemory
 from headway.tensors.linear import Linear
-from headway.tensors.masks import zero_padding
 
 CHUNK = 64  # positions
 LARGEST_EXPONENT = 40.0  # of either factor of a product, whose square float32 still has
@@ -39,13 +38,13 @@ class Gates(NamedTuple):
 
 
 class LinearAttention(MatrixMemory):
-    """o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, in heads (see `MatrixMemory`), where `gate` says A_t and s_t.
+    """o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, where `gate` says A_t and s_t; see `MatrixMemory`.
 
-    | gate     | A_t                                               | s_t | known as                            |
-    | `none`   | 1; o_t is divided by q_t . sum of k, q and k > 0  | 1   | Katharopoulos et al. 2020           |
-    | `fixed`  | 1 - 2^(-5-h) in head h = 0, 1, ...                | 1   | RetNet (Sun et al. 2023)            |
-    | `scalar` | exp(-exp(A_h) s_t)                                | softplus(w_h x_t + b_h) | Mamba-2 (Dao and Gu 2024) |
-    | `vector` | diag(sigmoid(W_2 W_1 x_t + b)^(1/16))             | 1   | gated linear attention (Yang et al. 2023) |
+    | gate | A_t | s_t | known as |
+    | `none` | 1; o_t is over q_t . sum of k | 1 | Katharopoulos et al. 2020 |
+    | `fixed` | 1 - 2^(-5-h) in head h = 0, 1, ... | 1 | RetNet (Sun et al. 2023) |
+    | `scalar` | exp(-exp(A_h) s_t) | softplus(w_h x_t + b_h) | Mamba-2 (Dao and Gu 2024) |
+    | `vector` | diag(sigmoid(W_2 W_1 x_t + b)^(1/16)) | 1 | gated linear attention (Yang et al. 2023) |
 
     A mixer that is not causal adds what the same recurrence, with gates of its own, reads from the other end, where a
     position does not read itself a second time.
@@ -149,11 +148,8 @@ class LinearAttention(MatrixMemory):
 
     def weights(self, x: Tensor, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
         query, key = self._features(query, key, mask)
-        gates = self._gates(x, mask)
-        chunk = [
-            Gates(*(part if part is None else part.unsqueeze(2) for part in each[:2]), each.backward) for each in gates
-        ]
-        weights = _within(query.unsqueeze(2), key.unsqueeze(2), chunk).squeeze(2)
+        gates = [each.chunks(1, x.shape[1]) for each in self._gates(x, mask)]
+        weights = _within(query.unsqueeze(2), key.unsqueeze(2), gates).squeeze(2)
         if self.gate != "none":
             return weights
         return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
