@@ -31,6 +31,7 @@ MIXERS: Registry[Mixer] = Registry(
         "attention": "headway.mixers.attention:Attention",
         "dependency": "headway.mixers.dependency_attention:DependencyAttention",
         "lightconv": "headway.mixers.lightconv:LightConv",
+        "linear": "headway.mixers.linear_attention:LinearAttention",
         "local": "headway.mixers.local:LocalAttention",
         "ngram": "headway.mixers.ngram:Ngram",
         "nplm": "headway.mixers.nplm:Nplm",

@@ -137,10 +137,12 @@ class Mixer(nn.Module, ABC):
 
     Attributes:
         needs_padding_last: whether padding must not precede real positions (in batches it follows them).
+        weights_sum_to_one: False where the weights, if there are any, are signed shares of no whole.
     """
 
     causal: bool
     needs_padding_last: bool = False
+    weights_sum_to_one: bool = True
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
@@ -153,8 +155,8 @@ class Mixer(nn.Module, ABC):
             need_weights: return the attention weights, if the mixer has any.
 
         Returns:
-            Values are zero at padding, and padding changes nothing elsewhere. Weights sum to one over the last axis for
-            every real position and are zero wherever either position is padding.
+            Values are zero at padding, and padding changes nothing elsewhere. Weights are zero wherever either position
+            is padding, and sum to one over the last axis for every real position if `weights_sum_to_one`.
         """
 
     @abstractmethod
