@@ -16,6 +16,7 @@ from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
+from headway.mixers.ssru import Ssru
 from headway.models.block import Block, Residual
 from headway.models.canon import Canon
 from headway.models.components import ReluFeedForward
@@ -276,6 +277,35 @@ def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int
             bounds = sorted((positions[0] - t, positions[-1] - t))
             terms.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
     return terms
+
+
+def ssru(mixer: Ssru, x: Tensor, mask: Tensor) -> Tensor:
+    """Kim et al. 2019: f_t = sigmoid(W_f x_t + b), c_t = f_t c_{t-1} + (1 - f_t) W x_t, z_t = ReLU(c_t).
+
+    In both directions, what the mean from the right is before it reads x_t is added, times its gate at t.
+    """
+    values = []
+    for row, real in zip(x, mask, strict=True):
+        places = [t for t in range(len(row)) if real[t]]
+        means = {t: after for t, _, after in _ssru_means(mixer, row, places, 0)}
+        if not mixer.causal:
+            for t, kept, _ in _ssru_means(mixer, row, places[::-1], 1):
+                means[t] = means[t] + kept
+        values.append(torch.stack([means[t].clamp(min=0) if real[t] else row[t] * 0 for t in range(len(row))]))
+    return torch.stack(values)
+
+
+def _ssru_means(mixer: Ssru, row: Tensor, places: list[int], direction: int) -> list[tuple[int, Tensor, Tensor]]:
+    """Place by place, what the gate keeps of the mean so far, and the mean after the place."""
+    dim, zero, found = row.shape[1], torch.zeros_like(row[0]), []
+    part = slice(direction * dim, (direction + 1) * dim)
+    mean = zero
+    for t in places:
+        gate = 1 / (1 + (-linear(mixer.in_projection.weight[dim:][part], mixer.bias[part], row[t])).exp())
+        kept = gate * mean
+        mean = kept + (1 - gate) * linear(mixer.in_projection.weight[:dim], zero, row[t])
+        found.append((t, kept, mean))
+    return found
 
 
 def cross_attention(cross: MultiHeadCross, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:

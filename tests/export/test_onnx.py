@@ -47,6 +47,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 3}},
         "decoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 4}},
     },
+    "ssru": SMALL | {"decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
     "canon": SMALL | {"encoder": {"layers": 1, "canon": "AC"}, "decoder": {"layers": 2, "canon": "AC"}},
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
@@ -168,6 +169,7 @@ PREFIX = {"layers": 1, "mixer": {"kind": "ngram", "n": 3, "global_context": "pre
         (SMALL | {"decoder": PREFIX}, "None"),
         (SMALL | {"encoder": PREFIX}, "global_context: prefix"),  # it looks back over a whole sequence
         (MODELS["decoder-only"] | {"decoder": PREFIX}, "global_context: prefix"),
+        (SMALL | {"encoder": {"layers": 1, "mixer": "ssru"}}, "which ssru in an encoder needs"),
         (RECURRENT | {"cell": "gru"}, "None"),
         (RECURRENT | {"cell": "cho_gru"}, "the cell cho_gru"),
     ],

@@ -52,6 +52,7 @@ OPTIONS = {
         "nplm, distant": {"n": 1, "blocks": 1, "block_size": 3},
         "nplm, near": {"n": 3, "blocks": 0, "bias": False},
     },
+    "ssru": {"ssru": {}},
 }
 HEADS = {"attention": 3, "dependency": 3, "lightconv": 3, "local": 3, "ngram": 3}
 CONFIGS = {

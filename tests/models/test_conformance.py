@@ -22,6 +22,7 @@ STACKS = {
     "each": EACH,
     "lightconv": [{"kind": "lightconv", "width": width} for width in (2, 3, 4, 5)],
     "ngram": {"kind": "ngram", "n": 3},
+    "ssru": "ssru",
     "attention": "attention",
 }
 RELATIVE = ["t5", "alibi", {"kind": "rotary", "share": 0.5}]
@@ -69,7 +70,7 @@ DECODER_ONLY = {
     **{f"{position}, {mixer}": decoder(position, mixer)
        for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], ["attention", LOCAL])},
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}])},
+       for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}, "ssru"])},
     "alibi, attention above n-grams": decoder("alibi", ["attention", NGRAM]),
     **{f"canon {points}": {"decoder": {"layers": 2, "canon": points}} for points in ("A", "C", "AC")},
 }  # fmt: skip
