@@ -17,12 +17,14 @@ from tests.models import toys
 from tests.models.recurrent import toys as recurrent
 
 LOCAL, NGRAM = {"kind": "local", "n": 3}, {"kind": "ngram", "n": 3, "global_context": "prefix"}
+SHARED = {"kind": "attention", "key_value_heads": 1, "query_key_norm": True}
 EACH = [{"kind": "ngram", "n": 2}, {"kind": "local", "n": 2}, {"kind": "nplm", "n": 2}, "attention"]
 STACKS = {
     "each": EACH,
     "lightconv": [{"kind": "lightconv", "width": width} for width in (2, 3, 4, 5)],
     "ngram": {"kind": "ngram", "n": 3},
     "ssru": "ssru",
+    "forget": SHARED | {"forget": True},
     "attention": "attention",
 }
 RELATIVE = ["t5", "alibi", {"kind": "rotary", "share": 0.5}]
@@ -68,7 +70,7 @@ TRANSFORMERS = {
 }  # fmt: skip
 DECODER_ONLY = {
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], ["attention", LOCAL])},
+       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], ["attention", SHARED | {"forget": True}, LOCAL])},
     **{f"{position}, {mixer}": decoder(position, mixer)
        for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}, "ssru"])},
     "alibi, attention above n-grams": decoder("alibi", ["attention", NGRAM]),

@@ -424,6 +424,8 @@ def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     if (canon := block.mixer_canon or block.feed_forward_canon) is not None:
         _known("layer", canon)
     mixer = _known("mixer", block.mixer, Attention)
+    if not mixer.plain:
+        raise UserError("CTranslate2 has no key_value_heads, query_key_norm or forget here", received=str(mixer))
     _check_heads(mixer, like)
     if _rotation(mixer.position) != _rotation(like.position):
         raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)
