@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.mixers.attention import Attention
+from headway.mixers.canon import Canon
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.mixers.lightconv import LightConv
 from headway.mixers.local import LocalAttention
@@ -18,8 +19,7 @@ from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
 from headway.mixers.ssru import Ssru
 from headway.models.block import Block, Residual
-from headway.models.canon import Canon
-from headway.models.components import ReluFeedForward
+from headway.models.components import ReluFeedForward, SwigluFeedForward
 from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.decoder_only import DecoderOnly
 from headway.models.layer_attention import LayerAttention, LayerAverage
@@ -182,8 +182,13 @@ def attention(mixer: Attention, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor
     heads = mixer.heads, mixer.key_value_heads, mixer.key_value_heads
     projections = parts_of(mixer.in_projection, heads, (mixer.key_dim, mixer.key_dim, mixer.value_dim))
     norms = [root_mean_square_norm(norm) for norm in (mixer.query_norm, mixer.key_norm)]
-    values, all_weights = [], []
-    for row, real in zip(x, mask, strict=True):
+    values, all_weights, read = [], [], x
+    if mixer.canon is not None:
+        inner = mixer.in_projection
+        joined = torch.stack([torch.stack([linear(inner.weight, inner.bias, vector) for vector in row]) for row in x])
+        read, eye = canon(mixer.canon, joined, mask), torch.eye(joined.shape[2], dtype=x.dtype)
+        projections = list(zip(*(t.split(mixer.widths) for t in (eye, torch.zeros_like(eye[0]))), strict=True))
+    for row, joined, real in zip(x, read, mask, strict=True):
         length = len(row)
         allowed = [
             [bool(real[t] and real[s]) and (s <= t or not mixer.causal) and abs(s - t) < n for s in range(length)]
@@ -191,7 +196,7 @@ def attention(mixer: Attention, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor
         ]
         near, lost = position_bias(mixer), forgotten(mixer, row, real)
         means, weights = attention_rows(
-            list(row), list(row), projections, allowed, mixer.heads,
+            list(joined), list(joined), projections, allowed, mixer.heads,
             lambda head, query, key, near=near, lost=lost: near(head, query, key) + lost(head, query, key),
             rotation(mixer), norms, mixer.key_value_heads,
         )  # fmt: skip
@@ -364,9 +369,12 @@ def layer_norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
     return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def feed_forward(network: ReluFeedForward, x: Tensor) -> Tensor:
-    """Equation 2: max(0, x W1 + b1) W2 + b2."""
-    inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
+def feed_forward(network: ReluFeedForward | SwigluFeedForward, x: Tensor, near=lambda hidden: hidden) -> Tensor:
+    """Equation 2: max(0, x W1 + b1) W2 + b2; or (SiLU(x W1) * x V) W2. `near` stands before the activation."""
+    if isinstance(network, SwigluFeedForward):
+        gate, inner = near(torch.cat([x @ network.gate.weight.T, x @ network.inner.weight.T], -1)).chunk(2, -1)
+        return (gate / (1 + (-gate).exp()) * inner) @ network.outer.weight.T
+    inner = near(x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
     return inner @ network.outer.weight.T + network.outer.bias
 
 
@@ -447,8 +455,11 @@ def decoder_layer(layer: Block, x: Tensor, mask: Tensor, memory: Tensor, memory_
 
 
 def _feed(layer: Block, x: Tensor, mask: Tensor) -> Tensor:
-    near = layer.feed_forward_canon
-    return residual(layer.feed_forward_residual, x, lambda y: feed_forward(layer.feed_forward, canon(near, y, mask)))
+    def fed(y: Tensor) -> Tensor:
+        y = canon(layer.feed_forward_canon, y, mask)
+        return feed_forward(layer.feed_forward, y, lambda hidden: canon(layer.feed_forward_inner_canon, hidden, mask))
+
+    return residual(layer.feed_forward_residual, x, fed)
 
 
 def sinusoid(position: int, dim: int) -> Tensor:

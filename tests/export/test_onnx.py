@@ -52,7 +52,7 @@ MODELS: dict[str, dict[str, Any]] = {
     | {side: {"layers": 1, "mixer": SHARED | {"forget": True}} for side in ("encoder", "decoder")}
     | {"position": "rotary"},
     "ssru": SMALL | {"decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
-    "canon": SMALL | {"encoder": {"layers": 1, "canon": "AC"}, "decoder": {"layers": 2, "canon": "AC"}},
+    "canon": SMALL | {"encoder": {"layers": 1, "canon": "ABCD"}, "decoder": {"layers": 2, "canon": "ABCD"}},
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
     "lstm, input feeding": RECURRENT

@@ -29,7 +29,8 @@ OPTIONS = {
     | {
         "attention, shared heads, norms": SHARED | {"position": "rotary"},
         "attention, forget": {"forget": True},
-        "attention, all options": SHARED | {"forget": True, "position": POSITIONS["t5"]},
+        "attention, canon": {"canon": True},
+        "attention, all options": SHARED | {"forget": True, "canon": True, "position": "alibi"},
     },
     "dependency": {
         "dependency": {},
@@ -40,14 +41,14 @@ OPTIONS = {
             "key_bias": True,
             "position": "rotary",
         },
-        "dependency, shared heads, norms, forget": SHARED | {"forget": True},
+        "dependency, shared heads, norms, forget": SHARED | {"forget": True, "canon": True},
     },
     "lightconv": {"lightconv": {"width": 3}, "lightconv, even": {"width": 4, "bias": False}},
     "local": {
         f"local, {name}": {"n": 3, "head_dim": 4, "value_dim": 3, "position": position}
         for name, position in POSITIONS.items()
     }
-    | {"local, itself": {"n": 1}, "local, shared heads, norms": SHARED | {"n": 3, "position": "rotary"}},
+    | {"local, itself": {"n": 1}, "local, shared heads, norms": SHARED | {"n": 3, "position": "rotary", "canon": True}},
     "ngram": {
         "ngram": {"n": 3},
         "ngram, global": {"n": 2, "global_context": True},

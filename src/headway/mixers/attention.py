@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.core.config import Probability, Width
+from headway.mixers.canon import Canon, CanonState, extend_canon
 from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal, working_dtype
 from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear
@@ -88,6 +89,7 @@ class AttentionState(MixerState):
     keys: Tensor
     values: Tensor
     gates: Tensor | None = None
+    canon: CanonState | None = None
 
     @property
     def capacity(self) -> int:
@@ -107,7 +109,9 @@ class AttentionState(MixerState):
         rows, extremes = index.reshape(-1), self.bounds()
         filled = None if extremes is None else extremes[1]
         lengths = self.lengths.index_select(0, rows)
-        return AttentionState(lengths, *(_select_rows(slots, rows, filled) for slots in self.slots()))
+        keys, values, *gates = (_select_rows(slots, rows, filled) for slots in self.slots())
+        canon = None if self.canon is None else self.canon.select(rows)
+        return AttentionState(lengths, keys, values, gates[0] if gates else None, canon)
 
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
@@ -138,6 +142,8 @@ class Attention(Mixer):
             rotate them (Dehghani et al. 2023).
         forget: add -|c_i - c_j| to the score of query i and key j, c_i the sum of log sigmoid(w x_l + b) over l <= i,
             w and b a head's own (forgetting attention; Lin et al. 2025).
+        canon: a Canon layer on queries, keys and values, before all else that becomes of them (Allen-Zhu 2025, point
+            B).
 
     Raises:
         ValueError: heads do not divide dim and no size of a head is given, or G does not divide K.
@@ -159,6 +165,7 @@ class Attention(Mixer):
         key_value_heads: Width | None = None,
         query_key_norm: bool = False,
         forget: bool = False,
+        canon: bool = False,
     ) -> None:
         super().__init__()
         self.causal, self.heads, self.dropout = causal, heads, dropout
@@ -182,6 +189,7 @@ class Attention(Mixer):
         self.query_norm, self.key_norm = (
             nn.RMSNorm(self.key_dim, eps=1e-6) if query_key_norm else None for _ in range(2)
         )
+        self.canon = Canon(sum(self.widths), causal) if canon else None
         self.forget = Linear(dim, heads) if forget else None
         if self.forget is not None:
             nn.init.xavier_uniform_(self.forget.weight)
@@ -190,11 +198,11 @@ class Attention(Mixer):
     @property
     def plain(self) -> bool:
         """Whether all but sizes and positions is as Vaswani et al. have it, which other engines ask for."""
-        return self.key_value_heads == self.heads and self.query_norm is None and self.forget is None
+        return self.key_value_heads == self.heads and not (self.query_norm or self.forget or self.canon)
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         length = x.shape[1]
-        query, key, value = self._project(x, torch.arange(length, device=x.device))
+        query, key, value = self._project(x, torch.arange(length, device=x.device), mask)
         gates = self._cumulated_gates(x, mask)
         values, weights = attend(
             query,
@@ -216,12 +224,17 @@ class Attention(Mixer):
         # Padding before a causal sequence sees itself, so that no query is left without a key.
         return keys | torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device) if self.causal else keys
 
-    def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of x (B, L, D)."""
+        projected = self.in_projection(x)
+        return self._heads(projected if self.canon is None else self.canon(projected, mask), positions)
+
+    def _heads(self, projected: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, K, L, d_k), keys (B, G, L, d_k), as at `positions` (L,) or (B, L), and values (B, G, L, d_v)."""
-        projected = torch.split(self.in_projection(x), self.widths, -1)
+        parts = torch.split(projected, self.widths, -1)
         heads = self.heads, self.key_value_heads, self.key_value_heads
         query, key, value = (
-            part.view(*x.shape[:2], count, -1).transpose(1, 2) for part, count in zip(projected, heads, strict=True)
+            part.view(*part.shape[:2], count, -1).transpose(1, 2) for part, count in zip(parts, heads, strict=True)
         )
         query, key = _normalised(query, self.query_norm), _normalised(key, self.key_norm)
         return self.position.rotate(query, positions), self.position.rotate(key, positions), value
@@ -245,7 +258,8 @@ class Attention(Mixer):
         weight = self.out_projection.weight
         lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
         gates = None if self.forget is None else weight.new_zeros(capacity + 1, rows, self.heads)
-        return AttentionState(lengths, *self._slots(weight, capacity + 1, rows), gates)
+        canon = None if self.canon is None else self.canon.initial_state(rows)
+        return AttentionState(lengths, *self._slots(weight, capacity + 1, rows), gates, canon)
 
     def _slots(self, weight: Tensor, count: int, rows: int) -> tuple[Tensor, Tensor]:
         """Zeros for keys (count, R, G, d_k) and values (count, R, G, d_v), where `weight` is."""
@@ -257,10 +271,11 @@ class Attention(Mixer):
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, AttentionState)
         count = x.shape[1]
-        after = replace(state, lengths=state.lengths_after(count, lengths))
+        projected, canon = extend_canon(self.canon, self.in_projection(x), state.canon, lengths)
+        after = replace(state, lengths=state.lengths_after(count, lengths), canon=canon)
         extremes, capacity, positions = state.bounds(), state.capacity, state.positions(count)
         _require_room(after, count, extremes, lengths is None)
-        query, key, value = self._project(x, positions)
+        query, key, value = self._heads(projected, positions)
         gates, held = self._gates_after(x, state), state.slots()
         new = [key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)]  # (n, R, G, d)
         if gates is not None:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers import State
-from headway.mixers.mixer import latest, require_causal
+from headway.mixers.mixer import State, latest, require_causal
 from headway.tensors.depthwise import depthwise
 from headway.tensors.masks import zero_padding
 
@@ -71,3 +70,13 @@ class Canon(nn.Module):
     def extra_repr(self) -> str:
         """The options, for print(model)."""
         return f"causal={self.causal}"
+
+
+def extend_canon(
+    canon: Canon | None, x: Tensor, state: CanonState | None, lengths: Tensor | None
+) -> tuple[Tensor, CanonState | None]:
+    """New positions x (R, n, D) through a Canon layer, where there is one, and its state after them."""
+    if canon is None:
+        return x, None
+    assert state is not None
+    return canon.extend(x, state, lengths)
