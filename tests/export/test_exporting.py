@@ -263,6 +263,9 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
     assert "a folder for headway.load: MarianMTModel has multi-head attention alone" in rows["huggingface"]
 
 
+FORGETS = {"kind": "attention", "forget": True}
+
+
 @pytest.mark.parametrize(
     ("change", "format", "said"),
     [
@@ -271,6 +274,12 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
         ({"decoder": {"layers": 1, "cross": CHOICE}}, "onnx", "no attention that chooses one position"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "huggingface", "MarianMTModel has no Canon layers"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "ctranslate2", "CTranslate2 has no such layer"),
+        ({"encoder": {"layers": 1, "canon": "D"}}, "huggingface", "MarianMTModel has no Canon layers"),
+        ({"encoder": {"layers": 1, "canon": "D"}}, "ctranslate2", "CTranslate2 has no such layer"),
+        ({"encoder": {"layers": 1, "canon": "B"}}, "huggingface", "or canon in attention"),
+        ({"encoder": {"layers": 1, "canon": "B"}}, "ctranslate2", "or canon in attention"),
+        ({"encoder": {"layers": 1, "mixer": FORGETS}}, "huggingface", "MarianMTModel has no key_value_heads"),
+        ({"encoder": {"layers": 1, "mixer": FORGETS}}, "ctranslate2", "CTranslate2 has no key_value_heads"),
         ({"norm": "pre"}, "huggingface", "a folder for headway.load: MarianMTModel has layer norms"),
         ({}, "huggingface", "'yes', 'MarianMTModel')"),
         ({"norm": "pre"}, "ctranslate2", "'yes'"),

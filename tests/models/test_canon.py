@@ -7,12 +7,13 @@ from headway.core.errors import UserError
 from headway.mixers.canon import Canon
 from headway.mixers.conformance import BF16_UNITS
 from headway.models import build_model, model_section
+from headway.models.components import FeedForward
 from headway.tensors.masks import padding_mask
 from tests import reference
 from tests.mixers.oracles import assert_same, gradients
 from tests.models import toys
 
-POINTS = ["A", "C", "AC"]
+POINTS = ["A", "C", "AC", "B", "D", "ABCD"]
 
 
 def draw(model: torch.nn.Module) -> torch.nn.Module:
@@ -50,9 +51,9 @@ def test_nothing_beyond_the_window_counts(causal, window):
 
 
 @pytest.mark.parametrize("points", POINTS)
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_transformer_equals_its_oracle_with_every_gradient(points, norm):
-    model, batch = transformer(points, norm=norm), toys.batch()
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "feed_forward": {"kind": "swiglu", "hidden": 6}}], ids=str)
+def test_a_transformer_equals_its_oracle_with_every_gradient(points, changes):
+    model, batch = transformer(points, **changes), toys.batch()
     given = batch.source, batch.source_mask, batch.target_input, batch.target_mask
     fast, slow = model(batch).logits[batch.target_mask], reference.transformer(model, *given)[batch.target_mask]
     assert torch.allclose(fast, slow, atol=1e-10)
@@ -61,7 +62,7 @@ def test_a_transformer_equals_its_oracle_with_every_gradient(points, norm):
 
 
 def test_a_decoder_only_model_equals_its_oracle():
-    model, batch = toys.decoder_only(decoder={"layers": 2, "canon": "AC"}), toys.batch()
+    model, batch = toys.decoder_only(decoder={"layers": 2, "canon": "ABCD"}), toys.batch()
     logits = model(batch).logits
     for row in range(3):
         source = batch.source[row][batch.source_mask[row]].tolist()
@@ -75,11 +76,11 @@ def test_a_model_begins_as_the_one_without(norm):
     torch.manual_seed(1)
     plain = build_model(toys.config(norm=norm), 11, 11, True)
     torch.manual_seed(1)
-    sides = {side: {"layers": 2, "canon": "AC"} for side in ("encoder", "decoder")}
+    sides = {side: {"layers": 2, "canon": "ABCD"} for side in ("encoder", "decoder")}
     canon = build_model(toys.config(norm=norm, **sides), 11, 11, True)
     weights = dict(canon.named_parameters())
     added = {name: weights.pop(name) for name in list(weights) if "canon" in name}
-    assert len(added) == 8
+    assert len(added) == 16
     assert not any(weight.any() for weight in added.values())
     assert list(weights) == [name for name, _ in plain.named_parameters()]
     assert all(torch.equal(weights[name], parameter) for name, parameter in plain.named_parameters())
@@ -108,13 +109,44 @@ def test_a_layer_that_is_not_causal_has_no_state():
 
 
 @pytest.mark.parametrize("points", POINTS)
-def test_a_stands_before_the_mixer_and_c_before_the_feed_forward_network(points):
+def test_each_point_has_its_place(points):
     model = transformer(points)
     for block in (*model.encoder, *model.decoder):
-        assert ("A" in points, "C" in points) == (block.mixer_canon is not None, block.feed_forward_canon is not None)
+        layers = block.mixer_canon, block.mixer.canon, block.feed_forward_canon, block.feed_forward_inner_canon
+        assert [layer is not None for layer in layers] == [point in points for point in "ABCD"]
 
 
-@pytest.mark.parametrize("points", ["B", "ABCD", "CA", True])
+def test_the_order_of_points_does_not_count():
+    assert model_section({"encoder": {"canon": "DA"}}).encoder.canon == "AD"
+
+
+@pytest.mark.parametrize("points", ["E", "AA", "ABCDE", "", True, "a"])
 def test_points_that_do_not_exist_are_refused(points):
-    with pytest.raises(UserError, match=r"model\.encoder\.canon: input should be 'A', 'C' or 'AC'"):
+    with pytest.raises(
+        UserError, match=r"model\.encoder\.canon: canon is some of the letters A, B, C and D, each once"
+    ) as error:
         model_section({"encoder": {"canon": points}})
+    assert len(str(error.value).splitlines()) == 1
+
+
+class Square(FeedForward):
+    """A feed-forward network with nothing inside."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.linear(x) ** 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"decoder": {"layers": 2, "canon": "AB", "mixer": ["attention", {"kind": "ngram", "n": 2}]}},
+      r"model\.decoder\.canon: point B .* queries, keys and values, which ngram does not have; received 'AB'"),
+     ({"decoder": {"layers": 1, "canon": "D"}, "feed_forward": {"kind": f"{__name__}:Square"}},
+      r"model\.decoder\.canon: point D .* within a hidden layer, which this feed-forward network does not show")],
+)  # fmt: skip
+def test_points_that_a_layer_does_not_have_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        toys.model(**changes)

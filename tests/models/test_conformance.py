@@ -17,11 +17,15 @@ from tests.models import toys
 from tests.models.recurrent import toys as recurrent
 
 LOCAL, NGRAM = {"kind": "local", "n": 3}, {"kind": "ngram", "n": 3, "global_context": "prefix"}
+SHARED = {"kind": "attention", "key_value_heads": 1, "query_key_norm": True}
+SCORES = ["attention", SHARED | {"forget": True}, LOCAL]
 EACH = [{"kind": "ngram", "n": 2}, {"kind": "local", "n": 2}, {"kind": "nplm", "n": 2}, "attention"]
 STACKS = {
     "each": EACH,
     "lightconv": [{"kind": "lightconv", "width": width} for width in (2, 3, 4, 5)],
     "ngram": {"kind": "ngram", "n": 3},
+    "ssru": "ssru",
+    "forget": SHARED | {"forget": True},
     "attention": "attention",
 }
 RELATIVE = ["t5", "alibi", {"kind": "rotary", "share": 0.5}]
@@ -62,16 +66,19 @@ TRANSFORMERS = {
        for name in ("each", "attention") for position in POSITIONS},
     **{f"{feed_forward}, {norm}": {"feed_forward": feed_forward, "norm_kind": norm, "norm": "pre"}
        for feed_forward in FEED_FORWARDS for norm in ("rms", {"kind": "rms", "eps": 1e-3})},
-    **{f"canon {points}": canon(points) for points in ("A", "C", "AC")},
+    **{f"canon {points}": canon(points) for points in ("A", "C", "AC", "B", "D", "ABCD")},
     **{str(cross): {"decoder": {"layers": 2, "cross": cross}} for cross in CROSS},
 }  # fmt: skip
 DECODER_ONLY = {
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], ["attention", LOCAL])},
+       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], SCORES)},
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}])},
+       for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}, "ssru"])},
+    "canon B, D, swiglu, local": {
+        "feed_forward": {"kind": "swiglu", "hidden": 6}, "decoder": {"layers": 2, "mixer": LOCAL, "canon": "BD"}
+    },
     "alibi, attention above n-grams": decoder("alibi", ["attention", NGRAM]),
-    **{f"canon {points}": {"decoder": {"layers": 2, "canon": points}} for points in ("A", "C", "AC")},
+    **{f"canon {points}": {"decoder": {"layers": 2, "canon": points}} for points in ("A", "C", "AC", "B", "D", "ABCD")},
 }  # fmt: skip
 FAMILIES = {
     "transformer": (toys.model, TRANSFORMERS),

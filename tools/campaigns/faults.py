@@ -61,8 +61,8 @@ FAULTS = {
         "same-answer", "search.beam", "candidates.first(self.rows.shape[1])", "candidates.first(1)",
     ),
     "a mixer rounds step by step": Fault(
-        "same-answer", "mixers.attention", "query, key, value = self._project(x, positions)",
-        "query, key, value = (part.bfloat16().to(x.dtype) for part in self._project(x, positions))",
+        "same-answer", "mixers.attention", "query, key, value = self._heads(projected, positions)",
+        "query, key, value = (part.bfloat16().to(x.dtype) for part in self._heads(projected, positions))",
     ),
     "what is drawn depends on the batch": Fault(
         "same-answer", "search.sampling", "for line in lines]", "for line in range(len(lines))]",

@@ -423,9 +423,13 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
 
 def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     """The weights of a block; the heads of all layers have to be those of the first."""
-    if (canon := block.mixer_canon or block.feed_forward_canon) is not None:
+    if (canon := block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon) is not None:
         _known("layer", canon)
     mixer = _known("mixer", block.mixer, Attention)
+    if not mixer.plain:
+        raise UserError(
+            "CTranslate2 has no key_value_heads, query_key_norm, forget or canon in attention", received=str(mixer)
+        )
     _check_heads(mixer, like)
     if _rotation(mixer.position) != _rotation(like.position):
         raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)

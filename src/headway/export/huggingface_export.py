@@ -146,9 +146,11 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
             sizes = {attention.heads * attention.key_dim, attention.heads * attention.value_dim}
             if sizes != {dim} or attention.out_projection.bias is None:
                 yield "MarianMTModel has heads of size dim / heads, and projections with biases"
+            if isinstance(attention, Attention) and not attention.plain:
+                yield "MarianMTModel has no key_value_heads, query_key_norm, forget or canon in attention"
             if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
                 yield "MarianMTModel has no positions within attention"
-        if block.mixer_canon or block.feed_forward_canon:
+        if block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon:
             yield "MarianMTModel has no Canon layers"
         norm = block.mixer_residual.norm
         if not (block.mixer_residual.post and type(norm) is LayerNorm and norm.eps == 1e-5):

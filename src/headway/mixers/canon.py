@@ -70,3 +70,13 @@ class Canon(nn.Module):
     def extra_repr(self) -> str:
         """The options, for print(model)."""
         return f"causal={self.causal}"
+
+
+def extend_canon(
+    canon: Canon | None, x: Tensor, state: CanonState | None, lengths: Tensor | None
+) -> tuple[Tensor, CanonState | None]:
+    """New positions x (R, n, D) through a Canon layer, where there is one, and its state after them."""
+    if canon is None:
+        return x, None
+    assert state is not None
+    return canon.extend(x, state, lengths)

@@ -27,7 +27,8 @@ class DependencyAttention(Attention):
         dependency_heads: N.
         key_bias: add u K^T / sqrt(d) to the scores of a dependency head, u learned: how likely each word is a head at
             all. With relative positions that rotate, U and u meet the rotated queries.
-        heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
+        heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm, canon, forget: as
+            for `Attention`.
 
     Raises:
         ValueError: N is not between 1 and K, or what `Attention` refuses.
@@ -47,10 +48,16 @@ class DependencyAttention(Attention):
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
+        key_value_heads: Width | None = None,
+        query_key_norm: bool = False,
+        canon: bool = False,
+        forget: bool = False,
     ) -> None:
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
-            bias=bias, position=position,
+            bias=bias, position=position, key_value_heads=key_value_heads, query_key_norm=query_key_norm,
+            canon=canon,
+            forget=forget,
         )  # fmt: skip
         if not 1 <= dependency_heads <= heads:
             raise ValueError(f"dependency_heads must be between 1 and heads ({heads}); received {dependency_heads}")
@@ -62,9 +69,9 @@ class DependencyAttention(Attention):
         # U and u stand between the rotations, which then count from the first position, padding or not.
         self.needs_padding_last = type(self.position).rotate is not RelativePosition.rotate
 
-    def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads(self, projected: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As all attention, with Q U + u as the queries of dependency heads: all else of their score is the same."""
-        query, key, value = super()._project(x, positions)
+        query, key, value = super()._heads(projected, positions)
         biaffine, plain = query[:, : self.dependency_heads], query[:, self.dependency_heads :]
         biaffine = biaffine @ self.bilinear
         if self.key_bias is not None:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from headway.core.config import Probability, Width
 from headway.mixers.attention import Attention, attend
+from headway.mixers.canon import CanonState, extend_canon
 from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causal
 from headway.mixers.relative import RelativePositions
 from headway.tensors.masks import band_mask
@@ -24,16 +25,18 @@ SMALLEST_BLOCK = 32
 
 @dataclass(frozen=True)
 class LocalState(MixerState):
-    """Keys (n - 1, R, K, d_k) and values (n - 1, R, K, d_v) of the last positions, the newest last; zeros at first."""
+    """Keys (n - 1, R, G, d_k) and values (n - 1, R, G, d_v) of the last positions, the newest last; zeros at first."""
 
     keys: Tensor
     values: Tensor
+    canon: CanonState | None = None
 
     def select(self, index: Tensor) -> "LocalState":
         """A copy of the rows `index`."""
         rows = index.reshape(-1)
         keys, values = self.keys.index_select(1, rows), self.values.index_select(1, rows)
-        return LocalState(self.lengths.index_select(0, rows), keys, values)
+        canon = None if self.canon is None else self.canon.select(rows)
+        return LocalState(self.lengths.index_select(0, rows), keys, values, canon)
 
 
 class LocalAttention(Attention):
@@ -45,7 +48,8 @@ class LocalAttention(Attention):
         dim: D.
         causal: whether a position may only see itself and those before it.
         n: size of the window on either side, the position itself counted.
-        heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
+        heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm, canon: as for
+            `Attention`.
 
     Raises:
         ValueError: what `Attention` refuses.
@@ -64,17 +68,21 @@ class LocalAttention(Attention):
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
+        key_value_heads: Width | None = None,
+        query_key_norm: bool = False,
+        canon: bool = False,
     ) -> None:
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
-            bias=bias, position=position,
+            bias=bias, position=position, key_value_heads=key_value_heads, query_key_norm=query_key_norm,
+            canon=canon,
         )  # fmt: skip
         self.n, self.block = n, max(n - 1, SMALLEST_BLOCK)
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         if need_weights or x.shape[1] <= 2 * self.block:
             return self._dense(x, mask, need_weights)
-        query, key, value = self._project(x, torch.arange(x.shape[1], device=x.device))
+        query, key, value = self._project(x, torch.arange(x.shape[1], device=x.device), mask)
         return self._finish(self._attend_in_blocks(query, key, value, mask), None, mask)
 
     def _attend_in_blocks(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -98,7 +106,7 @@ class LocalAttention(Attention):
         length = x.shape[1]
         allowed = band_mask(length, length, self.n, self.causal, device=x.device)
         values, weights = attend(
-            *self._project(x, torch.arange(length, device=x.device)),
+            *self._project(x, torch.arange(length, device=x.device), mask),
             allowed if mask is None else allowed & (mask[:, None, None, :] | _themselves(length, length, 0, x.device)),
             bias=self.position(length, length, device=x.device),
             dropout=self.dropout if self.training else 0.0,
@@ -121,16 +129,18 @@ class LocalAttention(Attention):
         require_causal(self.causal)
         weight = self.out_projection.weight
         lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
-        return LocalState(lengths, *self._slots(weight, self.n - 1, rows))
+        canon = None if self.canon is None else self.canon.initial_state(rows)
+        return LocalState(lengths, *self._slots(weight, self.n - 1, rows), canon)
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, LocalState)
         count, before = x.shape[1], self.n - 1
-        query, key, value = self._project(x, state.positions(count))
+        projected, canon = extend_canon(self.canon, self.in_projection(x), state.canon, lengths)
+        query, key, value = self._heads(projected, state.positions(count))
         keys = torch.cat([state.keys, key.permute(2, 0, 1, 3)])  # (n - 1 + N, R, K, d)
         values = torch.cat([state.values, value.permute(2, 0, 1, 3)])
         recent = latest(keys, before, lengths, time=0), latest(values, before, lengths, time=0)
-        after = LocalState(state.lengths_after(count, lengths), *recent)
+        after = LocalState(state.lengths_after(count, lengths), *recent, canon)
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 
     def _read_window(self, query: Tensor, keys: Tensor, values: Tensor, state: LocalState) -> Tensor:

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from headway.mixers import Mixer, State
-from headway.mixers.canon import Canon, CanonState
-from headway.models.components import FeedForward
+from headway.mixers.canon import Canon, CanonState, extend_canon
+from headway.models.components import FeedForward, HiddenFeedForward
 from headway.models.cross_attention import CrossMixer, View
 from headway.tensors.dropout import Dropout
 
@@ -58,11 +58,12 @@ class Attended(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockState(State):
-    """The state of a block with Canon layers: its mixer's, and those of the layers before its sublayers."""
+    """The state of a block with Canon layers: its mixer's, and those of the layers around it."""
 
     mixer: State
-    mixer_canon: CanonState | None
-    feed_forward_canon: CanonState | None
+    mixer_canon: CanonState | None = None
+    feed_forward_canon: CanonState | None = None
+    feed_forward_inner_canon: CanonState | None = None
 
 
 class Block(nn.Module):
@@ -75,6 +76,7 @@ class Block(nn.Module):
         residual: makes the residual around one of them.
         mixer_canon: what the mixer's input goes through within its residual, after a pre-norm: point A of the paper.
         feed_forward_canon: the same before the feed-forward network: point C.
+        feed_forward_inner_canon: what its hidden layer goes through before the activation: point D.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Block(nn.Module):
         residual: Callable[[], Residual],
         mixer_canon: Canon | None = None,
         feed_forward_canon: Canon | None = None,
+        feed_forward_inner_canon: Canon | None = None,
     ) -> None:
         super().__init__()
         self.mixer, self.mixer_residual = mixer, residual()
@@ -93,6 +96,7 @@ class Block(nn.Module):
             self.cross_residual = residual()
         self.feed_forward, self.feed_forward_residual = feed_forward, residual()
         self.mixer_canon, self.feed_forward_canon = mixer_canon, feed_forward_canon
+        self.feed_forward_inner_canon = feed_forward_inner_canon
 
     def forward(
         self,
@@ -118,7 +122,10 @@ class Block(nn.Module):
 
         def feed(x: Tensor) -> tuple[Tensor, None]:
             x = x if self.feed_forward_canon is None else self.feed_forward_canon(x, mask)
-            return self.feed_forward(x), None
+            if self.feed_forward_inner_canon is None:
+                return self.feed_forward(x), None
+            assert isinstance(self.feed_forward, HiddenFeedForward)
+            return self.feed_forward.finish(self.feed_forward_inner_canon(self.feed_forward.hidden(x), mask)), None
 
         x, weights, attended, _ = self._through(x, mix, read, feed)
         return x, Attended(weights, *attended or (None, None))
@@ -134,8 +141,9 @@ class Block(nn.Module):
         Raises:
             ValueError: the block is not causal.
         """
-        mixer, canons = self.mixer.initial_state(rows, capacity), (self.mixer_canon, self.feed_forward_canon)
-        if canons == (None, None):
+        mixer = self.mixer.initial_state(rows, capacity)
+        canons = self.mixer_canon, self.feed_forward_canon, self.feed_forward_inner_canon
+        if canons == (None, None, None):
             return mixer
         return BlockState(mixer, *(None if canon is None else canon.initial_state(rows) for canon in canons))
 
@@ -159,10 +167,10 @@ class Block(nn.Module):
             lengths: (R,), how many of the n are real, where they are not all.
         """
 
-        before = state if isinstance(state, BlockState) else BlockState(state, None, None)
+        before = state if isinstance(state, BlockState) else BlockState(state)
 
         def mix(x: Tensor) -> tuple[Tensor, tuple[State, CanonState | None]]:
-            x, canon = _extend_canon(self.mixer_canon, x, before.mixer_canon, lengths)
+            x, canon = extend_canon(self.mixer_canon, x, before.mixer_canon, lengths)
             values, after = self.mixer.extend(x, before.mixer, lengths)
             return values, (after, canon)
 
@@ -171,12 +179,17 @@ class Block(nn.Module):
             assert positions is not None
             return cross.extend(x, view, width, positions).values, None
 
-        def feed(x: Tensor) -> tuple[Tensor, CanonState | None]:
-            x, canon = _extend_canon(self.feed_forward_canon, x, before.feed_forward_canon, lengths)
-            return self.feed_forward(x), canon
+        def feed(x: Tensor) -> tuple[Tensor, tuple[CanonState | None, CanonState | None]]:
+            x, canon = extend_canon(self.feed_forward_canon, x, before.feed_forward_canon, lengths)
+            if self.feed_forward_inner_canon is None:
+                return self.feed_forward(x), (canon, None)
+            assert isinstance(self.feed_forward, HiddenFeedForward)
+            hidden, inner = self.feed_forward.hidden(x), before.feed_forward_inner_canon
+            hidden, inner = extend_canon(self.feed_forward_inner_canon, hidden, inner, lengths)
+            return self.feed_forward.finish(hidden), (canon, inner)
 
-        x, (mixer, mixer_canon), _, feed_forward_canon = self._through(x, mix, read, feed)
-        return x, BlockState(mixer, mixer_canon, feed_forward_canon) if before is state else mixer
+        x, (mixer, mixer_canon), _, canons = self._through(x, mix, read, feed)
+        return x, BlockState(mixer, mixer_canon, *canons) if before is state else mixer
 
     def _through(
         self,
@@ -192,13 +205,3 @@ class Block(nn.Module):
             x, crossed = self.cross_residual(x, lambda y: read(y, cross))
         x, last = self.feed_forward_residual(x, feed)
         return x, mixed, crossed, last
-
-
-def _extend_canon(
-    canon: Canon | None, x: Tensor, state: CanonState | None, lengths: Tensor | None
-) -> tuple[Tensor, CanonState | None]:
-    """New positions x (R, n, D) through a Canon layer, where there is one, and its state after them."""
-    if canon is None:
-        return x, None
-    assert state is not None
-    return canon.extend(x, state, lengths)

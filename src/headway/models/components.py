@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar
 
+import torch
 from pydantic import Field, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -29,26 +30,51 @@ class FeedForward(nn.Module, ABC):
         """(..., D) to (..., D)."""
 
 
+class HiddenFeedForward(FeedForward):
+    """A feed-forward network whose hidden layer can be changed before its activation.
+
+    Attributes:
+        width: H, the size of what the activation is applied to.
+    """
+
+    width: int
+
+    @abstractmethod
+    def hidden(self, x: Tensor) -> Tensor:
+        """(..., H) of x (..., D), before the activation."""
+
+    @abstractmethod
+    def finish(self, hidden: Tensor) -> Tensor:
+        """(..., D): the activation of `hidden` (..., H), and what follows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.finish(self.hidden(x))
+
+
 class FeedForwardConfig(Section):
     """The options of these networks. `hidden`: the size of the hidden layer."""
 
     hidden: Width = 2048
 
 
-class ReluFeedForward(FeedForward):
+class ReluFeedForward(HiddenFeedForward):
     """ReLU(x W1 + b1) W2 + b2 (Vaswani et al. 2017, equation 2)."""
 
     Config: ClassVar = FeedForwardConfig
 
     def __init__(self, dim: int, config: FeedForwardConfig) -> None:
         super().__init__()
+        self.width = config.hidden
         self.inner, self.outer = Linear(dim, config.hidden), Linear(config.hidden, dim)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))  # type: ignore[no-any-return]
+    def hidden(self, x: Tensor) -> Tensor:
+        return self.inner(x)  # type: ignore[no-any-return]
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        return self.outer(self.activation(hidden))  # type: ignore[no-any-return]
 
     def activation(self, hidden: Tensor) -> Tensor:
         """The hidden layer (..., H) after its activation."""
@@ -69,13 +95,14 @@ class SwishFeedForward(ReluFeedForward):
         return F.silu(hidden)
 
 
-class SwigluFeedForward(FeedForward):
+class SwigluFeedForward(HiddenFeedForward):
     """(SiLU(x W1) * x V) W2, a hidden layer with a gate and no biases (Shazeer 2020, equation 6)."""
 
     Config: ClassVar = FeedForwardConfig
 
     def __init__(self, dim: int, config: FeedForwardConfig) -> None:
         super().__init__()
+        self.width = 2 * config.hidden
         self.gate, self.inner = Linear(dim, config.hidden, bias=False), Linear(dim, config.hidden, bias=False)
         self.outer = Linear(config.hidden, dim, bias=False)
         for layer in (self.gate, self.inner, self.outer):
@@ -83,6 +110,13 @@ class SwigluFeedForward(FeedForward):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(F.silu(self.gate(x)) * self.inner(x))  # type: ignore[no-any-return]
+
+    def hidden(self, x: Tensor) -> Tensor:
+        return torch.cat([self.gate(x), self.inner(x)], -1)
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        gate, inner = hidden.chunk(2, -1)
+        return self.outer(F.silu(gate) * inner)  # type: ignore[no-any-return]
 
 
 class LayerNorm(nn.LayerNorm):

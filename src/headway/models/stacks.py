@@ -14,20 +14,29 @@ from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.canon import Canon
 from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
 from headway.models.block import Block, Residual
-from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, NORMS
+from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, NORMS, FeedForward, HiddenFeedForward
 from headway.models.cross_attention import CrossMixer
 from headway.models.model import ModelConfig
+
+
+def _points(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not (isinstance(value, str) and value and len(set(value)) == len(value) and set(value) <= set("ABCD")):
+        raise ValueError(f"canon is some of the letters A, B, C and D, each once; received {value!r}")
+    return "".join(sorted(value))
 
 
 class StackConfig(Section):
     """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer).
 
-    `canon`: where each layer has a Canon layer (Allen-Zhu 2025): A before its mixer, C before its feed-forward network.
+    `canon`: where each layer has a Canon layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the
+    mixer's queries, keys and values, C before its feed-forward network, D on that one's hidden layer.
     """
 
     layers: Layers = 6
     mixer: Mixers = Field(default={"kind": "attention"}, validate_default=True)
-    canon: Literal["A", "C", "AC"] | None = None
+    canon: Annotated[str | None, BeforeValidator(_points)] = None
 
     @model_validator(mode="after")
     def _one_mixer_a_layer(self) -> Self:
@@ -137,6 +146,7 @@ def build_blocks(
     Raises:
         UserError: options that do not exist or do not fit.
     """
+    points = stack.canon or ""
 
     def residual() -> Residual:
         return Residual(build_norm(config), config.dropout, post=config.norm == "post")
@@ -145,8 +155,16 @@ def build_blocks(
         reads = None if cross is None else _build_cross(config, cross, f"{where}.cross")
         options = config.feed_forward_options()
         feed_forward = FEED_FORWARDS.build(options, config.dim, where="model.feed_forward")
-        canons = [Canon(config.dim, causal) if point in (stack.canon or "") else None for point in "AC"]
-        return Block(mixer, reads, feed_forward, residual, *canons)
+        mixed, fed = (Canon(config.dim, causal) if point in points else None for point in "AC")
+        return Block(mixer, reads, feed_forward, residual, mixed, fed, inner_canon(feed_forward))
+
+    def inner_canon(feed_forward: FeedForward) -> Canon | None:
+        if "D" not in points:
+            return None
+        if not isinstance(feed_forward, HiddenFeedForward):
+            what = "point D of Canon layers is within a hidden layer, which this feed-forward network does not show"
+            raise UserError(what, where=f"{where}.canon", received=stack.canon, allowed="A, B and C")
+        return Canon(feed_forward.width, causal)
 
     return nn.ModuleList(map(block, _stack_mixers(config, stack, causal, where)))
 
@@ -173,6 +191,13 @@ def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> 
 def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> list[Mixer]:
     """The mixers of a stack; relative positions are one module for all that can use them."""
     defaults = _attention_options(config)
+    if "B" in (stack.canon or ""):
+        kinds = [str(options.get("kind")) for options in stack.mixers()]
+        without = [kind for kind in kinds if "canon" not in MIXERS.options(kind, f"{where}.mixer.kind")]
+        if without:
+            what = f"point B of Canon layers is on queries, keys and values, which {without[0]} does not have"
+            raise UserError(what, where=f"{where}.canon", received=stack.canon, allowed="A, C and D, or other mixers")
+        defaults["canon"] = True
     if is_relative(str(config.position.get("kind")), "model.position"):
         kinds = [str(options.get("kind")) for options in stack.mixers()]
         if not any("position" in MIXERS.options(kind, f"{where}.mixer.kind") for kind in kinds):

@@ -50,11 +50,11 @@ def test_a_canon_layer_is_a_part_of_its_own():
     """Four weights a channel; what they multiply is counted once."""
     plain, canon = (
         {part.name: part for part in parts(decoder={"layers": 1, **changes})[0].parts}
-        for changes in ({}, {"canon": "AC"})
+        for changes in ({}, {"canon": "ACD"})
     )
-    for point in ("mixer", "feed_forward"):
+    for point, size in (("mixer", 16), ("feed_forward", 16), ("feed_forward_inner", 24)):
         part = canon.pop(f"decoder.1.{point}_canon")
-        assert (part.parameters, part.flops_per_token) == (4 * 16, 2 * 4 * 16)
+        assert (part.parameters, part.flops_per_token) == (4 * size, 2 * 4 * size)
     assert canon == plain
 
 

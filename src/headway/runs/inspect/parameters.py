@@ -108,8 +108,9 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
         names += in_layers if isinstance(child, nn.ModuleList) else [name]
     for name in names:
         # A sublayer runs within its residual, and attention projects the source there before it is called itself.
-        # A Canon layer runs there, too, and is a part of its own.
-        flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0)) - flops.get(f"{name}_canon", 0)
+        # Canon layers run there, too, and are parts of their own.
+        canons = sum(flops.get(f"{name}{canon}", 0) for canon in ("_canon", "_inner_canon"))
+        flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0)) - canons
     for name, parameter in model.named_parameters():
         sizes[next((part for part in names if f"{name}.".startswith(f"{part}.")), name)] += parameter.numel()
     parts = [ModelPart(counted_from_1(name), sizes[name], flops.get(name, 0) / length) for name in names]
