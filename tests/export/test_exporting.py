@@ -255,6 +255,8 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
         ({"decoder": {"layers": 1, "cross": CHOICE}}, "onnx", "no attention that chooses one position"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "huggingface", "MarianMTModel has no Canon layers"),
         ({"encoder": {"layers": 1, "canon": "C"}}, "ctranslate2", "CTranslate2 has no such layer"),
+        ({"decoder": {"layers": 1, "residual": "attention"}}, "huggingface", "MarianMTModel has plain residuals"),
+        ({"encoder": {"layers": 1, "residual": "attention"}}, "ctranslate2", "CTranslate2 has no such residual"),
         ({"norm": "pre"}, "huggingface", "a folder for headway.load: MarianMTModel has layer norms"),
         ({}, "huggingface", "'yes', 'MarianMTModel')"),
         ({"norm": "pre"}, "ctranslate2", "'yes'"),

@@ -47,6 +47,10 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 3}},
         "decoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 4}},
     },
+    "depth": SMALL | {
+        "encoder": {"layers": 2, "residual": "attention"},
+        "decoder": {"layers": 2, "residual": {"kind": "attention", "over": "blocks"}},
+    },
     "canon": SMALL | {"encoder": {"layers": 1, "canon": "AC"}, "decoder": {"layers": 2, "canon": "AC"}},
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},

@@ -122,6 +122,8 @@ class Attention(Mixer):
         value_dim: d_v, of values.
         dropout: probability of dropping an attention weight while training.
         bias: whether the four projections have one.
+        value_residual: whether values are those of the lowest attention of the stack in part, v = lambda v +
+            (1 - lambda) v_1 with a learned lambda (Zhou et al. 2024).
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
             what makes one for several mixers.
 
@@ -141,6 +143,7 @@ class Attention(Mixer):
         value_dim: Width | None = None,
         dropout: Probability = 0.0,
         bias: bool = True,
+        value_residual: bool = False,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
     ) -> None:
         super().__init__()
@@ -158,10 +161,15 @@ class Attention(Mixer):
         if bias:
             nn.init.zeros_(self.in_projection.bias)
             nn.init.zeros_(self.out_projection.bias)
+        self.shares_values = value_residual
+        self.value_share = nn.Parameter(torch.full((1,), 0.5)) if value_residual else None  # lambda
 
-    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False, first: list[Tensor] | None = None
+    ) -> Mixed:
         length = x.shape[1]
         query, key, value = self._project(x, torch.arange(length, device=x.device))
+        value = self._with_first(value, first)
         values, weights = attend(
             query,
             key,
@@ -188,6 +196,15 @@ class Attention(Mixer):
         query, key, value = (part.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for part in projected)
         return self.position.rotate(query, positions), self.position.rotate(key, positions), value
 
+    def _with_first(self, value: Tensor, first: list[Tensor] | None) -> Tensor:
+        """Values (B, K, L, d_v) with their part of those in `first`, which gets them where it is empty."""
+        if first is not None and not first:
+            first.append(value)
+        if not first or self.value_share is None:
+            return value
+        share = self.value_share.to(value.dtype)
+        return share * value + (1 - share) * first[0]
+
     def _finish(self, values: Tensor, weights: Tensor | None, mask: Tensor | None) -> Mixed:
         """Join the heads' values (B, K, L, d_v), and leave nothing at padding."""
         values = self.out_projection(values.transpose(1, 2).flatten(2))
@@ -208,19 +225,30 @@ class Attention(Mixer):
             *shape, self.value_dim, dtype=dtype
         )
 
-    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
+    def extend(
+        self,
+        x: Tensor,
+        state: State,
+        lengths: Tensor | None = None,
+        *,
+        first: list[Tensor] | None = None,
+        **source: Any,
+    ) -> tuple[Tensor, MixerState]:
+        """As every mixer; `source` is for those that read one beside the positions so far."""
         assert isinstance(state, AttentionState)
         count = x.shape[1]
         after = AttentionState(state.lengths_after(count, lengths), state.keys, state.values)
         extremes, capacity, positions = state.bounds(), state.capacity, state.positions(count)
         _require_room(after, count, extremes, lengths is None)
         query, key, value = self._project(x, positions)
+        value = self._with_first(value, first)
         key, value = key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)  # (n, R, K, d)
         if extremes is not None and extremes[0] == extremes[1] and extremes[1] + count <= capacity:
-            first, filled = extremes[0], extremes[0] + count
+            begin, filled = extremes[0], extremes[0] + count
             for slots, new in ((state.keys, key), (state.values, value)):
-                slots.narrow(0, first, count).copy_(new)
-            return self._read(query, state.keys.narrow(0, 0, filled), state.values.narrow(0, 0, filled), first), after
+                slots.narrow(0, begin, count).copy_(new)
+            keys, values = (slots.narrow(0, 0, filled) for slots in (state.keys, state.values))
+            return self._read(query, keys, values, begin, **source), after
         filled = capacity if extremes is None else min(capacity, extremes[1] + count)
         if extremes is not None:  # slots that one row is about to reach and another is not
             state.keys[extremes[1] : filled], state.values[extremes[1] : filled] = 0, 0
@@ -229,34 +257,40 @@ class Attention(Mixer):
             slots = torch.where(torch.arange(count, device=x.device) < lengths[:, None], positions, capacity)
         index = slots.t(), torch.arange(len(x), device=x.device)
         state.keys[index], state.values[index] = key.to(state.keys.dtype), value.to(state.values.dtype)
-        return self._read_rows(query, state.keys[:filled], state.values[:filled], positions), after
+        return self._read_rows(query, state.keys[:filled], state.values[:filled], positions, **source), after
 
-    def _read(self, query: Tensor, keys: Tensor, values: Tensor, first: int) -> Tensor:
+    def _read(self, query: Tensor, keys: Tensor, values: Tensor, first: int, **source: Any) -> Tensor:
         """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all keys and values (S, R, K, .)."""
         count, filled = query.shape[2], keys.shape[0]
-        read, _ = attend(
+        read = self._attend(
             query,
             keys.permute(1, 2, 0, 3),
             values.permute(1, 2, 0, 3),
             causal_mask(filled, query.device)[first:] if first and count > 1 else None,
             causal=first == 0 and count > 1,
             bias=self.position(count, filled, -first, query.device),
+            **source,
         )
         return self._finish(read, None, None).values
 
-    def _read_rows(self, query: Tensor, keys: Tensor, values: Tensor, positions: Tensor) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Tensor:
+        """What `attend` reads of keys and values."""
+        return attend(query, key, value, allowed, **options)[0]
+
+    def _read_rows(self, query: Tensor, keys: Tensor, values: Tensor, positions: Tensor, **source: Any) -> Tensor:
         """(R, n, D): what queries (R, K, n, d_k) take of keys and values (S, R, K, .) up to `positions` (R, n)."""
         slots = torch.arange(len(keys), device=query.device)
         if torch.compiler.is_compiling() and query.device.type == "cpu":
             # What an eager `select` left as the memory was need not be a number, and zero times NaN is NaN.
             beyond = (slots[:, None] > positions[:, -1])[..., None, None]
             keys, values = keys.masked_fill(beyond, 0), values.masked_fill(beyond, 0)
-        read, _ = attend(
+        read = self._attend(
             query,
             keys.permute(1, 2, 0, 3),
             values.permute(1, 2, 0, 3),
             (slots <= positions[:, :, None])[:, None],
             bias=self.position(query.shape[2], len(keys), -positions[:, 0], query.device),
+            **source,
         )
         return self._finish(read, None, None).values
 

@@ -134,9 +134,18 @@ class Mixer(nn.Module, ABC):
     """Moves information between positions. Whether it may look at the future is fixed when it is built.
 
     A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
+
+    Attributes:
+        causal: whether a position may only see itself and those before it.
+        shares_values: whether `forward` and `extend` take `first`, a list with the values of the lowest layer that has
+            such, to be mixed in; the lowest layer itself finds it empty, and appends its own.
+        reads_source: whether they take `view`, which `project` makes of an encoded source: the weights then are those
+            of the source (B, K, L, S), followed by those of the sequence itself.
     """
 
     causal: bool
+    shares_values: bool = False
+    reads_source: bool = False
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
