@@ -72,7 +72,7 @@ def gradients_of(model, seed):
 
 def test_muon_is_for_the_linear_maps_in_blocks_and_adamw_for_all_else():
     ours, theirs = (toys.model(dtype=torch.float32, position="t5", encoder={"layers": 1, "canon": "A"}) for _ in "ab")
-    optimizer = build_optimizer(OptimizerConfig(kind="muon", adamw_rate=0.5, weight_decay=0.1), ours)
+    optimizer = build_optimizer(OptimizerConfig(kind="muon", adamw_rate=0.5, weight_decay=0.1), ours, ours.blocks())
     names = {id(parameter): name for name, parameter in ours.named_parameters()}
     matrices, others = ([names[id(each)] for each in group["params"]] for group in optimizer.param_groups)
     assert all(".weight" in name and ("projection" in name or "feed_forward" in name) for name in matrices)
@@ -98,7 +98,8 @@ def test_muon_is_for_the_linear_maps_in_blocks_and_adamw_for_all_else():
 
 def test_an_update_of_muon_is_orthogonal_and_as_large_as_one_of_adamw():
     model = toys.model(dtype=torch.float32)
-    optimizer, weight = build_optimizer(OptimizerConfig(kind="muon"), model), model.encoder[0].feed_forward.inner.weight
+    optimizer = build_optimizer(OptimizerConfig(kind="muon"), model, model.blocks())
+    weight = model.encoder[0].feed_forward.inner.weight
     before = weight.detach().clone()
     for group in optimizer.param_groups:
         group["lr"] = 0.01

@@ -274,7 +274,7 @@ class Attention(Mixer):
         return self._finish(read, None, None).values
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Tensor:
-        """What `attend` reads of keys and values."""
+        """The values (R, K, n, d_v) that queries (R, K, n, d_k) take."""
         return attend(query, key, value, allowed, **options)[0]
 
     def _read_rows(self, query: Tensor, keys: Tensor, values: Tensor, positions: Tensor, **source: Any) -> Tensor:

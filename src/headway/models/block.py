@@ -222,7 +222,7 @@ class Block(nn.Module):
         crossed, scores = attended or (None, None)
         if merged and weights is not None:
             assert memory is not None
-            crossed, weights = weights.split([memory.shape[1], weights.shape[-1] - memory.shape[1]], -1)
+            crossed, weights = torch.split(weights, [memory.shape[1], weights.shape[-1] - memory.shape[1]], -1)
             crossed, weights = crossed if wanted.cross else None, weights if wanted.mixer else None
         return x, Attended(weights, crossed, scores, tuple(depth or ()), values[0] if values else None)
 

@@ -62,7 +62,7 @@ class MergedAttention(Attention):
         return self._finish(values, weights, mask)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Tensor:
-        """What queries (R, K, n, d_k) take of their own prefix and of the view, which the rows of a sentence share."""
+        """The values that queries take of their own prefix and of the view, which the rows of a sentence share."""
         view, bias = options["view"], options["bias"]
         (count, size), sentences = query.shape[2:], len(view.keys)
 
@@ -72,7 +72,7 @@ class MergedAttention(Attention):
 
         def by_row(x: Tensor) -> Tensor:
             """(R, K, n, ...) of (B, K, W n, ...)."""
-            return x.unflatten(2, (-1, count)).transpose(1, 2).flatten(0, 1)
+            return x.view(*x.shape[:2], -1, count, x.shape[3]).transpose(1, 2).flatten(0, 1)
 
         query = query * size**-0.5
         own, read = query @ key.transpose(2, 3), by_sentence(query) @ view.keys.transpose(2, 3)
@@ -85,5 +85,6 @@ class MergedAttention(Attention):
         if view.allowed is not None:
             read = read + additive(view.allowed, read.dtype)
         weights = torch.cat([by_row(read), own], -1).softmax(-1).to(value.dtype)
-        of_source, of_prefix = weights.split([view.keys.shape[2], key.shape[2]], -1)
-        return by_row(by_sentence(of_source) @ view.values) + of_prefix @ value
+        of_source, of_prefix = torch.split(weights, [view.keys.shape[2], key.shape[2]], -1)
+        values: Tensor = by_row(by_sentence(of_source) @ view.values) + of_prefix @ value
+        return values

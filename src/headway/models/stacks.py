@@ -42,7 +42,7 @@ class ResidualConfig(Section):
 
     @property
     def depth(self) -> str | None:
-        """What sublayers attend to; None where they do not."""
+        """The outputs that sublayers attend to; None where they do not."""
         return None if self.kind == "plain" else self.over or "layers"
 
 
@@ -170,7 +170,7 @@ def last_norm(config: StackedConfig) -> nn.Module:
 
 
 def stack_end(config: StackedConfig, stack: StackConfig) -> nn.Module:
-    """What makes the vectors at the top of a stack of what its blocks hand on."""
+    """The way from what blocks hand on to the vectors at the top of their stack."""
     return nn.Identity() if stack.residual.depth is None else DepthAttention(config.dim)
 
 

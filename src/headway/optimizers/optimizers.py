@@ -13,7 +13,6 @@ from torch.optim import SGD, Adadelta, Adam, AdamW, Muon, Optimizer
 
 from headway.core.config import Probability, Section, Whole, mistake, mistakes_within
 from headway.core.errors import nearest
-from headway.models import Model
 from headway.optimizers import OPTIMIZERS, SCHEDULES
 from headway.optimizers.schedules import Schedule, ScheduleContext
 
@@ -128,8 +127,10 @@ class MuonWithAdamW(Optimizer):
         matrices, others = groups
         if not matrices["params"]:
             raise ValueError("muon is for linear maps in the blocks of a model, of which none learns here")
-        options = {"weight_decay": config.weight_decay, "momentum": config.momentum, "nesterov": config.nesterov}
-        muon = Muon(matrices["params"], 0.0, ns_steps=config.steps, adjust_lr_fn="match_rms_adamw", **options)
+        muon = Muon(
+            matrices["params"], 0.0, config.weight_decay, config.momentum, config.nesterov, ns_steps=config.steps,
+            adjust_lr_fn="match_rms_adamw",
+        )  # fmt: skip
         self.parts: list[Optimizer] = [muon]
         if others["params"]:
             self.parts.append(AdamW(others["params"], **config.arguments()))
@@ -146,9 +147,8 @@ class MuonWithAdamW(Optimizer):
         return loss
 
 
-def _for_muon(model: nn.Module, learning: Iterable[Tensor]) -> list[dict[str, Any]]:
-    """The weights of linear maps in the blocks of `model`, and all others that learn."""
-    blocks = [block for part in model.modules() if isinstance(part, Model) for block in part.blocks()]
+def _for_muon(blocks: Iterable[nn.Module], learning: Iterable[Tensor]) -> list[dict[str, Any]]:
+    """The weights of linear maps in `blocks`, and all others that learn."""
     linears = {id(part.weight) for block in blocks for part in block.modules() if isinstance(part, nn.Linear)}
     parts: list[list[Tensor]] = [[], []]
     for parameter in learning:
@@ -206,11 +206,15 @@ class OptimizerConfig(Section):
         return dict(self.__pydantic_extra__ or {})
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
-    """The optimizer of all parameters of `model` that learn. Raises UserError for options that it refuses."""
+def build_optimizer(config: OptimizerConfig, model: nn.Module, blocks: Sequence[nn.Module] = ()) -> Optimizer:
+    """The optimizer of all parameters of `model` that learn, `blocks` being its hidden layers.
+
+    Raises:
+        UserError: options that it refuses.
+    """
     learning: Any = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if issubclass(OPTIMIZERS.get(config.kind), MuonWithAdamW):
-        learning = _for_muon(model, learning)
+        learning = _for_muon(blocks, learning)
     return OPTIMIZERS.build({"kind": config.kind, **config.options()}, learning, where="optimizer")
 
 

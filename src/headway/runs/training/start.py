@@ -402,7 +402,7 @@ def _session(
     if recipe.training.compile:
         check_compiler(parallel.device)
         step.compile(dynamic=True)  # lengths differ from batch to batch
-    optimizer = build_optimizer(recipe.optimizer, step)
+    optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
     averaging, average = recipe.training.average, None
