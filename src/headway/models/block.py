@@ -47,7 +47,7 @@ class Residual(nn.Module):
 
 
 class DepthAttention(nn.Module):
-    """sum_i w_i h_i of the outputs h_i so far, w = softmax over i of q . RMSNorm(h_i) (Kimi Team 2026, section 3.1).
+    """sum_i w_i h_i of the outputs h_i so far, w = softmax over i of q . RMSNorm(h_i) (Kimi Team 2026).
 
     The query q begins at zero, where the sum is a plain mean. It could hold the gains of the norm, which has none.
     """
