@@ -7,6 +7,7 @@ import torch
 
 from headway.core.errors import UserError
 from headway.models import build_model, model_section
+from headway.tensors.checkpointing import recompute_activations
 from tests import reference
 from tests.models import toys
 
@@ -129,3 +130,45 @@ def test_mistakes(residual, message):
 
     with pytest.raises(UserError, match=message):
         model_section({"encoder": {"residual": residual}})
+
+
+TOGETHER = {
+    "value_residual": True, "dropout": 0.3, "norm": "pre",
+    "encoder": {"layers": 3, "residual": "attention"},
+    "decoder": {"layers": 3, "residual": {"kind": "attention", "over": "blocks"}, "cross": "merged"},
+}  # fmt: skip
+
+
+def gradients_of(model, forward):
+    torch.manual_seed(5)  # of dropout
+    logits = forward(toys.batch()).logits
+    return [logits, *torch.autograd.grad(logits.square().sum(), list(model.parameters()))]
+
+
+def test_blocks_that_hand_on_several_tensors_can_be_computed_again():
+    model = toys.model(**TOGETHER).train()
+    expected = gradients_of(model, model)
+    for block in model.blocks():
+        recompute_activations(block)
+    assert all(map(torch.equal, gradients_of(model, model), expected))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # at which the compiler looks, whatever the model
+def test_they_can_be_compiled():
+    model = toys.model(**TOGETHER)
+    expected = gradients_of(model, model)
+    compiled = gradients_of(model, torch.compile(model, backend="aot_eager"))
+    assert all(torch.allclose(one, other, atol=1e-10) for one, other in zip(compiled, expected, strict=True))
+
+
+@torch.no_grad()
+def test_their_steps_are_one_graph():
+    torch._dynamo.reset()
+    model, batch = toys.model(**TOGETHER), toys.batch()
+    step = torch.compile(model.extend, backend="aot_eager", fullgraph=True)
+    compiled = model.start(model.encode(batch.source, batch.source_mask), 5)
+    eager = compiled.select(torch.arange(3))
+    for time in range(4):
+        tokens = batch.target_input[:, time : time + 1]
+        (scores, compiled), (expected, eager) = step(tokens, compiled), model.extend(tokens, eager)
+        assert torch.allclose(scores, expected, atol=1e-10)

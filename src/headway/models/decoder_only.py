@@ -73,7 +73,9 @@ class DecoderOnly(Seq2Seq):
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         lengths, steps = batch.source_mask.sum(1), batch.target_input.shape[1]
         vectors, mask = self._pack(batch, lengths)
-        padding, attention, depth = drop_full(mask), dict[str, Tensor](), list[Tensor]()
+        padding = drop_full(mask)
+        attention: dict[str, Tensor] = {}
+        depth: list[Tensor] = []  # `list[Tensor]()` is nothing that can be compiled
         over_depth = isinstance(self.end, DepthAttention) and wanted("decoder.layers", capture)
         x: Stream = self._embed(vectors)
         first: Tensor | None = None
@@ -122,7 +124,8 @@ class DecoderOnly(Seq2Seq):
     def start(self, memory: Memory, capacity: int) -> DecoderOnlyState:
         rows, size, _ = memory.values.shape
         x: Stream = memory.values
-        layers, lengths, first = [], memory.mask.sum(1), list[Tensor]()
+        layers, lengths = [], memory.mask.sum(1)
+        first: list[Tensor] = []
         for block in self._decoder_blocks():
             x, state = block.extend(x, block.initial_state(rows, size + capacity), lengths=lengths, first=first)
             layers.append(state)
@@ -131,7 +134,8 @@ class DecoderOnly(Seq2Seq):
     @torch.no_grad()
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderOnlyState]:
         assert isinstance(state, DecoderOnlyState)
-        count, layers, first = tokens.shape[1], [], list[Tensor]()
+        count, layers = tokens.shape[1], []
+        first: list[Tensor] = []
         positions = next_positions(state.lengths, count)
         if self.trained_positions is not None:
             # A search may carry rows along that have ended, past the last position. Nothing is read of them.

@@ -75,7 +75,8 @@ class MergedAttention(Attention):
             return x.view(*x.shape[:2], -1, count, x.shape[3]).transpose(1, 2).flatten(0, 1)
 
         query = query * size**-0.5
-        own, read = query @ key.transpose(2, 3), by_sentence(query) @ view.keys.transpose(2, 3)
+        own = _products(query, key.transpose(2, 3))
+        read = _products(by_sentence(query), view.keys.transpose(2, 3))
         if bias is not None:
             own = own + bias
         if options.get("causal"):
@@ -86,5 +87,10 @@ class MergedAttention(Attention):
             read = read + additive(view.allowed, read.dtype)
         weights = torch.cat([by_row(read), own], -1).softmax(-1).to(value.dtype)
         of_source, of_prefix = torch.split(weights, [view.keys.shape[2], key.shape[2]], -1)
-        values: Tensor = by_row(by_sentence(of_source) @ view.values) + of_prefix @ value
-        return values
+        return by_row(_products(by_sentence(of_source), view.values)) + _products(of_prefix, value)
+
+
+def _products(x: Tensor, y: Tensor) -> Tensor:
+    """(R, K, n, b): x (R, K, n, a) times y (R, G, a, b), of which K / G heads share each."""
+    product: Tensor = x.reshape(len(x), y.shape[1], -1, x.shape[3]) @ y
+    return product.view(*x.shape[:3], -1)

@@ -115,7 +115,9 @@ class Transformer(Seq2Seq):
 
     def _encode(self, source: Tensor, mask: Tensor, capture: Sequence[str]) -> tuple[Memory, dict[str, Tensor]]:
         vectors, mask = self.source_embedding.read(source, mask)
-        padding, attention, depth = drop_full(mask), dict[str, Tensor](), list[Tensor]()
+        padding = drop_full(mask)
+        attention: dict[str, Tensor] = {}
+        depth: list[Tensor] = []  # `list[Tensor]()` is nothing that can be compiled
         over_depth = isinstance(self.encoder_end, DepthAttention) and wanted("encoder.layers", capture)
         x: Stream = vectors
         first: Tensor | None = None
@@ -133,7 +135,8 @@ class Transformer(Seq2Seq):
         memory, attention = self._encode(batch.source, batch.source_mask, capture)
         x: Stream = self.target_embedding(batch.target_input)
         first: Tensor | None = None
-        padding, source_padding, depth = drop_full(batch.target_mask), drop_full(memory.mask), list[Tensor]()
+        padding, source_padding = drop_full(batch.target_mask), drop_full(memory.mask)
+        depth: list[Tensor] = []
         over_depth = isinstance(self.decoder_end, DepthAttention) and wanted("decoder.layers", capture)
         for number, layer in enumerate(self.decoder, start=1):
             names = f"decoder.{number}.self", f"decoder.{number}.cross", f"decoder.{number}.cross_scores"
@@ -159,7 +162,8 @@ class Transformer(Seq2Seq):
     @torch.no_grad()
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)
-        count, layers, first = tokens.shape[1], [], list[Tensor]()
+        count, layers = tokens.shape[1], []
+        first: list[Tensor] = []
         x: Stream = self.target_embedding.at(tokens, next_positions(state.lengths, count))
         for layer, mixer_state, source in zip(self._decoder_blocks(), state.layers, state.sources, strict=True):
             x, after = layer.extend(x, mixer_state, source, state.width, state.lengths, first=first)
