@@ -38,6 +38,7 @@ MIXERS: Mapping[str, Mapping[str, Any]] = {
     "local": {"kind": "local", "n": N, "heads": HEADS},
     "nplm": {"kind": "nplm", "n": N},
     "lightconv": {"kind": "lightconv", "width": WIDTH, "heads": HEADS},
+    "ssru": {"kind": "ssru"},
     "attention": {"kind": "attention", "heads": HEADS},
     BASELINE: {"kind": f"{__name__}:FusedAttention", "heads": HEADS},
 }

@@ -16,6 +16,7 @@ from headway.mixers.ngram import Ngram
 from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
+from headway.mixers.ssru import Ssru
 from headway.models.block import Block, Residual
 from headway.models.canon import Canon
 from headway.models.components import ReluFeedForward
@@ -41,11 +42,11 @@ def heads_of(weight: Tensor, bias: Tensor, heads: int) -> list[tuple[Tensor, Ten
     return list(zip(weight.chunk(heads), bias.chunk(heads), strict=True))
 
 
-def parts_of(projection: torch.nn.Linear, heads: int, sizes: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
+def parts_of(projection: torch.nn.Linear, heads: int | tuple[int, ...], sizes: tuple[int, ...]):
     """The projections of which one below the other make `projection`, to heads of these sizes."""
     parts, first = [], 0
-    for size in sizes:
-        rows = slice(first, first + heads * size)
+    for size, count in zip(sizes, heads if isinstance(heads, tuple) else [heads] * len(sizes), strict=True):
+        rows = slice(first, first + count * size)
         parts.append((projection.weight[rows], projection.bias[rows]))
         first = rows.stop
     assert first == len(projection.weight)
@@ -60,19 +61,26 @@ def attention_rows(
     heads: int,
     bias=lambda head, query, key: 0.0,
     turn=lambda vector, position: vector,
+    norms=(lambda vector: vector,) * 2,
+    groups: int | None = None,
 ) -> tuple[list[Tensor], list[list[list[Tensor]]]]:
     """Equation 1 for every query vector: the heads' concatenated means, and weights [head][query][key].
 
-    `bias` is added to a score, `turn` changes a query or key by its position.
+    `bias` is added to a score, `turn` changes a query or key by its position, after the norms of either. Heads of
+    queries share those of `groups` of keys and values.
     """
-    query, key, value = (heads_of(weight, bias, heads) for weight, bias in projections)
+    query = heads_of(*projections[0], heads)
+    key, value = (
+        [part for part in heads_of(*each, groups or heads) for _ in range(heads // (groups or heads))]
+        for each in projections[1:]
+    )
     means: list[list[Tensor]] = [[] for _ in queries]
     weights: list[list[list[Tensor]]] = [[] for _ in range(heads)]
     for head in range(heads):
-        keys = [turn(linear(*key[head], each), index) for index, each in enumerate(memory)]
+        keys = [turn(norms[1](linear(*key[head], each)), index) for index, each in enumerate(memory)]
         values = [linear(*value[head], each) for each in memory]
         for position, x in enumerate(queries):
-            q = turn(linear(*query[head], x), position)
+            q = turn(norms[0](linear(*query[head], x)), position)
             seen = [index for index in range(len(memory)) if allowed[position][index]]
             row = [torch.zeros((), dtype=x.dtype) for _ in memory]
             mean = torch.zeros_like(values[0])
@@ -142,13 +150,38 @@ def rotation(mixer: Attention):
     return turn
 
 
+def root_mean_square_norm(norm: torch.nn.RMSNorm | None):
+    """Zhang and Sennrich 2019: x_i w_i over the root of the mean square; x itself without a norm."""
+
+    def normalised(x: Tensor) -> Tensor:
+        return x if norm is None else x / (sum(each * each for each in x) / len(x) + norm.eps).sqrt() * norm.weight
+
+    return normalised
+
+
+def forgotten(mixer: Attention, row: Tensor, real: Tensor):
+    """Lin et al. 2025, equation 5: the sum of log f_l over what lies between query and key, the later one included."""
+
+    def bias(head: int, query: int, key: int):
+        total = torch.zeros((), dtype=row.dtype)
+        for position in range(min(query, key) + 1, max(query, key) + 1) if mixer.forget is not None else ():
+            if real[position]:
+                logit = mixer.forget.weight[head] @ row[position] + mixer.forget.bias[head]
+                total = total + (1 / (1 + (-logit).exp())).log()
+        return total
+
+    return bias
+
+
 def attention(mixer: Attention, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Self-attention (Vaswani et al. 2017, equation 1 and section 3.2.2): values (B, L, D), weights (B, K, L, L).
 
     Local attention is the same over fewer positions.
     """
     n = mixer.n if isinstance(mixer, LocalAttention) else math.inf
-    projections = parts_of(mixer.in_projection, mixer.heads, (mixer.key_dim, mixer.key_dim, mixer.value_dim))
+    heads = mixer.heads, mixer.key_value_heads, mixer.key_value_heads
+    projections = parts_of(mixer.in_projection, heads, (mixer.key_dim, mixer.key_dim, mixer.value_dim))
+    norms = [root_mean_square_norm(norm) for norm in (mixer.query_norm, mixer.key_norm)]
     values, all_weights = [], []
     for row, real in zip(x, mask, strict=True):
         length = len(row)
@@ -156,9 +189,12 @@ def attention(mixer: Attention, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor
             [bool(real[t] and real[s]) and (s <= t or not mixer.causal) and abs(s - t) < n for s in range(length)]
             for t in range(length)
         ]
+        near, lost = position_bias(mixer), forgotten(mixer, row, real)
         means, weights = attention_rows(
-            list(row), list(row), projections, allowed, mixer.heads, position_bias(mixer), rotation(mixer)
-        )
+            list(row), list(row), projections, allowed, mixer.heads,
+            lambda head, query, key, near=near, lost=lost: near(head, query, key) + lost(head, query, key),
+            rotation(mixer), norms, mixer.key_value_heads,
+        )  # fmt: skip
         out = [linear(mixer.out_projection.weight, mixer.out_projection.bias, mean) for mean in means]
         values.append(torch.stack([each if real[t] else torch.zeros_like(each) for t, each in enumerate(out)]))
         all_weights.append(torch.stack([torch.stack([torch.stack(r) for r in head]) for head in weights]))
@@ -276,6 +312,35 @@ def nplm_contributions(mixer: Nplm, row: Tensor, t: int) -> list[tuple[tuple[int
             bounds = sorted((positions[0] - t, positions[-1] - t))
             terms.append((tuple(bounds), mixer.far[side, :, :, m] @ torch.cat(averages)))
     return terms
+
+
+def ssru(mixer: Ssru, x: Tensor, mask: Tensor) -> Tensor:
+    """Kim et al. 2019: f_t = sigmoid(W_f x_t + b), c_t = f_t c_{t-1} + (1 - f_t) W x_t, z_t = ReLU(c_t).
+
+    In both directions, what the mean from the right is before it reads x_t is added, times its gate at t.
+    """
+    values = []
+    for row, real in zip(x, mask, strict=True):
+        places = [t for t in range(len(row)) if real[t]]
+        means = {t: after for t, _, after in _ssru_means(mixer, row, places, 0)}
+        if not mixer.causal:
+            for t, kept, _ in _ssru_means(mixer, row, places[::-1], 1):
+                means[t] = means[t] + kept
+        values.append(torch.stack([means[t].clamp(min=0) if real[t] else row[t] * 0 for t in range(len(row))]))
+    return torch.stack(values)
+
+
+def _ssru_means(mixer: Ssru, row: Tensor, places: list[int], direction: int) -> list[tuple[int, Tensor, Tensor]]:
+    """Place by place, what the gate keeps of the mean so far, and the mean after the place."""
+    dim, zero, found = row.shape[1], torch.zeros_like(row[0]), []
+    part = slice(direction * dim, (direction + 1) * dim)
+    mean = zero
+    for t in places:
+        gate = 1 / (1 + (-linear(mixer.in_projection.weight[dim:][part], mixer.bias[part], row[t])).exp())
+        kept = gate * mean
+        mean = kept + (1 - gate) * linear(mixer.in_projection.weight[:dim], zero, row[t])
+        found.append((t, kept, mean))
+    return found
 
 
 def cross_attention(cross: MultiHeadCross, x: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:

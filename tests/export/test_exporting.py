@@ -247,6 +247,9 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
     assert "a folder for headway.load: MarianMTModel has multi-head attention alone" in rows["huggingface"]
 
 
+FORGETS = {"kind": "attention", "forget": True}
+
+
 @pytest.mark.parametrize(
     ("change", "format", "said"),
     [
@@ -263,6 +266,8 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
         ({"value_residual": True, "encoder": {"layers": 2}}, "ctranslate2", "no values of the first layer in others"),
         ({"bias": False}, "huggingface", "projections with biases"),
         ({"bias": False}, "ctranslate2", "'yes'"),
+        ({"encoder": {"layers": 1, "mixer": FORGETS}}, "huggingface", "MarianMTModel has no key_value_heads"),
+        ({"encoder": {"layers": 1, "mixer": FORGETS}}, "ctranslate2", "CTranslate2 has no key_value_heads"),
         ({"norm": "pre"}, "huggingface", "a folder for headway.load: MarianMTModel has layer norms"),
         ({}, "huggingface", "'yes', 'MarianMTModel')"),
         ({"norm": "pre"}, "ctranslate2", "'yes'"),

@@ -27,6 +27,7 @@ pytest.importorskip("onnxruntime")
 SMALL = {"dim": 8, "heads": 2, "feed_forward": 10, "dropout": 0.0, "encoder": {"layers": 1}, "decoder": {"layers": 1}}
 RECURRENT = {"kind": "recurrent", "dim": 8, "dropout": 0.0}
 BOTH = {"layers": 1, "hidden": 8, "bidirectional": True}
+SHARED = {"kind": "attention", "key_value_heads": 1, "query_key_norm": True}
 MODELS: dict[str, dict[str, Any]] = {
     "learned, pre-norm, swiglu": SMALL
     | {"position": "learned", "norm": "pre", "feed_forward": {"kind": "swiglu", "hidden": 6}},
@@ -53,6 +54,10 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder": {"layers": 2, "residual": "attention"},
         "decoder": {"layers": 2, "residual": {"kind": "attention", "over": "blocks"}},
     },
+    "forget, shared heads, norms": SMALL
+    | {side: {"layers": 1, "mixer": SHARED | {"forget": True}} for side in ("encoder", "decoder")}
+    | {"position": "rotary"},
+    "ssru": SMALL | {"decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
     "canon": SMALL | {"encoder": {"layers": 1, "canon": "AC"}, "decoder": {"layers": 2, "canon": "AC"}},
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
@@ -174,6 +179,7 @@ PREFIX = {"layers": 1, "mixer": {"kind": "ngram", "n": 3, "global_context": "pre
         (SMALL | {"decoder": PREFIX}, "None"),
         (SMALL | {"encoder": PREFIX}, "global_context: prefix"),  # it looks back over a whole sequence
         (MODELS["decoder-only"] | {"decoder": PREFIX}, "global_context: prefix"),
+        (SMALL | {"encoder": {"layers": 1, "mixer": "ssru"}}, "which ssru in an encoder needs"),
         (RECURRENT | {"cell": "gru"}, "None"),
         (RECURRENT | {"cell": "cho_gru"}, "the cell cho_gru"),
     ],

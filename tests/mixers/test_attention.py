@@ -11,20 +11,33 @@ from tests.mixers.oracles import assert_same, gradients
 
 
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize(
-    "sizes", [{}, {"head_dim": 5}, {"key_dim": 2, "value_dim": 5}, {"head_dim": 3, "key_dim": 4}], ids=str
+    "options",
+    [
+        {},
+        {"head_dim": 5},
+        {"key_dim": 2, "value_dim": 5},
+        {"head_dim": 3, "key_dim": 4},
+        {"heads": 4, "head_dim": 2, "key_value_heads": 2},
+        {"heads": 4, "key_dim": 2, "value_dim": 3, "key_value_heads": 1, "position": "rotary", "query_key_norm": True},
+        {"forget": True},
+        {"heads": 4, "head_dim": 2, "key_value_heads": 2, "forget": True, "position": "alibi", "query_key_norm": True},
+    ],
+    ids=str,
 )
-def test_self_attention_equals_oracle(causal, sizes):
+def test_self_attention_equals_oracle(monkeypatch, causal, options, fused):
+    monkeypatch.setattr("headway.mixers.attention.MOST_EXPLICIT_WEIGHTS", 0 if fused else 1 << 27)
     torch.manual_seed(2)
-    mixer = Attention(6, causal, heads=3, **sizes).double()
+    mixer = Attention(6, causal, **{"heads": 3} | options).double()
     for parameter in mixer.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     x = torch.randn(2, 4, 6, dtype=torch.float64, requires_grad=True)
     mask = padding_mask(torch.tensor([4, 2]))
-    values, weights = mixer(x, mask, need_weights=True)
+    values, weights = mixer(x, mask, need_weights=not fused)
     slow_values, slow_weights = reference.attention(mixer, x, mask)
     assert torch.allclose(values, slow_values, atol=1e-12)
-    assert torch.allclose(weights, slow_weights, atol=1e-12)
+    assert fused or torch.allclose(weights, slow_weights, atol=1e-12)
     upstream = torch.randn_like(values)
     assert_same(gradients(mixer, (values * upstream).sum(), x), gradients(mixer, (slow_values * upstream).sum(), x))
 
@@ -50,6 +63,26 @@ def test_heads_that_do_not_fit_are_refused(sizes):
     with pytest.raises(ValueError, match=r"heads \(4\) do not divide dim \(6\)"):
         Attention(6, False, heads=4, **sizes)
     Attention(6, False, heads=4, key_dim=2, value_dim=1)
+
+
+def test_keys_and_values_have_as_many_heads_as_are_asked_for():
+    with pytest.raises(ValueError, match=r"key_value_heads \(3\) do not divide heads \(4\)"):
+        Attention(8, False, heads=4, key_value_heads=3)
+    mixer = Attention(8, True, heads=4, key_value_heads=2)
+    assert mixer.initial_state(3, 5).keys.shape == (6, 3, 2, 2)
+    assert "key_value_heads=2" in repr(mixer)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_gate_that_is_shut_hides_what_is_before_it(causal):
+    mixer, x = Attention(6, causal, heads=2, forget=True), torch.randn(1, 7, 6)
+    x[:, :, 0] = 1
+    x[:, 4, 0] = 0
+    torch.nn.init.zeros_(mixer.forget.weight)
+    mixer.forget.weight.data[:, 0], mixer.forget.bias.data[:] = 100, -50
+    weights = mixer(x, None, need_weights=True).weights
+    assert (weights[:, :, 4:, :4] < 1e-10).all()
+    assert causal or (weights[:, :, :4, 4:] < 1e-10).all()
 
 
 def test_attention_dropout_drops_only_while_training():

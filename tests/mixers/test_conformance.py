@@ -20,10 +20,16 @@ POSITIONS = {
     "rotary": "rotary",
     "half rotary": {"kind": "rotary", "share": 0.5},
 }
+SHARED = {"head_dim": 4, "key_value_heads": 1, "query_key_norm": True}
 OPTIONS = {
     "attention": {
         f"attention, {name}": {"head_dim": 4, "value_dim": 3, "position": position}
         for name, position in POSITIONS.items()
+    }
+    | {
+        "attention, shared heads, norms": SHARED | {"position": "rotary"},
+        "attention, forget": {"forget": True},
+        "attention, all options": SHARED | {"forget": True, "position": POSITIONS["t5"]},
     },
     "dependency": {
         "dependency": {},
@@ -34,13 +40,14 @@ OPTIONS = {
             "key_bias": True,
             "position": "rotary",
         },
+        "dependency, shared heads, norms, forget": SHARED | {"forget": True},
     },
     "lightconv": {"lightconv": {"width": 3}, "lightconv, even": {"width": 4, "bias": False}},
     "local": {
         f"local, {name}": {"n": 3, "head_dim": 4, "value_dim": 3, "position": position}
         for name, position in POSITIONS.items()
     }
-    | {"local, itself": {"n": 1}},
+    | {"local, itself": {"n": 1}, "local, shared heads, norms": SHARED | {"n": 3, "position": "rotary"}},
     "ngram": {
         "ngram": {"n": 3},
         "ngram, global": {"n": 2, "global_context": True},
@@ -52,6 +59,7 @@ OPTIONS = {
         "nplm, distant": {"n": 1, "blocks": 1, "block_size": 3},
         "nplm, near": {"n": 3, "blocks": 0, "bias": False},
     },
+    "ssru": {"ssru": {}},
 }
 HEADS = {"attention": 3, "dependency": 3, "lightconv": 3, "local": 3, "ngram": 3}
 CONFIGS = {
@@ -238,7 +246,7 @@ class _Counted(AttentionState):
 
     def select(self, index):
         selected = super().select(index)
-        return _Counted(selected.lengths, selected.keys, selected.values, self.position)
+        return _Counted(selected.lengths, selected.keys, selected.values, position=self.position)
 
 
 class Counts(Attention):
@@ -249,13 +257,13 @@ class Counts(Attention):
 
     def initial_state(self, rows, capacity):
         state = super().initial_state(rows, capacity)
-        return _Counted(state.lengths, state.keys, state.values, 0)
+        return _Counted(state.lengths, state.keys, state.values)
 
     def extend(self, x, state, lengths=None):
         values, after = super().extend(
             x, replace(state, lengths=torch.full_like(state.lengths, state.position)), lengths
         )
-        return values, _Counted(after.lengths, after.keys, after.values, state.position + x.shape[1])
+        return values, _Counted(after.lengths, after.keys, after.values, position=state.position + x.shape[1])
 
 
 class BrokenContributions(Ngram):

@@ -22,6 +22,7 @@ MIXERS = {
     "ngram": {"kind": "ngram", "n": 2},
     "nplm": {"kind": "nplm", "n": 2, "blocks": 2, "block_size": 2},
     "lightconv": {"kind": "lightconv", "width": 3},
+    "ssru": "ssru",
 }
 
 

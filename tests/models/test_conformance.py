@@ -18,11 +18,14 @@ from tests.models.recurrent import toys as recurrent
 
 LOCAL, NGRAM = {"kind": "local", "n": 3}, {"kind": "ngram", "n": 3, "global_context": "prefix"}
 BOTTOM = [{"kind": "ngram", "n": 2}, "attention", "attention"]
+SHARED = {"kind": "attention", "key_value_heads": 1, "query_key_norm": True}
 EACH = [{"kind": "ngram", "n": 2}, {"kind": "local", "n": 2}, {"kind": "nplm", "n": 2}, "attention"]
 STACKS = {
     "each": EACH,
     "lightconv": [{"kind": "lightconv", "width": width} for width in (2, 3, 4, 5)],
     "ngram": {"kind": "ngram", "n": 3},
+    "ssru": "ssru",
+    "forget": SHARED | {"forget": True},
     "attention": "attention",
 }
 RELATIVE = ["t5", "alibi", {"kind": "rotary", "share": 0.5}]
@@ -87,6 +90,9 @@ TRANSFORMERS = {
     "merged, over blocks, canon, wide heads, values of the first layer": {
         "decoder": {**depth("blocks", canon="AC")["decoder"], **MERGED}, "value_residual": True, "key_dim": 3,
         "value_dim": 5, "norm": "pre"},
+    "merged, shared heads, norms and gates, values of the first layer": {
+        "heads": 4, "position": "rotary", "decoder": MERGED | {
+            "mixer": SHARED | {"key_value_heads": 2, "forget": True, "value_residual": True}}},
     "values of the first layer": sides(VALUES, VALUES, norm="pre"),
     "values of the lowest attention, n-grams below and between, post": sides(
         [BOTTOM[0], "attention", BOTTOM[0], VALUES], [LOCAL, "attention", VALUES, BOTTOM[0]], position="rotary"),
@@ -94,9 +100,10 @@ TRANSFORMERS = {
 }  # fmt: skip
 DECODER_ONLY = {
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], ["attention", LOCAL])},
+       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE],
+                                                   ["attention", SHARED | {"forget": True}, LOCAL])},
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}])},
+       for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}, "ssru"])},
     "alibi, attention above n-grams": decoder("alibi", ["attention", NGRAM]),
     **{f"canon {points}": {"decoder": {"layers": 2, "canon": points}} for points in ("A", "C", "AC")},
     **{f"over {over}, {norm}, n-grams below": {"norm": norm, "decoder": depth(over, mixer=BOTTOM)["decoder"]}

@@ -39,7 +39,7 @@ def test_one_table_of_t5_serves_a_stack():
     assert sum("position.table" in name for name, _ in model.named_parameters()) == 2
 
 
-@pytest.mark.parametrize("mixer", sorted({"lightconv", "ngram", "nplm"} & set(MIXERS)))
+@pytest.mark.parametrize("mixer", sorted({"lightconv", "ngram", "nplm", "ssru"} & set(MIXERS)))
 @pytest.mark.parametrize("position", ["t5", "alibi", "rotary"])
 def test_relative_positions_need_attention(position, mixer):
     with pytest.raises(UserError) as error:

@@ -427,6 +427,8 @@ def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     mixer = _known("mixer", block.mixer, Attention)
     if mixer.shares_values:
         raise UserError("CTranslate2 has no values of the first layer in others", received="value_residual: true")
+    if not mixer.plain:
+        raise UserError("CTranslate2 has no key_value_heads, query_key_norm or forget here", received=str(mixer))
     _check_heads(mixer, like)
     if _rotation(mixer.position) != _rotation(like.position):
         raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)

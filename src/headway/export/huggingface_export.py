@@ -148,6 +148,8 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
                 yield "MarianMTModel has heads of size dim / heads, and projections with biases"
             if isinstance(attention, Attention) and attention.shares_values:
                 yield "MarianMTModel has no values of the first layer in others (value_residual)"
+            if isinstance(attention, Attention) and not attention.plain:
+                yield "MarianMTModel has no key_value_heads, query_key_norm or forget in attention"
             if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
                 yield "MarianMTModel has no positions within attention"
         if block.mixer_canon or block.feed_forward_canon:

@@ -29,6 +29,7 @@ from headway.export.exporting import check_expressible
 from headway.export.parity import answering_by, predictor_of
 from headway.mixers import State
 from headway.mixers.ngram import Ngram
+from headway.mixers.ssru import Ssru
 from headway.models import Memory, Seq2Seq
 from headway.models.decoder_only import DecoderOnly
 from headway.models.recurrent.cells import ChoGru
@@ -91,15 +92,16 @@ class OnnxExporter(Exporter):
             return "a graph has no step for each word of a source, which the cell cho_gru needs; gru needs none"
         if any(getattr(module, "choice", "soft") != "soft" for module in run.model.modules()):
             return "a graph has no attention that chooses one position (choice hard or monotonic)"
-        # They read the context of each beginning of a whole sequence; a decoder reads token by token.
-        if any(
-            isinstance(module, Ngram)
-            and module.prefix
-            and module.global_weight is not None
-            and (isinstance(run.model, DecoderOnly) or not name.startswith("decoder."))
+        # They read each beginning of a whole sequence; a decoder reads token by token.
+        whole = [
+            module
             for name, module in run.model.named_modules()
-        ):
+            if isinstance(run.model, DecoderOnly) or not name.startswith("decoder.")
+        ]
+        if any(isinstance(module, Ngram) and module.prefix and module.global_weight is not None for module in whole):
             return "a graph has no highest value of each beginning, which n-grams with global_context: prefix need"
+        if any(isinstance(module, Ssru) for module in whole):
+            return "a graph has no running mean over a whole sequence, which ssru in an encoder needs"
         return None
 
     def form(self, run: Run) -> str:

@@ -34,6 +34,7 @@ MIXERS: Registry[Mixer] = Registry(
         "local": "headway.mixers.local:LocalAttention",
         "ngram": "headway.mixers.ngram:Ngram",
         "nplm": "headway.mixers.nplm:Nplm",
+        "ssru": "headway.mixers.ssru:Ssru",
     },
 )
 POSITIONS: Registry[Position] = Registry(

@@ -1,11 +1,11 @@
 """Multi-head self-attention (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, L queries, S keys, K heads, d_k key, d_v value, D model, R rows of a state, C its capacity, n new
-positions.
+Shapes: B batch, L queries, S keys, K heads, G heads of keys and values, d_k key, d_v value, D model, R rows of a state,
+C its capacity, n new positions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,8 +38,8 @@ def attend(
 
     Args:
         query: (B, K, L, d_k).
-        key: (B, K, S, d_k).
-        value: (B, K, S, d_v).
+        key: (B, G, S, d_k); K / G heads of queries share each.
+        value: (B, G, S, d_v).
         allowed: broadcastable to (B, K, L, S), True where a query may attend to a key; None for everywhere.
         causal: additionally restrict query t to keys 0 .. t.
         bias: (K, L, S) or (B, K, L, S), added to the scores.
@@ -47,7 +47,7 @@ def attend(
         need_weights: return the weights (B, K, L, S), before dropout.
     """
     batch, heads, length, size = query.shape
-    keys = key.shape[2]
+    groups, keys = key.shape[1:3]
     explicit = query.device.type == "cpu" and batch * heads * length * keys <= MOST_EXPLICIT_WEIGHTS
     alone = allowed is None and bias is None
     if causal and (explicit or need_weights or not alone):
@@ -55,9 +55,12 @@ def attend(
         allowed, causal = past if allowed is None else allowed & past, False
     if not (explicit or need_weights):
         added = allowed if bias is None else _added(allowed, bias, query.dtype)
-        values = F.scaled_dot_product_attention(query, key, value, added, dropout_p=dropout, is_causal=causal)
+        values = F.scaled_dot_product_attention(
+            query, key, value, added, dropout_p=dropout, is_causal=causal, enable_gqa=groups != heads
+        )
         return values, None
-    scores = torch.bmm((query * size**-0.5).reshape(-1, length, size), key.reshape(-1, keys, size).transpose(1, 2))
+    rows = heads // groups * length  # those that read the same keys
+    scores = torch.bmm((query * size**-0.5).reshape(-1, rows, size), key.reshape(-1, keys, size).transpose(1, 2))
     scores = scores.view(batch, heads, length, keys)
     if bias is not None:
         scores = scores.add_(bias)
@@ -65,7 +68,7 @@ def attend(
         scores = scores.add_(additive(allowed, scores.dtype))
     weights = scores.softmax(-1)
     dropped = F.dropout(weights, dropout) if dropout else weights
-    values = torch.bmm(dropped.view(-1, length, keys), value.reshape(-1, keys, value.shape[3]))
+    values = torch.bmm(dropped.view(-1, rows, keys), value.reshape(-1, keys, value.shape[3]))
     return values.view(batch, heads, length, value.shape[3]), weights if need_weights else None
 
 
@@ -76,18 +79,24 @@ def _added(allowed: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class AttentionState(MixerState):
-    """Keys (C + 1, R, K, d_k) and values (C + 1, R, K, d_v) so far, of which the last slot takes what is padding.
+    """Keys (C + 1, R, G, d_k) and values (C + 1, R, G, d_v) so far, of which the last slot takes what is padding.
 
-    Time comes first, so that a step of rows that stand at one position writes one block of memory.
+    Attention that forgets also has the logarithms of its gates (C + 1, R, K), cumulated up to each position. Time comes
+    first, so that a step of rows that stand at one position writes one block of memory.
     """
 
     keys: Tensor
     values: Tensor
+    gates: Tensor | None = None
 
     @property
     def capacity(self) -> int:
         """C."""
         return self.keys.shape[0] - 1
+
+    def slots(self) -> list[Tensor]:
+        """All that has C + 1 slots."""
+        return [self.keys, self.values, *([] if self.gates is None else [self.gates])]
 
     def select(self, index: Tensor) -> "AttentionState":
         """A copy of the rows `index`.
@@ -98,7 +107,7 @@ class AttentionState(MixerState):
         rows, extremes = index.reshape(-1), self.bounds()
         filled = None if extremes is None else extremes[1]
         lengths = self.lengths.index_select(0, rows)
-        return AttentionState(lengths, _select_rows(self.keys, rows, filled), _select_rows(self.values, rows, filled))
+        return AttentionState(lengths, *(_select_rows(slots, rows, filled) for slots in self.slots()))
 
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
@@ -126,9 +135,14 @@ class Attention(Mixer):
             (1 - lambda) v_1 with a learned lambda (Zhou et al. 2024).
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
             what makes one for several mixers.
+        key_value_heads: G, a divisor of K; by default K (Ainslie et al. 2023).
+        query_key_norm: divide queries and keys by their root mean square, with a learned scale, before positions
+            rotate them (Dehghani et al. 2023).
+        forget: add -|c_i - c_j| to the score of query i and key j, c_i the sum of log sigmoid(w x_l + b) over l <= i,
+            w and b a head's own (forgetting attention; Lin et al. 2025).
 
     Raises:
-        ValueError: heads do not divide dim and no size of a head is given.
+        ValueError: heads do not divide dim and no size of a head is given, or G does not divide K.
         UserError: a position that does not exist, or that attention does not read.
     """
 
@@ -145,6 +159,9 @@ class Attention(Mixer):
         bias: bool = True,
         value_residual: bool = False,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
+        key_value_heads: Width | None = None,
+        query_key_norm: bool = False,
+        forget: bool = False,
     ) -> None:
         super().__init__()
         self.causal, self.heads, self.dropout = causal, heads, dropout
@@ -152,7 +169,11 @@ class Attention(Mixer):
         if not isinstance(position, RelativePositions):
             position = RelativePositions(position, causal)
         self.position = position.build(heads, self.key_dim)
-        self.widths = [heads * self.key_dim, heads * self.key_dim, heads * self.value_dim]
+        self.key_value_heads = key_value_heads or heads
+        if heads % self.key_value_heads:
+            raise ValueError(f"key_value_heads ({key_value_heads}) do not divide heads ({heads})")
+        groups = self.key_value_heads
+        self.widths = [heads * self.key_dim, groups * self.key_dim, groups * self.value_dim]
         self.in_projection = Linear(dim, sum(self.widths), bias=bias)  # queries, keys, values, one below the other
         self.out_projection = Linear(heads * self.value_dim, dim, bias=bias)
         for block in torch.split(self.in_projection.weight, self.widths):
@@ -161,8 +182,20 @@ class Attention(Mixer):
         if bias:
             nn.init.zeros_(self.in_projection.bias)
             nn.init.zeros_(self.out_projection.bias)
+        self.query_norm, self.key_norm = (
+            nn.RMSNorm(self.key_dim, eps=1e-6) if query_key_norm else None for _ in range(2)
+        )
+        self.forget = Linear(dim, heads) if forget else None
+        if self.forget is not None:
+            nn.init.xavier_uniform_(self.forget.weight)
+            nn.init.zeros_(self.forget.bias)
         self.shares_values = value_residual
         self.value_share = nn.Parameter(torch.full((1,), 0.5)) if value_residual else None  # lambda
+
+    @property
+    def plain(self) -> bool:
+        """Whether all but sizes and positions is as Vaswani et al. have it, which other engines ask for."""
+        return self.key_value_heads == self.heads and self.query_norm is None and self.forget is None
 
     def forward(
         self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False, first: list[Tensor] | None = None
@@ -170,13 +203,14 @@ class Attention(Mixer):
         length = x.shape[1]
         query, key, value = self._project(x, torch.arange(length, device=x.device))
         value = self._with_first(value, first)
+        gates = self._cumulated_gates(x, mask)
         values, weights = attend(
             query,
             key,
             value,
             self._real_keys(mask),
             causal=self.causal,
-            bias=self.position(length, length, device=x.device),
+            bias=with_gates(self.position(length, length, device=x.device), gates, gates),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
@@ -191,9 +225,13 @@ class Attention(Mixer):
         return keys | torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device) if self.causal else keys
 
     def _project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries and keys (B, K, L, d_k), rotated as at `positions` (L,) or (B, L), and values (B, K, L, d_v) of x."""
+        """Queries (B, K, L, d_k), keys (B, G, L, d_k), as at `positions` (L,) or (B, L), and values (B, G, L, d_v)."""
         projected = torch.split(self.in_projection(x), self.widths, -1)
-        query, key, value = (part.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for part in projected)
+        heads = self.heads, self.key_value_heads, self.key_value_heads
+        query, key, value = (
+            part.view(*x.shape[:2], count, -1).transpose(1, 2) for part, count in zip(projected, heads, strict=True)
+        )
+        query, key = _normalised(query, self.query_norm), _normalised(key, self.key_norm)
         return self.position.rotate(query, positions), self.position.rotate(key, positions), value
 
     def _with_first(self, value: Tensor, first: list[Tensor] | None) -> Tensor:
@@ -204,6 +242,13 @@ class Attention(Mixer):
             return value
         share = self.value_share.to(value.dtype)
         return share * value + (1 - share) * first[0]
+
+    def _cumulated_gates(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
+        """(B, K, L): the logarithms of gates, summed up to each position; None where nothing is forgotten."""
+        if self.forget is None:
+            return None
+        gates = F.logsigmoid(self.forget(x).to(self.forget.weight.dtype))  # float32 at least
+        return zero_padding(gates, mask).transpose(1, 2).cumsum(2)
 
     def _finish(self, values: Tensor, weights: Tensor | None, mask: Tensor | None) -> Mixed:
         """Join the heads' values (B, K, L, d_v), and leave nothing at padding."""
@@ -216,11 +261,12 @@ class Attention(Mixer):
         require_causal(self.causal)
         weight = self.out_projection.weight
         lengths = torch.zeros(rows, dtype=torch.int64, device=weight.device)
-        return AttentionState(lengths, *self._slots(weight, capacity + 1, rows))
+        gates = None if self.forget is None else weight.new_zeros(capacity + 1, rows, self.heads)
+        return AttentionState(lengths, *self._slots(weight, capacity + 1, rows), gates)
 
     def _slots(self, weight: Tensor, count: int, rows: int) -> tuple[Tensor, Tensor]:
-        """Zeros for keys (count, R, K, d_k) and values (count, R, K, d_v), where `weight` is."""
-        shape, dtype = (count, rows, self.heads), working_dtype(weight)
+        """Zeros for keys (count, R, G, d_k) and values (count, R, G, d_v), where `weight` is."""
+        shape, dtype = (count, rows, self.key_value_heads), working_dtype(weight)
         return weight.new_zeros(*shape, self.key_dim, dtype=dtype), weight.new_zeros(
             *shape, self.value_dim, dtype=dtype
         )
@@ -237,30 +283,43 @@ class Attention(Mixer):
         """As every mixer; `source` is for those that read one beside the positions so far."""
         assert isinstance(state, AttentionState)
         count = x.shape[1]
-        after = AttentionState(state.lengths_after(count, lengths), state.keys, state.values)
+        after = replace(state, lengths=state.lengths_after(count, lengths))
         extremes, capacity, positions = state.bounds(), state.capacity, state.positions(count)
         _require_room(after, count, extremes, lengths is None)
         query, key, value = self._project(x, positions)
         value = self._with_first(value, first)
-        key, value = key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)  # (n, R, K, d)
+        gates, held = self._gates_after(x, state), state.slots()
+        new = [key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)]  # (n, R, G, d)
+        if gates is not None:
+            new.append(gates.permute(2, 0, 1))
         if extremes is not None and extremes[0] == extremes[1] and extremes[1] + count <= capacity:
             begin, filled = extremes[0], extremes[0] + count
-            for slots, new in ((state.keys, key), (state.values, value)):
-                slots.narrow(0, begin, count).copy_(new)
-            keys, values = (slots.narrow(0, 0, filled) for slots in (state.keys, state.values))
-            return self._read(query, keys, values, begin, **source), after
+            for slots, more in zip(held, new, strict=True):
+                slots.narrow(0, begin, count).copy_(more)
+            return self._read(query, gates, [slots.narrow(0, 0, filled) for slots in held], begin, **source), after
         filled = capacity if extremes is None else min(capacity, extremes[1] + count)
         if extremes is not None:  # slots that one row is about to reach and another is not
-            state.keys[extremes[1] : filled], state.values[extremes[1] : filled] = 0, 0
-        slots = positions
+            for slots in held:
+                slots[extremes[1] : filled] = 0
+        places = positions
         if lengths is not None:
-            slots = torch.where(torch.arange(count, device=x.device) < lengths[:, None], positions, capacity)
-        index = slots.t(), torch.arange(len(x), device=x.device)
-        state.keys[index], state.values[index] = key.to(state.keys.dtype), value.to(state.values.dtype)
-        return self._read_rows(query, state.keys[:filled], state.values[:filled], positions, **source), after
+            places = torch.where(torch.arange(count, device=x.device) < lengths[:, None], positions, capacity)
+        index = places.t(), torch.arange(len(x), device=x.device)
+        for slots, more in zip(held, new, strict=True):
+            slots[index] = more.to(slots.dtype)
+        return self._read_rows(query, gates, [slots[:filled] for slots in held], positions, **source), after
 
-    def _read(self, query: Tensor, keys: Tensor, values: Tensor, first: int, **source: Any) -> Tensor:
-        """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all keys and values (S, R, K, .)."""
+    def _gates_after(self, x: Tensor, state: AttentionState) -> Tensor | None:
+        """(R, K, n): the cumulated gates of new positions x (R, n, D)."""
+        gates = self._cumulated_gates(x, None)
+        if gates is None or state.gates is None:
+            return None
+        reached = state.gates[(state.lengths - 1).clamp(min=0), torch.arange(len(x), device=x.device)]
+        return gates + reached.masked_fill((state.lengths == 0)[:, None], 0)[..., None]
+
+    def _read(self, query: Tensor, gates: Tensor | None, held: list[Tensor], first: int, **source: Any) -> Tensor:
+        """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all that is `held` (S, R, ...)."""
+        keys, values, *all_gates = held
         count, filled = query.shape[2], keys.shape[0]
         read = self._attend(
             query,
@@ -268,7 +327,11 @@ class Attention(Mixer):
             values.permute(1, 2, 0, 3),
             causal_mask(filled, query.device)[first:] if first and count > 1 else None,
             causal=first == 0 and count > 1,
-            bias=self.position(count, filled, -first, query.device),
+            bias=with_gates(
+                self.position(count, filled, -first, query.device),
+                gates,
+                *(each.permute(1, 2, 0) for each in all_gates),
+            ),
             **source,
         )
         return self._finish(read, None, None).values
@@ -277,26 +340,47 @@ class Attention(Mixer):
         """The values (R, K, n, d_v) that queries (R, K, n, d_k) take."""
         return attend(query, key, value, allowed, **options)[0]
 
-    def _read_rows(self, query: Tensor, keys: Tensor, values: Tensor, positions: Tensor, **source: Any) -> Tensor:
-        """(R, n, D): what queries (R, K, n, d_k) take of keys and values (S, R, K, .) up to `positions` (R, n)."""
-        slots = torch.arange(len(keys), device=query.device)
+    def _read_rows(
+        self, query: Tensor, gates: Tensor | None, held: list[Tensor], positions: Tensor, **source: Any
+    ) -> Tensor:
+        """(R, n, D): what queries (R, K, n, d_k) take of what is `held` (S, R, ...) up to `positions` (R, n)."""
+        slots = torch.arange(len(held[0]), device=query.device)
         if torch.compiler.is_compiling() and query.device.type == "cpu":
             # What an eager `select` left as the memory was need not be a number, and zero times NaN is NaN.
-            beyond = (slots[:, None] > positions[:, -1])[..., None, None]
-            keys, values = keys.masked_fill(beyond, 0), values.masked_fill(beyond, 0)
+            beyond = slots[:, None] > positions[:, -1]
+            held = [each.masked_fill(beyond.view(*beyond.shape, *[1] * (each.ndim - 2)), 0) for each in held]
+        keys, values, *all_gates = held
         read = self._attend(
             query,
             keys.permute(1, 2, 0, 3),
             values.permute(1, 2, 0, 3),
             (slots <= positions[:, :, None])[:, None],
-            bias=self.position(query.shape[2], len(keys), -positions[:, 0], query.device),
+            bias=with_gates(
+                self.position(query.shape[2], len(keys), -positions[:, 0], query.device),
+                gates,
+                *(each.permute(1, 2, 0) for each in all_gates),
+            ),
             **source,
         )
         return self._finish(read, None, None).values
 
     def extra_repr(self) -> str:
         sizes = f"key_dim={self.key_dim}, value_dim={self.value_dim}"
-        return f"{super().extra_repr()}, heads={self.heads}, {sizes}, dropout={self.dropout}"
+        groups = "" if self.key_value_heads == self.heads else f", key_value_heads={self.key_value_heads}"
+        return f"{super().extra_repr()}, heads={self.heads}, {sizes}, dropout={self.dropout}{groups}"
+
+
+def _normalised(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
+    """Queries or keys (..., d_k), normalised in the norm's type where there is one."""
+    return x if norm is None else norm(x.to(norm.weight.dtype)).to(x.dtype)
+
+
+def with_gates(bias: Tensor | None, queries: Tensor | None, keys: Tensor | None = None) -> Tensor | None:
+    """(B, K, L, S): a bias of the scores, and what lies between cumulated gates (B, K, L) and (B, K, S)."""
+    if queries is None or keys is None:
+        return bias
+    forgotten = -(queries[..., None] - keys[:, :, None]).abs()
+    return forgotten if bias is None else bias + forgotten
 
 
 def _require_room(after: AttentionState, count: int, extremes: tuple[int, int] | None, all_real: bool) -> None:

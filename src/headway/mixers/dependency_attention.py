@@ -27,7 +27,8 @@ class DependencyAttention(Attention):
         dependency_heads: N.
         key_bias: add u K^T / sqrt(d) to the scores of a dependency head, u learned: how likely each word is a head at
             all. With relative positions that rotate, U and u meet the rotated queries.
-        heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
+        heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm, forget: as for
+            `Attention`.
 
     Raises:
         ValueError: N is not between 1 and K, or what `Attention` refuses.
@@ -47,10 +48,14 @@ class DependencyAttention(Attention):
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
+        key_value_heads: Width | None = None,
+        query_key_norm: bool = False,
+        forget: bool = False,
     ) -> None:
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
-            bias=bias, position=position,
+            bias=bias, position=position, key_value_heads=key_value_heads, query_key_norm=query_key_norm,
+            forget=forget,
         )  # fmt: skip
         if not 1 <= dependency_heads <= heads:
             raise ValueError(f"dependency_heads must be between 1 and heads ({heads}); received {dependency_heads}")

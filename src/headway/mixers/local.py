@@ -24,7 +24,7 @@ SMALLEST_BLOCK = 32
 
 @dataclass(frozen=True)
 class LocalState(MixerState):
-    """Keys (n - 1, R, K, d_k) and values (n - 1, R, K, d_v) of the last positions, the newest last; zeros at first."""
+    """Keys (n - 1, R, G, d_k) and values (n - 1, R, G, d_v) of the last positions, the newest last; zeros at first."""
 
     keys: Tensor
     values: Tensor
@@ -45,7 +45,8 @@ class LocalAttention(Attention):
         dim: D.
         causal: whether a position may only see itself and those before it.
         n: size of the window on either side, the position itself counted.
-        heads, head_dim, key_dim, value_dim, dropout, bias, position: as for `Attention`.
+        heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm: as for
+            `Attention`.
 
     Raises:
         ValueError: what `Attention` refuses.
@@ -64,10 +65,12 @@ class LocalAttention(Attention):
         dropout: Probability = 0.0,
         bias: bool = True,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
+        key_value_heads: Width | None = None,
+        query_key_norm: bool = False,
     ) -> None:
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim, dropout=dropout,
-            bias=bias, position=position,
+            bias=bias, position=position, key_value_heads=key_value_heads, query_key_norm=query_key_norm,
         )  # fmt: skip
         self.n, self.block = n, max(n - 1, SMALLEST_BLOCK)
 

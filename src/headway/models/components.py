@@ -175,7 +175,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "transformer-modern": {
         "norm": "pre", "norm_kind": "rms", "feed_forward": {"kind": "swiglu", "hidden": 1365}, "position": "rotary",
-        "bias": False, "value_residual": True,
+        "bias": False, "query_key_norm": True, "value_residual": True,
     },
     "multinn-base": {
         "encoder": {"mixer": {"kind": "ngram", "n": 12, "global_context": True}},

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.mixers.attention import Attention, attend
+from headway.mixers.attention import Attention, attend, with_gates
 from headway.mixers.mixer import Mixed
 from headway.models.cross_attention import MultiHeadView
 from headway.tensors.masks import additive, causal_mask
@@ -19,7 +19,8 @@ from headway.tensors.masks import additive, causal_mask
 class MergedAttention(Attention):
     """softmax(Q [K_source; K]^T / sqrt(d_k)) [V_source; V]: one softmax over source and prefix, by one set of maps.
 
-    Relative positions are those of the prefix: keys of the source are neither rotated nor biased.
+    Relative positions are those of the prefix: keys of the source are neither rotated nor biased, and gates
+    forget none of them.
     """
 
     reads_source = True
@@ -49,7 +50,8 @@ class MergedAttention(Attention):
         own = past.view(1, 1, length, length) if own is None else own & past
         read = view.allowed if view.allowed is not None else own.new_ones(1, 1, 1, sources)
         shape = (max(len(own), len(read)), 1, length, -1)
-        bias = self.position(length, length, device=x.device)
+        gates = self._cumulated_gates(x, mask)
+        bias = with_gates(self.position(length, length, device=x.device), gates, gates)
         values, weights = attend(
             query,
             torch.cat([view.keys, key], 2),

@@ -111,8 +111,8 @@ class StackedConfig(ModelConfig):
 
     `head_dim` frees the size of a head from dim / heads; `key_dim` is that of queries and keys alone, `value_dim` that
     of values (d_k and d_v of Vaswani et al. 2017).
-    `bias`: whether linear maps have one. `value_residual`: whether attention mixes the values of the lowest layer into
-    its own; what a mixer says of itself goes before both.
+    `bias`: whether linear maps have one. `query_key_norm`: whether self-attention normalises queries and keys.
+    `value_residual`: whether it mixes the values of the lowest layer into its own. What a mixer says goes before these.
     `feed_forward`: the hidden size of a network with `activation`, or a kind with its options, such as
     `{kind: swiglu, hidden: 1024}`. `norm`: where the norm stands, `norm_kind` which one it is (layer, rms).
     `position`: a kind, or a kind with its options; one that attention itself reads goes to every mixer that can use it.
@@ -126,6 +126,7 @@ class StackedConfig(ModelConfig):
     value_dim: Width | None = None
     attention_dropout: Probability = 0.0
     bias: bool = True
+    query_key_norm: bool = False
     value_residual: bool = False
     activation: Literal["relu", "gelu", "swish"] = "relu"
     norm: Literal["post", "pre"] = "post"
@@ -232,7 +233,9 @@ def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> 
 
 def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> list[Mixer]:
     """The mixers of a stack; relative positions are one module for all that can use them."""
-    defaults = _attention_options(config) | {"value_residual": config.value_residual}
+    defaults = _attention_options(config) | {
+        "query_key_norm": config.query_key_norm, "value_residual": config.value_residual
+    }  # fmt: skip
     if is_relative(str(config.position.get("kind")), "model.position"):
         kinds = [str(options.get("kind")) for options in stack.mixers()]
         if not any("position" in MIXERS.options(kind, f"{where}.mixer.kind") for kind in kinds):
@@ -275,7 +278,7 @@ def _share_values(mixers: Sequence[Mixer], stack: StackConfig, where: str) -> No
         return
     lowest: Any = mixers[able[0]]
     lowest.shares_values, lowest.value_share = bool(readers), None
-    sizes: set[Any] = {(each.heads, each.value_dim) for each in (lowest, *readers)}
+    sizes: set[Any] = {(each.key_value_heads, each.value_dim) for each in (lowest, *readers)}
     if len(sizes) > 1:
         what = "values can be mixed where layers have as many heads, with values of one size"
         raise UserError(what, where=f"{where}.mixer", received=sizes)
