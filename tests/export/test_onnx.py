@@ -48,6 +48,12 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 3}},
         "decoder": {"layers": 1, "mixer": {"kind": "lightconv", "width": 4}},
     },
+    "merged, values of the first layer": SMALL
+    | {"position": "rotary", "value_residual": True, "bias": False, "decoder": {"layers": 2, "cross": "merged"}},
+    "depth": SMALL | {
+        "encoder": {"layers": 2, "residual": "attention"},
+        "decoder": {"layers": 2, "residual": {"kind": "attention", "over": "blocks"}},
+    },
     "forget, shared heads, norms": SMALL
     | {side: {"layers": 1, "mixer": SHARED | {"forget": True}} for side in ("encoder", "decoder")}
     | {"position": "rotary"},

@@ -17,6 +17,7 @@ from tests.models import toys
 from tests.models.recurrent import toys as recurrent
 
 LOCAL, NGRAM = {"kind": "local", "n": 3}, {"kind": "ngram", "n": 3, "global_context": "prefix"}
+BOTTOM = [{"kind": "ngram", "n": 2}, "attention", "attention"]
 SHARED = {"kind": "attention", "key_value_heads": 1, "query_key_norm": True}
 SCORES = ["attention", SHARED | {"forget": True}, LOCAL]
 EACH = [{"kind": "ngram", "n": 2}, {"kind": "local", "n": 2}, {"kind": "nplm", "n": 2}, "attention"]
@@ -52,6 +53,16 @@ def canon(points):
     return {side: {"layers": 2, "canon": points} for side in ("encoder", "decoder")}
 
 
+def depth(over, **changes):
+    """Attention over depth on both sides."""
+    residual = {"kind": "attention", "over": over}
+    return {side: {"layers": 3, "residual": residual, **changes} for side in ("encoder", "decoder")}
+
+
+VALUES = {"kind": "attention", "value_residual": True}
+MERGED = {"layers": 3, "cross": "merged"}
+
+
 def decoder(position, mixer):
     return {"position": position, "decoder": {"layers": 2, "mixer": mixer}}
 
@@ -68,6 +79,25 @@ TRANSFORMERS = {
        for feed_forward in FEED_FORWARDS for norm in ("rms", {"kind": "rms", "eps": 1e-3})},
     **{f"canon {points}": canon(points) for points in ("A", "C", "AC", "B", "D", "ABCD")},
     **{str(cross): {"decoder": {"layers": 2, "cross": cross}} for cross in CROSS},
+    **{f"over {over}, {norm}": {"norm": norm, **depth(over)}
+       for over in ("layers", "blocks") for norm in ("post", "pre")},
+    "over layers, n-grams below, post, canon": depth("layers", mixer=BOTTOM, canon="AC"),
+    "over blocks of the decoder, general, rms": {
+        "decoder": depth("blocks", mixer=BOTTOM, cross="general")["decoder"], "norm_kind": "rms", "position": "rotary"},
+    **{f"merged, {norm}, {position}": {"norm": norm, "position": position, "decoder": MERGED}
+       for norm, position in (("post", "sinusoidal"), ("pre", "rotary"), ("pre", "t5"), ("post", "alibi"))},
+    "merged, over layers, post, n-grams below the encoder": {
+        "encoder": depth("layers", mixer=BOTTOM)["encoder"], "decoder": {**depth("layers")["decoder"], **MERGED}},
+    "merged, over blocks, canon, wide heads, values of the first layer": {
+        "decoder": {**depth("blocks", canon="AC")["decoder"], **MERGED}, "value_residual": True, "key_dim": 3,
+        "value_dim": 5, "norm": "pre"},
+    "merged, shared heads, norms and gates, values of the first layer": {
+        "heads": 4, "position": "rotary", "decoder": MERGED | {
+            "mixer": SHARED | {"key_value_heads": 2, "forget": True, "value_residual": True}}},
+    "values of the first layer": sides(VALUES, VALUES, norm="pre"),
+    "values of the lowest attention, n-grams below and between, post": sides(
+        [BOTTOM[0], "attention", BOTTOM[0], VALUES], [LOCAL, "attention", VALUES, BOTTOM[0]], position="rotary"),
+    "no biases": {"bias": False, "norm_kind": "rms"},
 }  # fmt: skip
 DECODER_ONLY = {
     **{f"{position}, {mixer}": decoder(position, mixer)
@@ -79,6 +109,10 @@ DECODER_ONLY = {
     },
     "alibi, attention above n-grams": decoder("alibi", ["attention", NGRAM]),
     **{f"canon {points}": {"decoder": {"layers": 2, "canon": points}} for points in ("A", "C", "AC", "B", "D", "ABCD")},
+    **{f"over {over}, {norm}, n-grams below": {"norm": norm, "decoder": depth(over, mixer=BOTTOM)["decoder"]}
+       for over in ("layers", "blocks") for norm in ("post", "pre")},
+    "values of the first layer, over layers, post": {
+        "value_residual": True, "decoder": depth("layers", mixer=["attention", BOTTOM[0], "attention"])["decoder"]},
 }  # fmt: skip
 FAMILIES = {
     "transformer": (toys.model, TRANSFORMERS),
@@ -187,7 +221,7 @@ def check_capture(build: Build) -> None:
             continue
         real = weights.transpose(1, 2)[masks[queries]]
         assert ((real >= 0) & (real.sum(-1, keepdim=True) <= 1 + 1e-9)).all()
-        if keys != "both":
+        if keys in masks:
             assert not weights.masked_fill(masks[keys][:, None, None], 0).any()
     parameters = list(model.parameters())
     pairs = (torch.autograd.grad(each.logits.sum(), parameters, allow_unused=True) for each in (output, quiet))

@@ -153,6 +153,18 @@ def test_presets_have_the_papers_sizes(preset, millions):
     assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == millions
 
 
+def test_the_modern_preset_has_the_parameters_of_base_and_no_biases():
+    with torch.device("meta"):
+        base, modern = (
+            build_model(model_section(f"transformer-{name}"), 8000, 8000, True) for name in ("base", "modern")
+        )
+    counts = [sum(parameter.numel() for parameter in model.parameters()) for model in (base, modern)]
+    assert counts[1] == pytest.approx(counts[0], rel=5e-3)
+    assert not [name for name, _ in modern.named_parameters() if "bias" in name]
+    shares = [layer.mixer.value_share is None for layer in modern.blocks()]
+    assert shares == [True, *[False] * 5] * 2
+
+
 def test_every_preset_builds():
     for preset in PRESETS:
         with torch.device("meta"):

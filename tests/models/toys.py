@@ -31,11 +31,11 @@ def decoder_only(seed: int = 1, dtype=torch.float64, shared: bool = False, **cha
 
 
 def drawn(built):
-    """The model with random norms, biases and Canon layers, which all begin at one or zero."""
+    """The model with random numbers for what begins alike: norms, biases, Canon layers, queries over depth, shares."""
     for name, parameter in built.named_parameters():
         if "norm" in name or "bias" in name:
             torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)
-        if "canon" in name:
+        if "canon" in name or name.endswith((".query", ".value_share")):
             torch.nn.init.normal_(parameter, std=0.7)
     return built
 

@@ -7,6 +7,7 @@ from torch import nn
 from headway.core.errors import UserError
 from headway.core.registry import validated
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
+from tests.models import toys
 
 
 class Descent(torch.optim.SGD):
@@ -60,6 +61,62 @@ def test_adadelta_follows_zeiler():
         weight += delta
         expected.append(weight)
     assert trajectory("adadelta", grads, 1.0) == pytest.approx(expected, abs=1e-12)
+
+
+def gradients_of(model, seed):
+    """Random gradients, the same for every model with these weights."""
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+
+
+def test_muon_is_for_the_linear_maps_in_blocks_and_adamw_for_all_else():
+    ours, theirs = (toys.model(dtype=torch.float32, position="t5", encoder={"layers": 1, "canon": "A"}) for _ in "ab")
+    optimizer = build_optimizer(OptimizerConfig(kind="muon", adamw_rate=0.5, weight_decay=0.1), ours, ours.blocks())
+    names = {id(parameter): name for name, parameter in ours.named_parameters()}
+    matrices, others = ([names[id(each)] for each in group["params"]] for group in optimizer.param_groups)
+    assert all(".weight" in name and ("projection" in name or "feed_forward" in name) for name in matrices)
+    assert len(matrices) == 4 + 2 * 7  # two maps of attention and two of a network; three more of cross-attention
+    assert {"projection.weight", "source_embedding.tokens.weight", "encoder.0.mixer_canon.weight"} - {*others} == {
+        "projection.weight"  # which is the target's embedding
+    }
+    assert {"target_embedding.tokens.weight", "encoder.0.mixer.position.table"} < {*others}
+    assert len(matrices) + len(others) == len(names)
+    split = dict(theirs.named_parameters())
+    muon = torch.optim.Muon([split[name] for name in matrices], weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    adamw = torch.optim.AdamW([split[name] for name in others], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1)
+    for update, rate in enumerate((0.1, 0.2, 0.05)):
+        for model in (ours, theirs):
+            gradients_of(model, update)
+        for each, times in ((optimizer, 1), (muon, 1), (adamw, 0.5)):
+            for group in each.param_groups:
+                group["lr"] = rate * times
+            each.step()
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter, split[name], msg=name)
+
+
+def test_an_update_of_muon_is_orthogonal_and_as_large_as_one_of_adamw():
+    model = toys.model(dtype=torch.float32)
+    optimizer = build_optimizer(OptimizerConfig(kind="muon"), model, model.blocks())
+    weight = model.encoder[0].feed_forward.inner.weight
+    before = weight.detach().clone()
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01
+    gradients_of(model, 1)
+    gradient = weight.grad.clone()
+    optimizer.step()
+    update = (before - weight.detach()) / (0.01 * 0.2 * 10**0.5)
+    left, _, right = torch.linalg.svd(gradient, full_matrices=False)
+    # Five steps of Newton and Schulz bring singular values near one, by Jordan's polynomial to 0.7 .. 1.2.
+    values = (left.T @ update @ right.T).diagonal()
+    assert ((values > 0.6) & (values < 1.3)).all()
+    assert (left.T @ update @ right.T - values.diag()).abs().max() < 0.1
+
+
+def test_muon_needs_blocks():
+    with pytest.raises(UserError, match=r"optimizer: muon is for linear maps in the blocks of a model"):
+        build_optimizer(OptimizerConfig(kind="muon"), nn.Linear(2, 1))
 
 
 def test_options_that_are_left_out_have_their_defaults():

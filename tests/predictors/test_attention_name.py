@@ -11,6 +11,7 @@ from headway.predictors.captured_attention import AttentionName, by_kind, layer_
         ("encoder.1.self", ("encoder", 1, "self"), "encoder.self", "encoder layer 1, self", "layer 1"),
         ("decoder.13.cross", ("decoder", 13, "cross"), "decoder.cross", "decoder layer 13, cross", "layer 13"),
         ("layers", ("layers", None, ""), "layers", "layers", "all layers"),
+        ("encoder.layers", ("encoder", None, "layers"), "encoder.layers", "encoder, layers", "all layers"),
     ],
 )
 def test_names_are_read_and_written(

@@ -40,7 +40,7 @@ from headway.formats.pairs import open_source
 from headway.mixers.attention import Attention
 from headway.mixers.positions import Learned, NoPosition
 from headway.mixers.relative import RelativePosition, Rotary
-from headway.models.block import Block
+from headway.models.block import Block, Residual
 from headway.models.components import (
     GeluFeedForward,
     LayerNorm,
@@ -425,7 +425,10 @@ def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
     """The weights of a block; the heads of all layers have to be those of the first."""
     if (canon := block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon) is not None:
         _known("layer", canon)
+    _known("residual", block.mixer_residual, Residual)
     mixer = _known("mixer", block.mixer, Attention)
+    if mixer.shares_values:
+        raise UserError("CTranslate2 has no values of the first layer in others", received="value_residual: true")
     if not mixer.plain:
         raise UserError(
             "CTranslate2 has no key_value_heads, query_key_norm, forget or canon in attention", received=str(mixer)

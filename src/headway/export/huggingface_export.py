@@ -24,7 +24,7 @@ from headway.mixers.attention import Attention
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import RelativePosition
 from headway.models import Tagger
-from headway.models.block import Block
+from headway.models.block import Block, Residual
 from headway.models.components import GeluFeedForward, LayerNorm, ReluFeedForward, SwishFeedForward
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
@@ -146,12 +146,16 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
             sizes = {attention.heads * attention.key_dim, attention.heads * attention.value_dim}
             if sizes != {dim} or attention.out_projection.bias is None:
                 yield "MarianMTModel has heads of size dim / heads, and projections with biases"
+            if isinstance(attention, Attention) and attention.shares_values:
+                yield "MarianMTModel has no values of the first layer in others (value_residual)"
             if isinstance(attention, Attention) and not attention.plain:
                 yield "MarianMTModel has no key_value_heads, query_key_norm, forget or canon in attention"
             if isinstance(attention, Attention) and type(attention.position) is not RelativePosition:
                 yield "MarianMTModel has no positions within attention"
         if block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon:
             yield "MarianMTModel has no Canon layers"
+        if type(block.mixer_residual) is not Residual:
+            yield "MarianMTModel has plain residuals (residual: plain)"
         norm = block.mixer_residual.norm
         if not (block.mixer_residual.post and type(norm) is LayerNorm and norm.eps == 1e-5):
             yield "MarianMTModel has layer norms with eps 1e-5 after the residual sum (norm: post, norm_kind: layer)"
@@ -160,6 +164,8 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
             return
         assert isinstance(block.feed_forward, ReluFeedForward)
         inner = block.feed_forward.inner
+        if inner.bias is None:
+            yield "MarianMTModel has a feed-forward network with biases"
         heads = {attention.heads for attention in attentions}
         if len(heads) > 1:
             yield "MarianMTModel has as many heads in cross-attention as in self-attention"

@@ -135,6 +135,8 @@ class Attention(Mixer):
         value_dim: d_v, of values.
         dropout: probability of dropping an attention weight while training.
         bias: whether the four projections have one.
+        value_residual: whether values are those of the lowest attention of the stack in part, v = lambda v +
+            (1 - lambda) v_1 with a learned lambda (Zhou et al. 2024).
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
             what makes one for several mixers.
         key_value_heads: G, a divisor of K; by default K (Ainslie et al. 2023).
@@ -161,6 +163,7 @@ class Attention(Mixer):
         value_dim: Width | None = None,
         dropout: Probability = 0.0,
         bias: bool = True,
+        value_residual: bool = False,
         position: RelativePositions | Mapping[str, Any] | str | None = None,
         key_value_heads: Width | None = None,
         query_key_norm: bool = False,
@@ -194,15 +197,20 @@ class Attention(Mixer):
         if self.forget is not None:
             nn.init.xavier_uniform_(self.forget.weight)
             nn.init.zeros_(self.forget.bias)
+        self.shares_values = value_residual
+        self.value_share = nn.Parameter(torch.full((1,), 0.5)) if value_residual else None  # lambda
 
     @property
     def plain(self) -> bool:
         """Whether all but sizes and positions is as Vaswani et al. have it, which other engines ask for."""
         return self.key_value_heads == self.heads and not (self.query_norm or self.forget or self.canon)
 
-    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+    def forward(
+        self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False, first: list[Tensor] | None = None
+    ) -> Mixed:
         length = x.shape[1]
         query, key, value = self._project(x, torch.arange(length, device=x.device), mask)
+        value = self._with_first(value, first)
         gates = self._cumulated_gates(x, mask)
         values, weights = attend(
             query,
@@ -210,7 +218,7 @@ class Attention(Mixer):
             value,
             self._real_keys(mask),
             causal=self.causal,
-            bias=_with_gates(self.position(length, length, device=x.device), gates, gates),
+            bias=with_gates(self.position(length, length, device=x.device), gates, gates),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
@@ -238,6 +246,15 @@ class Attention(Mixer):
         )
         query, key = _normalised(query, self.query_norm), _normalised(key, self.key_norm)
         return self.position.rotate(query, positions), self.position.rotate(key, positions), value
+
+    def _with_first(self, value: Tensor, first: list[Tensor] | None) -> Tensor:
+        """Values (B, K, L, d_v) with their part of those in `first`, which gets them where it is empty."""
+        if first is not None and not first:
+            first.append(value)
+        if not first or self.value_share is None:
+            return value
+        share = self.value_share.to(value.dtype)
+        return share * value + (1 - share) * first[0]
 
     def _cumulated_gates(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
         """(B, K, L): the logarithms of gates, summed up to each position; None where nothing is forgotten."""
@@ -268,7 +285,16 @@ class Attention(Mixer):
             *shape, self.value_dim, dtype=dtype
         )
 
-    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
+    def extend(
+        self,
+        x: Tensor,
+        state: State,
+        lengths: Tensor | None = None,
+        *,
+        first: list[Tensor] | None = None,
+        **source: Any,
+    ) -> tuple[Tensor, MixerState]:
+        """As every mixer; `source` is for those that read one beside the positions so far."""
         assert isinstance(state, AttentionState)
         count = x.shape[1]
         projected, canon = extend_canon(self.canon, self.in_projection(x), state.canon, lengths)
@@ -276,15 +302,16 @@ class Attention(Mixer):
         extremes, capacity, positions = state.bounds(), state.capacity, state.positions(count)
         _require_room(after, count, extremes, lengths is None)
         query, key, value = self._heads(projected, positions)
+        value = self._with_first(value, first)
         gates, held = self._gates_after(x, state), state.slots()
         new = [key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)]  # (n, R, G, d)
         if gates is not None:
             new.append(gates.permute(2, 0, 1))
         if extremes is not None and extremes[0] == extremes[1] and extremes[1] + count <= capacity:
-            first, filled = extremes[0], extremes[0] + count
+            begin, filled = extremes[0], extremes[0] + count
             for slots, more in zip(held, new, strict=True):
-                slots.narrow(0, first, count).copy_(more)
-            return self._read(query, gates, [slots.narrow(0, 0, filled) for slots in held], first), after
+                slots.narrow(0, begin, count).copy_(more)
+            return self._read(query, gates, [slots.narrow(0, 0, filled) for slots in held], begin, **source), after
         filled = capacity if extremes is None else min(capacity, extremes[1] + count)
         if extremes is not None:  # slots that one row is about to reach and another is not
             for slots in held:
@@ -295,7 +322,7 @@ class Attention(Mixer):
         index = places.t(), torch.arange(len(x), device=x.device)
         for slots, more in zip(held, new, strict=True):
             slots[index] = more.to(slots.dtype)
-        return self._read_rows(query, gates, [slots[:filled] for slots in held], positions), after
+        return self._read_rows(query, gates, [slots[:filled] for slots in held], positions, **source), after
 
     def _gates_after(self, x: Tensor, state: AttentionState) -> Tensor | None:
         """(R, K, n): the cumulated gates of new positions x (R, n, D)."""
@@ -305,25 +332,32 @@ class Attention(Mixer):
         reached = state.gates[(state.lengths - 1).clamp(min=0), torch.arange(len(x), device=x.device)]
         return gates + reached.masked_fill((state.lengths == 0)[:, None], 0)[..., None]
 
-    def _read(self, query: Tensor, gates: Tensor | None, held: list[Tensor], first: int) -> Tensor:
+    def _read(self, query: Tensor, gates: Tensor | None, held: list[Tensor], first: int, **source: Any) -> Tensor:
         """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all that is `held` (S, R, ...)."""
         keys, values, *all_gates = held
         count, filled = query.shape[2], keys.shape[0]
-        read, _ = attend(
+        read = self._attend(
             query,
             keys.permute(1, 2, 0, 3),
             values.permute(1, 2, 0, 3),
             causal_mask(filled, query.device)[first:] if first and count > 1 else None,
             causal=first == 0 and count > 1,
-            bias=_with_gates(
+            bias=with_gates(
                 self.position(count, filled, -first, query.device),
                 gates,
                 *(each.permute(1, 2, 0) for each in all_gates),
             ),
+            **source,
         )
         return self._finish(read, None, None).values
 
-    def _read_rows(self, query: Tensor, gates: Tensor | None, held: list[Tensor], positions: Tensor) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Tensor:
+        """The values (R, K, n, d_v) that queries (R, K, n, d_k) take."""
+        return attend(query, key, value, allowed, **options)[0]
+
+    def _read_rows(
+        self, query: Tensor, gates: Tensor | None, held: list[Tensor], positions: Tensor, **source: Any
+    ) -> Tensor:
         """(R, n, D): what queries (R, K, n, d_k) take of what is `held` (S, R, ...) up to `positions` (R, n)."""
         slots = torch.arange(len(held[0]), device=query.device)
         if torch.compiler.is_compiling() and query.device.type == "cpu":
@@ -331,16 +365,17 @@ class Attention(Mixer):
             beyond = slots[:, None] > positions[:, -1]
             held = [each.masked_fill(beyond.view(*beyond.shape, *[1] * (each.ndim - 2)), 0) for each in held]
         keys, values, *all_gates = held
-        read, _ = attend(
+        read = self._attend(
             query,
             keys.permute(1, 2, 0, 3),
             values.permute(1, 2, 0, 3),
             (slots <= positions[:, :, None])[:, None],
-            bias=_with_gates(
+            bias=with_gates(
                 self.position(query.shape[2], len(keys), -positions[:, 0], query.device),
                 gates,
                 *(each.permute(1, 2, 0) for each in all_gates),
             ),
+            **source,
         )
         return self._finish(read, None, None).values
 
@@ -355,7 +390,7 @@ def _normalised(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
     return x if norm is None else norm(x.to(norm.weight.dtype)).to(x.dtype)
 
 
-def _with_gates(bias: Tensor | None, queries: Tensor | None, keys: Tensor | None = None) -> Tensor | None:
+def with_gates(bias: Tensor | None, queries: Tensor | None, keys: Tensor | None = None) -> Tensor | None:
     """(B, K, L, S): a bias of the scores, and what lies between cumulated gates (B, K, L) and (B, K, S)."""
     if queries is None or keys is None:
         return bias

@@ -79,7 +79,9 @@ class LocalAttention(Attention):
         )  # fmt: skip
         self.n, self.block = n, max(n - 1, SMALLEST_BLOCK)
 
-    def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+    def forward(  # type: ignore[override]  # which shares no values
+        self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False
+    ) -> Mixed:
         if need_weights or x.shape[1] <= 2 * self.block:
             return self._dense(x, mask, need_weights)
         query, key, value = self._project(x, torch.arange(x.shape[1], device=x.device), mask)
@@ -132,7 +134,9 @@ class LocalAttention(Attention):
         canon = None if self.canon is None else self.canon.initial_state(rows)
         return LocalState(lengths, *self._slots(weight, self.n - 1, rows), canon)
 
-    def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
+    def extend(  # type: ignore[override]  # which shares no values and reads no source
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, MixerState]:
         assert isinstance(state, LocalState)
         count, before = x.shape[1], self.n - 1
         projected, canon = extend_canon(self.canon, self.in_projection(x), state.canon, lengths)

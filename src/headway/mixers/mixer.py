@@ -136,13 +136,20 @@ class Mixer(nn.Module, ABC):
     A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
 
     Attributes:
+        causal: whether a position may only see itself and those before it.
         needs_padding_last: whether padding must not precede real positions (in batches it follows them).
         weights_sum_to_one: False where the weights, if there are any, are signed shares of no whole.
+        shares_values: whether `forward` and `extend` take `first`, a list with the values of the lowest layer that has
+            such, to be mixed in; the lowest layer itself finds it empty, and appends its own.
+        reads_source: whether they take `view`, which `project` makes of an encoded source: the weights then are those
+            of the source (B, K, L, S), followed by those of the sequence itself.
     """
 
     causal: bool
     needs_padding_last: bool = False
     weights_sum_to_one: bool = True
+    shares_values: bool = False
+    reads_source: bool = False
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:

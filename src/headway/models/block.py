@@ -1,13 +1,16 @@
 """The block of a Transformer. It receives its parts and never asks which ones they are.
 
-Shapes: B batch, L positions, S source positions, D model, R rows of a decoding step, n new positions of a row.
+Shapes: B batch, L positions, S source positions, D model, R rows of a decoding step, n new positions of a row, J
+sublayers, N outputs of a stack.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from headway.mixers import Mixer, State
 from headway.mixers.canon import Canon, CanonState, extend_canon
@@ -18,6 +21,9 @@ from headway.tensors.dropout import Dropout
 Beside = TypeVar("Beside")
 Other = TypeVar("Other")
 Last = TypeVar("Last")
+Stream = Tensor | tuple[Tensor, ...]  # what blocks hand on: vectors or, with attention over depth, all outputs so far
+
+EPSILON = 1e-6  # of the norm of keys over depth
 
 
 class Residual(nn.Module):
@@ -33,27 +39,109 @@ class Residual(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.post = norm, Dropout(dropout), post
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Tensor, Beside]:
+    def forward(self, x: Any, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Any, Beside]:
         """x after the sublayer, and whatever else the sublayer gives."""
         values, beside = sublayer(x if self.post else self.norm(x))
         total = x + (self.dropout(values) if self.training else values)
         return self.norm(total) if self.post else total, beside
 
 
+class DepthAttention(nn.Module):
+    """sum_i w_i h_i of the outputs h_i so far, w = softmax over i of q . RMSNorm(h_i) (Kimi Team 2026).
+
+    The query q begins at zero, where the sum is a plain mean. It could hold the gains of the norm, which has none.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.zeros(dim))
+
+    def weights(self, outputs: tuple[Tensor, ...]) -> Tensor:
+        """(B, L, N)."""
+        keys = [F.rms_norm(output, output.shape[-1:], eps=EPSILON) for output in outputs]
+        return torch.stack([key @ self.query for key in keys], -1).softmax(-1)
+
+    def forward(self, outputs: tuple[Tensor, ...]) -> Tensor:
+        """(B, L, D), of N outputs (B, L, D)."""
+        weights = self.weights(outputs).unsqueeze(-1).unbind(-2)
+        total = weights[0] * outputs[0]
+        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # which copies none of them
+            total = torch.addcmul(total, weight, output)
+        return total
+
+
+class DepthResidual(Residual):
+    """A sublayer that attends to the outputs before it, in the place of the sum of all of them.
+
+    It begins an output of its own, Sublayer(Norm(h)), or adds to the last, which begins with a block. The outputs of
+    post-norm are Norm(Sublayer(h)), or Norm(last + Sublayer(h)).
+
+    Args:
+        norm, dropout, post: as for `Residual`.
+        depth: makes h of the outputs before; None for the first sublayer, for which there is only one.
+        begins: whether it begins an output.
+    """
+
+    def __init__(self, norm: nn.Module, dropout: float, post: bool, depth: DepthAttention | None, begins: bool) -> None:
+        super().__init__(norm, dropout, post)
+        self.depth, self.begins = depth, begins
+
+    def forward(self, x: Any, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Any, Beside]:
+        """The outputs with those of the sublayer, and whatever else the sublayer gives."""
+        outputs = (x,) if isinstance(x, Tensor) else x
+        given = outputs[0] if self.depth is None else self.depth(outputs)
+        values, beside = sublayer(given if self.post else self.norm(given))
+        values = self.dropout(values) if self.training else values
+        total = values if self.begins else outputs[-1] + values
+        return (*(outputs if self.begins else outputs[:-1]), self.norm(total) if self.post else total), beside
+
+    def weights(self, x: Stream) -> Tensor:
+        """(B, L, N): what the sublayer takes of each output."""
+        if self.depth is None:
+            assert isinstance(x, Tensor)
+            return torch.ones_like(x[..., :1])
+        assert isinstance(x, tuple)
+        weights: Tensor = self.depth.weights(x)
+        return weights
+
+
+def ended(end: nn.Module, x: Stream, depth: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """The vectors (B, L, D) at the top of a stack, and the weights (B, J, L, N) of all that attends to its outputs.
+
+    Args:
+        end: `DepthAttention`, or what leaves vectors as they are.
+        x: what the last block gave.
+        depth: the weights (B, L, up to N) of each sublayer, where they were asked for; zeros stand for later outputs.
+    """
+    if not depth:
+        return end(x), None
+    assert isinstance(end, DepthAttention)
+    assert isinstance(x, tuple)
+    weights = [F.pad(each, (0, len(x) - each.shape[-1])) for each in (*depth, end.weights(x))]
+    return end(x), torch.stack(weights, 1)
+
+
 class Wanted(NamedTuple):
-    """The attention that a caller asks a block for: the mixer's weights, cross-attention's, and its scores."""
+    """The attention that a caller asks a block for: the mixer's, cross-attention's, its scores, and that over depth."""
 
     mixer: bool = False
     cross: bool = False
     scores: bool = False
+    depth: bool = False
 
 
 class Attended(NamedTuple):
-    """The attention of a block: the mixer's weights, cross-attention's, and its scores; None where there is none."""
+    """The attention of a block: the mixer's weights, cross-attention's, and its scores; None where there is none.
+
+    `depth` are the weights (B, L, N) of each sublayer over the outputs before it, where they were asked for. `first`
+    are the values of the lowest attention of a stack whose layers share these.
+    """
 
     mixer: Tensor | None
     cross: Tensor | None = None
     scores: Tensor | None = None
+    depth: tuple[Tensor, ...] = ()
+    first: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +161,7 @@ class Block(nn.Module):
         mixer: moves information between positions.
         cross: attention to an encoded source; None in a stack that reads one sequence.
         feed_forward: maps each position.
-        residual: makes the residual around one of them.
+        residual: makes the residual around one of them; it is told whether that is the first.
         mixer_canon: what the mixer's input goes through within its residual, after a pre-norm: point A of the paper.
         feed_forward_canon: the same before the feed-forward network: point C.
         feed_forward_inner_canon: what its hidden layer goes through before the activation: point D.
@@ -84,33 +172,42 @@ class Block(nn.Module):
         mixer: Mixer,
         cross: CrossMixer | None,
         feed_forward: FeedForward,
-        residual: Callable[[], Residual],
+        residual: Callable[[bool], Residual],
         mixer_canon: Canon | None = None,
         feed_forward_canon: Canon | None = None,
         feed_forward_inner_canon: Canon | None = None,
     ) -> None:
         super().__init__()
-        self.mixer, self.mixer_residual = mixer, residual()
+        self.mixer, self.mixer_residual = mixer, residual(True)
         self.cross = cross
         if cross is not None:
-            self.cross_residual = residual()
-        self.feed_forward, self.feed_forward_residual = feed_forward, residual()
+            self.cross_residual = residual(False)
+        self.feed_forward, self.feed_forward_residual = feed_forward, residual(False)
         self.mixer_canon, self.feed_forward_canon = mixer_canon, feed_forward_canon
         self.feed_forward_inner_canon = feed_forward_inner_canon
 
     def forward(
         self,
-        x: Tensor,
+        x: Stream,
         mask: Tensor | None,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         wanted: Wanted = Wanted(),  # noqa: B008
-    ) -> tuple[Tensor, Attended]:
-        """All positions x (B, L, D), real where `mask` is True, and those of `memory` (B, S, D) that they read."""
+        first: Tensor | None = None,
+    ) -> tuple[Stream, Attended]:
+        """All positions x (B, L, D), real where `mask` is True, and those of `memory` (B, S, D) that they read.
+
+        `first` is what the block below has attended with.
+        """
+        values, merged = [] if first is None else [first], self.mixer.reads_source
 
         def mix(x: Tensor) -> tuple[Tensor, Tensor | None]:
             x = x if self.mixer_canon is None else self.mixer_canon(x, mask)
-            mixed = self.mixer(x, mask, need_weights=wanted.mixer)
+            options: dict[str, Any] = {"first": values} if self.mixer.shares_values else {}
+            if merged:
+                assert memory is not None
+                options["view"] = self.view(memory, memory_mask)
+            mixed = self.mixer(x, mask, need_weights=wanted.mixer or (merged and wanted.cross), **options)
             return mixed.values, mixed.weights
 
         def read(x: Tensor, cross: CrossMixer) -> tuple[Tensor, tuple[Tensor | None, Tensor | None]]:
@@ -127,13 +224,20 @@ class Block(nn.Module):
             assert isinstance(self.feed_forward, HiddenFeedForward)
             return self.feed_forward.finish(self.feed_forward_inner_canon(self.feed_forward.hidden(x), mask)), None
 
-        x, weights, attended, _ = self._through(x, mix, read, feed)
-        return x, Attended(weights, *attended or (None, None))
+        depth: list[Tensor] | None = [] if wanted.depth else None
+        x, weights, attended, _ = self._through(x, mix, read, feed, depth)
+        crossed, scores = attended or (None, None)
+        if merged and weights is not None:
+            assert memory is not None
+            crossed, weights = torch.split(weights, [memory.shape[1], weights.shape[-1] - memory.shape[1]], -1)
+            crossed, weights = crossed if wanted.cross else None, weights if wanted.mixer else None
+        return x, Attended(weights, crossed, scores, tuple(depth or ()), values[0] if values else None)
 
     def view(self, memory: Tensor, mask: Tensor | None) -> View:
         """The part of the block's attention to `memory` (B, S, D) that is the same for every target."""
-        assert self.cross is not None
-        return self.cross.project(memory, mask)
+        reader: Any = self.mixer if self.mixer.reads_source else self.cross
+        view: View = reader.project(memory, mask)
+        return view
 
     def initial_state(self, rows: int, capacity: int) -> State:
         """The state of R rows before their first position, with room for `capacity` positions of each.
@@ -149,13 +253,14 @@ class Block(nn.Module):
 
     def extend(
         self,
-        x: Tensor,
+        x: Stream,
         state: State,
         view: View | None = None,
         width: int = 1,
         positions: Tensor | None = None,
         lengths: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+        first: list[Tensor] | None = None,
+    ) -> tuple[Stream, State]:
         """The next n positions of every row, and the state after them.
 
         Args:
@@ -165,13 +270,16 @@ class Block(nn.Module):
             width: hypotheses a sentence.
             positions: (R,) of the first of the n, where the block reads a source.
             lengths: (R,), how many of the n are real, where they are not all.
+            first: the values of the lowest attention, which appends them, where layers share these.
         """
 
         before = state if isinstance(state, BlockState) else BlockState(state)
 
         def mix(x: Tensor) -> tuple[Tensor, tuple[State, CanonState | None]]:
             x, canon = extend_canon(self.mixer_canon, x, before.mixer_canon, lengths)
-            values, after = self.mixer.extend(x, before.mixer, lengths)
+            options: dict[str, Any] = {"first": first} if self.mixer.shares_values else {}
+            options |= {"view": view} if self.mixer.reads_source else {}
+            values, after = self.mixer.extend(x, before.mixer, lengths, **options)
             return values, (after, canon)
 
         def read(x: Tensor, cross: CrossMixer) -> tuple[Tensor, None]:
@@ -193,15 +301,26 @@ class Block(nn.Module):
 
     def _through(
         self,
-        x: Tensor,
+        x: Stream,
         mix: Callable[[Tensor], tuple[Tensor, Beside]],
         read: Callable[[Tensor, CrossMixer], tuple[Tensor, Other]],
         feed: Callable[[Tensor], tuple[Tensor, Last]],
-    ) -> tuple[Tensor, Beside, Other | None, Last]:
-        """x after the mixer, the source and the feed-forward network, in this order, and what each of them gives."""
-        x, mixed = self.mixer_residual(x, mix)
+        depth: list[Tensor] | None = None,
+    ) -> tuple[Stream, Beside, Other | None, Last]:
+        """x after the mixer, the source and the feed-forward network, in this order, and what each of them gives.
+
+        `depth` gets the weights of each over the outputs before it.
+        """
+
+        def within(residual: Residual, x: Stream, sublayer: Callable[[Tensor], Any]) -> Any:
+            if depth is not None:
+                assert isinstance(residual, DepthResidual)
+                depth.append(residual.weights(x))
+            return residual(x, sublayer)
+
+        x, mixed = within(self.mixer_residual, x, mix)
         crossed, cross = None, self.cross
         if cross is not None:
-            x, crossed = self.cross_residual(x, lambda y: read(y, cross))
-        x, last = self.feed_forward_residual(x, feed)
+            x, crossed = within(self.cross_residual, x, lambda y: read(y, cross))
+        x, last = within(self.feed_forward_residual, x, feed)
         return x, mixed, crossed, last

@@ -57,18 +57,26 @@ class FeedForwardConfig(Section):
     hidden: Width = 2048
 
 
+class BiasedConfig(FeedForwardConfig):
+    """The options of networks that may have biases. `bias`: whether both maps have one."""
+
+    bias: bool = True
+
+
 class ReluFeedForward(HiddenFeedForward):
     """ReLU(x W1 + b1) W2 + b2 (Vaswani et al. 2017, equation 2)."""
 
-    Config: ClassVar = FeedForwardConfig
+    Config: ClassVar = BiasedConfig
 
-    def __init__(self, dim: int, config: FeedForwardConfig) -> None:
+    def __init__(self, dim: int, config: BiasedConfig) -> None:
         super().__init__()
         self.width = config.hidden
-        self.inner, self.outer = Linear(dim, config.hidden), Linear(config.hidden, dim)
+        self.inner = Linear(dim, config.hidden, bias=config.bias)
+        self.outer = Linear(config.hidden, dim, bias=config.bias)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
+            if config.bias:
+                nn.init.zeros_(layer.bias)
 
     def hidden(self, x: Tensor) -> Tensor:
         return self.inner(x)  # type: ignore[no-any-return]
@@ -186,9 +194,10 @@ NORMS: Registry[nn.Module] = Registry(
 
 
 # Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of
-# pairs. The n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for
-# translation, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3
-# (whose maxout has 500 units, here as many as the embedding); Luong et al. (2015), section 4.1.
+# pairs; modern has the block of recent language models, whose gated network is 2/3 as wide for as many parameters. The
+# n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for translation,
+# 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose maxout has 500 units, here
+# as many as the embedding); Luong et al. (2015), section 4.1.
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {"kind": "transformer"},
     "transformer-big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
@@ -197,6 +206,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "transformer-tiny": {
         "dim": 128, "feed_forward": 256, "heads": 4, "dropout": 0.3, "encoder": {"layers": 4}, "decoder": {"layers": 4},
+    },
+    "transformer-modern": {
+        "norm": "pre", "norm_kind": "rms", "feed_forward": {"kind": "swiglu", "hidden": 1365}, "position": "rotary",
+        "bias": False, "query_key_norm": True, "value_residual": True,
     },
     "multinn-base": {
         "encoder": {"mixer": {"kind": "ngram", "n": 12, "global_context": True}},

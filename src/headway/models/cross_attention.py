@@ -126,6 +126,7 @@ class MultiHeadCross(CrossMixer):
         key_dim: d_k, of queries and keys.
         value_dim: d_v, of values.
         dropout: probability of dropping a weight while training.
+        bias: whether the three maps have one.
 
     Raises:
         ValueError: heads do not divide dim and no size of a head is given.
@@ -142,18 +143,19 @@ class MultiHeadCross(CrossMixer):
         key_dim: Width | None = None,
         value_dim: Width | None = None,
         dropout: Probability = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.size, self.heads, self.dropout = dim, heads, dropout
         self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
         self.widths = [heads * self.key_dim, heads * self.value_dim]
-        self.query_projection = Linear(dim, self.widths[0])
-        self.memory_projection = Linear(memory_dim, sum(self.widths))  # keys, then values
-        self.out_projection = Linear(self.widths[1], dim)
+        self.query_projection = Linear(dim, self.widths[0], bias=bias)
+        self.memory_projection = Linear(memory_dim, sum(self.widths), bias=bias)  # keys, then values
+        self.out_projection = Linear(self.widths[1], dim, bias=bias)
         query, memory, out = self.query_projection, self.memory_projection, self.out_projection
         for block in (query.weight, *torch.split(memory.weight, self.widths), out.weight):
             nn.init.xavier_uniform_(block)
-        for layer in (query, memory, out):
+        for layer in (query, memory, out) if bias else ():
             nn.init.zeros_(layer.bias)
 
     def project(self, memory: Tensor, mask: Tensor | None) -> MultiHeadView:

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from headway.mixers import State
 from headway.mixers.mixer import next_positions
 from headway.mixers.positions import build_absolute
-from headway.models.block import Block, Wanted
+from headway.models.block import Block, DepthAttention, Stream, Wanted, ended
 from headway.models.embeddings import output_projection, token_embedding, tying
 from headway.models.model import Axes, Memory, Output, Seq2Seq, log_probabilities, wanted
-from headway.models.stacks import StackConfig, StackedConfig, build_blocks, last_norm, shared_positions
+from headway.models.stacks import StackConfig, StackedConfig, build_blocks, last_norm, shared_positions, stack_end
 from headway.tensors.batch import Batch
 from headway.tensors.dropout import Dropout
 from headway.tensors.masks import drop_full, padding_mask
@@ -67,24 +67,31 @@ class DecoderOnly(Seq2Seq):
         self.max_position, self.trained_positions = config.max_position, config.trained_positions()
         self.position = build_absolute(config.position, dim, config.max_position)
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
-        self.norm = last_norm(config)
+        self.end, self.norm = stack_end(config, config.decoder), last_norm(config)
         self.projection = output_projection(self.target_tokens, tied)
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         lengths, steps = batch.source_mask.sum(1), batch.target_input.shape[1]
-        x, mask = self._pack(batch, lengths)
-        x, padding = self._embed(x), drop_full(mask)
+        vectors, mask = self._pack(batch, lengths)
+        padding = drop_full(mask)
         attention: dict[str, Tensor] = {}
+        depth: list[Tensor] = []  # `list[Tensor]()` is nothing that can be compiled
+        over_depth = isinstance(self.end, DepthAttention) and wanted("decoder.layers", capture)
+        x: Stream = self._embed(vectors)
+        first: Tensor | None = None
         # (B, T): where the target stands; padding behind the last token that any row has stands there as well.
         target = next_positions(lengths, steps).clamp(max=mask.shape[1] - 1)
         for number, layer in enumerate(self.decoder, start=1):
             names = f"decoder.{number}.self", f"decoder.{number}.cross"
             asked = [wanted(name, capture) for name in names]
-            x, attended = layer(x, padding, wanted=Wanted(any(asked)))
+            x, attended = layer(x, padding, wanted=Wanted(any(asked), depth=over_depth), first=first)
+            depth, first = [*depth, *attended.depth], attended.first
             if attended.mixer is not None:
                 given = attended.mixer, _of_source(attended.mixer, target, batch.source_mask)
                 attention |= {name: weights for name, weights, ask in zip(names, given, asked, strict=True) if ask}
-        return Output(self.projection(self.norm(take(x, target))), attention)
+        values, weights = ended(self.end, x, depth)
+        attention |= {} if weights is None else {"decoder.layers": weights}
+        return Output(self.projection(self.norm(take(values, target))), attention)
 
     def _pack(self, batch: Batch, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Token vectors (B, L, D) of the packed sequences, and their mask; `lengths` (B,) are those of the sources."""
@@ -107,7 +114,8 @@ class DecoderOnly(Seq2Seq):
         return None if self.trained_positions is None else self.trained_positions - 2 - source_length
 
     def attention_axes(self, name: str) -> Axes:
-        return Axes("both", "both") if name.endswith(".self") else super().attention_axes(name)
+        axes = super().attention_axes(name)
+        return axes if name.endswith(".cross") else Axes("both", axes.keys if name.endswith(".layers") else "both")
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
         return Memory(self._embed(self.source_tokens(source)), mask)
@@ -115,9 +123,11 @@ class DecoderOnly(Seq2Seq):
     @torch.no_grad()
     def start(self, memory: Memory, capacity: int) -> DecoderOnlyState:
         rows, size, _ = memory.values.shape
-        x, layers, lengths = memory.values, [], memory.mask.sum(1)
+        x: Stream = memory.values
+        layers, lengths = [], memory.mask.sum(1)
+        first: list[Tensor] = []
         for block in self._decoder_blocks():
-            x, state = block.extend(x, block.initial_state(rows, size + capacity), lengths=lengths)
+            x, state = block.extend(x, block.initial_state(rows, size + capacity), lengths=lengths, first=first)
             layers.append(state)
         return DecoderOnlyState(tuple(layers), lengths)
 
@@ -125,15 +135,16 @@ class DecoderOnly(Seq2Seq):
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderOnlyState]:
         assert isinstance(state, DecoderOnlyState)
         count, layers = tokens.shape[1], []
+        first: list[Tensor] = []
         positions = next_positions(state.lengths, count)
         if self.trained_positions is not None:
             # A search may carry rows along that have ended, past the last position. Nothing is read of them.
             positions = positions.clamp(max=self.trained_positions - 1)
-        x = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
+        x: Stream = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
         for block, before in zip(self._decoder_blocks(), state.layers, strict=True):
-            x, after = block.extend(x, before)
+            x, after = block.extend(x, before, first=first)
             layers.append(after)
-        logits = self.projection(self.norm(x[:, -1]))
+        logits = self.projection(self.norm(self.end(x)[:, -1]))
         return log_probabilities(logits), DecoderOnlyState(tuple(layers), state.lengths + count)
 
     def _decoder_blocks(self) -> list[Block]:

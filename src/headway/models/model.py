@@ -91,11 +91,12 @@ class Axes(NamedTuple):
     """The tokens of a row that attend (`queries`) and those that are attended to (`keys`).
 
     `source`: x1 .. xm EOS, or the positions of a shortened source; `target`: BOS y1 .. yn; `both`: the one directly
-    followed by the other. Padding comes last.
+    followed by the other. Padding comes last. `outputs` are no tokens, but what sublayers have given so far, the
+    embeddings first.
     """
 
     queries: Literal["source", "target", "both"]
-    keys: Literal["source", "target", "both"]
+    keys: Literal["source", "target", "both", "outputs"]
 
 
 class Output(NamedTuple):
@@ -107,7 +108,8 @@ class Output(NamedTuple):
     weights, before dropout. `decoder.LAYER.cross_scores` (B, K, T, S), which no pattern but its full name asks for, are
     what the last are the softmax of, before masking. In a decoder-only model `decoder.LAYER.self` is
     (B, K, S + T, S + T), of which `decoder.LAYER.cross` is the part with which the target reads the source, so that its
-    rows sum to at most one. Layers count from 1.
+    rows sum to at most one. Layers count from 1. `encoder.layers` and `decoder.layers` (B, J, T, N) are the weights of
+    each of J sublayers, and last of the top of the stack, over the outputs before it, where a stack has such.
     """
 
     logits: Tensor
@@ -215,6 +217,8 @@ class Seq2Seq(Model[Batch]):
     def attention_axes(self, name: str) -> Axes:
         """The tokens that the last two axes of the attention called `name` stand for."""
         side: Literal["source", "target"] = "source" if name.startswith("encoder.") else "target"
+        if name.endswith(".layers"):
+            return Axes(side, "outputs")
         return Axes(side, side if name.endswith(".self") else "source")
 
 

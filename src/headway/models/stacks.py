@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from torch import nn
 
-from headway.core.config import Component, Layers, Mixers, Probability, Section, Width
+from headway.core.config import Component, Layers, Mixers, Probability, Section, Width, named
 from headway.core.errors import UserError
+from headway.core.registry import construct
 from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.canon import Canon
 from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
-from headway.models.block import Block, Residual
+from headway.models.block import Block, DepthAttention, DepthResidual, Residual
 from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, NORMS, FeedForward, HiddenFeedForward
 from headway.models.cross_attention import CrossMixer
+from headway.models.merged_attention import MergedAttention
 from headway.models.model import ModelConfig
+
+MERGED = {"kind": "merged"}
+
+
+class ResidualConfig(Section):
+    """The residuals of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
+
+    `over`: all `layers` (the default; one output a sublayer) or `blocks`, within which outputs are summed (Kimi Team
+    2026).
+    """
+
+    kind: Literal["plain", "attention"] = "plain"
+    over: Literal["layers", "blocks"] | None = None
+
+    @model_validator(mode="after")
+    def _over_depth(self) -> Self:
+        if self.over is not None and self.kind == "plain":
+            raise ValueError("plain residuals are sums over all that came before: over is of kind attention")
+        return self
+
+    @property
+    def depth(self) -> str | None:
+        """The outputs that sublayers attend to; None where they do not."""
+        return None if self.kind == "plain" else self.over or "layers"
 
 
 def _points(value: Any) -> str | None:
@@ -30,6 +57,7 @@ def _points(value: Any) -> str | None:
 class StackConfig(Section):
     """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer).
 
+    `residual`: `plain`, or `{kind: attention, over: layers | blocks}`, see `ResidualConfig`.
     `canon`: where each layer has a Canon layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the
     mixer's queries, keys and values, C before its feed-forward network, D on that one's hidden layer.
     """
@@ -37,6 +65,7 @@ class StackConfig(Section):
     layers: Layers = 6
     mixer: Mixers = Field(default={"kind": "attention"}, validate_default=True)
     canon: Annotated[str | None, BeforeValidator(_points)] = None
+    residual: Annotated[ResidualConfig, BeforeValidator(lambda value: named(value, "kind"))] = ResidualConfig()
 
     @model_validator(mode="after")
     def _one_mixer_a_layer(self) -> Self:
@@ -53,10 +82,24 @@ class ReadingStackConfig(StackConfig):
     """A stack that also reads an encoded source.
 
     `cross`: the kind of cross-attention (multi_head, dot, general, additive, concat, location), or a kind with its
-    options.
+    options; `merged` lets each layer's attention read source and prefix at once (T5Gemma 2).
     """
 
     cross: Component = Field(default={"kind": "multi_head"}, validate_default=True)
+
+    @model_validator(mode="after")
+    def _merged_by_attention(self) -> Self:
+        if self.merged:
+            if self.cross != MERGED:
+                raise ValueError("merged cross-attention has no options: it is the attention of its layer")
+            if others := sorted({str(mixer.get("kind")) for mixer in self.mixers()} - {"attention"}):
+                raise ValueError(f"merged cross-attention needs mixer attention in each layer, not {', '.join(others)}")
+        return self
+
+    @property
+    def merged(self) -> bool:
+        """Whether one attention reads source and prefix."""
+        return self.cross.get("kind") == MERGED["kind"]
 
 
 class MatchConfig(Section):
@@ -77,6 +120,8 @@ class StackedConfig(ModelConfig):
 
     `head_dim` frees the size of a head from dim / heads; `key_dim` is that of queries and keys alone, `value_dim` that
     of values (d_k and d_v of Vaswani et al. 2017).
+    `bias`: whether linear maps have one. `query_key_norm`: whether self-attention normalises queries and keys.
+    `value_residual`: whether it mixes the values of the lowest layer into its own. What a mixer says goes before these.
     `feed_forward`: the hidden size of a network with `activation`, or a kind with its options, such as
     `{kind: swiglu, hidden: 1024}`. `norm`: where the norm stands, `norm_kind` which one it is (layer, rms).
     `position`: a kind, or a kind with its options; one that attention itself reads goes to every mixer that can use it.
@@ -89,6 +134,9 @@ class StackedConfig(ModelConfig):
     key_dim: Width | None = None
     value_dim: Width | None = None
     attention_dropout: Probability = 0.0
+    bias: bool = True
+    query_key_norm: bool = False
+    value_residual: bool = False
     activation: Literal["relu", "gelu", "swish"] = "relu"
     norm: Literal["post", "pre"] = "post"
     norm_kind: Component = Field(default={"kind": "layer"}, validate_default=True)
@@ -131,9 +179,12 @@ def last_norm(config: StackedConfig) -> nn.Module:
     return build_norm(config) if config.norm == "pre" else nn.Identity()
 
 
-def build_blocks(
-    config: StackedConfig, stack: StackConfig, causal: bool, where: str, *, cross: dict[str, Any] | None = None
-) -> nn.ModuleList:
+def stack_end(config: StackedConfig, stack: StackConfig) -> nn.Module:
+    """The way from what blocks hand on to the vectors at the top of their stack."""
+    return nn.Identity() if stack.residual.depth is None else DepthAttention(config.dim)
+
+
+def build_blocks(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> nn.ModuleList:
     """The blocks of a stack, lowest first.
 
     Args:
@@ -141,22 +192,32 @@ def build_blocks(
         stack: its encoder or decoder.
         causal: whether positions may only see the past.
         where: the recipe key of the stack.
-        cross: the cross-attention of each block; None in a stack that reads one sequence.
 
     Raises:
         UserError: options that do not exist or do not fit.
     """
     points = stack.canon or ""
 
-    def residual() -> Residual:
-        return Residual(build_norm(config), config.dropout, post=config.norm == "post")
+    post, over = config.norm == "post", stack.residual.depth
+    sublayers = count()
+
+    def residual(first: bool) -> Residual:
+        norm = build_norm(config)
+        if over is None:
+            return Residual(norm, config.dropout, post)
+        depth = DepthAttention(config.dim) if next(sublayers) else None
+        return DepthResidual(norm, config.dropout, post, depth, begins=first or over == "layers")
 
     def block(mixer: Mixer) -> Block:
-        reads = None if cross is None else _build_cross(config, cross, f"{where}.cross")
+        cross = None
+        if isinstance(stack, ReadingStackConfig) and not stack.merged:
+            cross = _build_cross(config, stack.cross, f"{where}.cross")
         options = config.feed_forward_options()
-        feed_forward = FEED_FORWARDS.build(options, config.dim, where="model.feed_forward")
+        feed_forward = FEED_FORWARDS.build(
+            options, config.dim, defaults={"bias": config.bias}, where="model.feed_forward"
+        )
         mixed, fed = (Canon(config.dim, causal) if point in points else None for point in "AC")
-        return Block(mixer, reads, feed_forward, residual, mixed, fed, inner_canon(feed_forward))
+        return Block(mixer, cross, feed_forward, residual, mixed, fed, inner_canon(feed_forward))
 
     def inner_canon(feed_forward: FeedForward) -> Canon | None:
         if "D" not in points:
@@ -172,7 +233,7 @@ def build_blocks(
 def _attention_options(config: StackedConfig) -> dict[str, Any]:
     """The options that the model sets for all its attention, self and cross."""
     sizes = {name: getattr(config, name) for name in ("heads", "head_dim", "key_dim", "value_dim")}
-    return sizes | {"dropout": config.attention_dropout}
+    return sizes | {"dropout": config.attention_dropout, "bias": config.bias}
 
 
 def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> CrossMixer:
@@ -190,7 +251,9 @@ def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> 
 
 def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> list[Mixer]:
     """The mixers of a stack; relative positions are one module for all that can use them."""
-    defaults = _attention_options(config)
+    defaults = _attention_options(config) | {
+        "query_key_norm": config.query_key_norm, "value_residual": config.value_residual
+    }  # fmt: skip
     if "B" in (stack.canon or ""):
         kinds = [str(options.get("kind")) for options in stack.mixers()]
         without = [kind for kind in kinds if "canon" not in MIXERS.options(kind, f"{where}.mixer.kind")]
@@ -208,10 +271,42 @@ def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where
                 allowed="sinusoidal, learned or none, or a stack with attention or local in it",
             )
         defaults["position"] = RelativePositions(config.position, causal, "model.position")
-    return [
-        build_mixer(options, config.dim, causal, defaults=defaults, where=f"{where}.mixer[{number}]")
-        for number, options in enumerate(stack.mixers())
-    ]
+    keys = [f"{where}.mixer[{number}]" for number in range(stack.layers)]
+    if isinstance(stack, ReadingStackConfig) and stack.merged:
+        given = [
+            {**defaults, **{name: value for name, value in options.items() if name != "kind"}}
+            for options in stack.mixers()
+        ]
+        mixers: list[Mixer] = [
+            construct(MergedAttention, options, config.dim, causal, where=key)
+            for key, options in zip(keys, given, strict=True)
+        ]
+    else:
+        mixers = [
+            build_mixer(options, config.dim, causal, defaults=defaults, where=key)
+            for key, options in zip(keys, stack.mixers(), strict=True)
+        ]
+    _share_values(mixers, stack, where)
+    return mixers
+
+
+def _share_values(mixers: Sequence[Mixer], stack: StackConfig, where: str) -> None:
+    """Let the lowest attention of a stack give its values to those above it that mix them in (Zhou et al. 2024)."""
+    able = [number for number, options in enumerate(stack.mixers()) if options["kind"] == "attention"]
+    readers = [mixers[number] for number in able[1:] if mixers[number].shares_values]
+    if not readers and any(options.get("value_residual") for options in stack.mixers()):
+        raise UserError(
+            "the values of the first layer are mixed into those of attention above it, of which there is none",
+            where=f"{where}.mixer", received="value_residual: true", allowed="value_residual in a higher layer",
+        )  # fmt: skip
+    if not able:
+        return
+    lowest: Any = mixers[able[0]]
+    lowest.shares_values, lowest.value_share = bool(readers), None
+    sizes: set[Any] = {(each.key_value_heads, each.value_dim) for each in (lowest, *readers)}
+    if len(sizes) > 1:
+        what = "values can be mixed where layers have as many heads, with values of one size"
+        raise UserError(what, where=f"{where}.mixer", received=sizes)
 
 
 def shared_positions(model: nn.Module) -> Sequence[nn.Module]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headway.mixers import State
 from headway.mixers.mixer import next_positions
 from headway.mixers.positions import build_absolute
-from headway.models.block import Block, Wanted
+from headway.models.block import Block, DepthAttention, Stream, Wanted, ended
 from headway.models.cross_attention import View
 from headway.models.embeddings import Embedding, SourceReader, output_projection, token_embedding, tying
 from headway.models.front_end import FrontEnd, FrontEndConfig
@@ -28,6 +28,7 @@ from headway.models.stacks import (
     build_blocks,
     last_norm,
     shared_positions,
+    stack_end,
 )
 from headway.tensors.batch import Batch
 from headway.tensors.masks import drop_full
@@ -103,7 +104,8 @@ class Transformer(Seq2Seq):
             self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], dropout, scale)
         self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], dropout, scale)
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
-        self.decoder = build_blocks(config, config.decoder, True, "model.decoder", cross=config.decoder.cross)
+        self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
+        self.encoder_end, self.decoder_end = stack_end(config, config.encoder), stack_end(config, config.decoder)
         self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)
         self.projection = output_projection(self.target_embedding.tokens, tied, bias=config.output_bias)
         self.max_position, self.trained_positions = config.max_position, config.trained_positions()
@@ -112,25 +114,40 @@ class Transformer(Seq2Seq):
         return self._encode(source, mask, ())[0]
 
     def _encode(self, source: Tensor, mask: Tensor, capture: Sequence[str]) -> tuple[Memory, dict[str, Tensor]]:
-        x, mask = self.source_embedding.read(source, mask)
-        padding, attention = drop_full(mask), {}
+        vectors, mask = self.source_embedding.read(source, mask)
+        padding = drop_full(mask)
+        attention: dict[str, Tensor] = {}
+        depth: list[Tensor] = []  # `list[Tensor]()` is nothing that can be compiled
+        over_depth = isinstance(self.encoder_end, DepthAttention) and wanted("encoder.layers", capture)
+        x: Stream = vectors
+        first: Tensor | None = None
         for number, layer in enumerate(self.encoder, start=1):
             name = f"encoder.{number}.self"
-            x, attended = layer(x, padding, wanted=Wanted(wanted(name, capture)))
+            x, attended = layer(x, padding, wanted=Wanted(wanted(name, capture), depth=over_depth), first=first)
+            depth, first = [*depth, *attended.depth], attended.first
             if attended.mixer is not None:
                 attention[name] = attended.mixer
-        return Memory(self.encoder_norm(x), mask), attention
+        values, weights = ended(self.encoder_end, x, depth)
+        attention |= {} if weights is None else {"encoder.layers": weights}
+        return Memory(self.encoder_norm(values), mask), attention
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         memory, attention = self._encode(batch.source, batch.source_mask, capture)
-        x, padding = self.target_embedding(batch.target_input), drop_full(batch.target_mask)
-        source_padding = drop_full(memory.mask)
+        x: Stream = self.target_embedding(batch.target_input)
+        first: Tensor | None = None
+        padding, source_padding = drop_full(batch.target_mask), drop_full(memory.mask)
+        depth: list[Tensor] = []
+        over_depth = isinstance(self.decoder_end, DepthAttention) and wanted("decoder.layers", capture)
         for number, layer in enumerate(self.decoder, start=1):
             names = f"decoder.{number}.self", f"decoder.{number}.cross", f"decoder.{number}.cross_scores"
-            needs = Wanted(wanted(names[0], capture), wanted(names[1], capture), names[2] in capture)
-            x, attended = layer(x, padding, memory.values, source_padding, needs)
-            attention |= {name: weights for name, weights in zip(names, attended, strict=True) if weights is not None}
-        return Output(self.projection(self.decoder_norm(x)), attention)
+            needs = Wanted(wanted(names[0], capture), wanted(names[1], capture), names[2] in capture, over_depth)
+            x, attended = layer(x, padding, memory.values, source_padding, needs, first)
+            depth, first = [*depth, *attended.depth], attended.first
+            given = zip(names, attended[:3], strict=True)
+            attention |= {name: weights for name, weights in given if weights is not None}
+        values, weights = ended(self.decoder_end, x, depth)
+        attention |= {} if weights is None else {"decoder.layers": weights}
+        return Output(self.projection(self.decoder_norm(values)), attention)
 
     @torch.no_grad()
     def start(self, memory: Memory, capacity: int) -> DecoderState:
@@ -146,11 +163,12 @@ class Transformer(Seq2Seq):
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, DecoderState]:
         assert isinstance(state, DecoderState)
         count, layers = tokens.shape[1], []
-        x = self.target_embedding.at(tokens, next_positions(state.lengths, count))
+        first: list[Tensor] = []
+        x: Stream = self.target_embedding.at(tokens, next_positions(state.lengths, count))
         for layer, mixer_state, source in zip(self._decoder_blocks(), state.layers, state.sources, strict=True):
-            x, after = layer.extend(x, mixer_state, source, state.width, state.lengths)
+            x, after = layer.extend(x, mixer_state, source, state.width, state.lengths, first=first)
             layers.append(after)
-        logits = self.projection(self.decoder_norm(x[:, -1]))
+        logits = self.projection(self.decoder_norm(self.decoder_end(x)[:, -1]))
         after = DecoderState(tuple(layers), state.sources, state.lengths + count, state.width)
         return log_probabilities(logits), after
 

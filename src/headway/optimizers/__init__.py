@@ -17,6 +17,7 @@ OPTIMIZERS: Registry["Optimizer"] = Registry(
     {
         "adam": "headway.optimizers.optimizers:FusedAdam",
         "adamw": "headway.optimizers.optimizers:FusedAdamW",
+        "muon": "headway.optimizers.optimizers:MuonWithAdamW",
         "sgd": "headway.optimizers.optimizers:FusedSgd",
         "adadelta": "headway.optimizers.optimizers:ForeachAdadelta",
     },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from typing import Annotated, Any
 
+import torch
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
-from torch import nn
-from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer
+from torch import Tensor, nn
+from torch.optim import SGD, Adadelta, Adam, AdamW, Muon, Optimizer
 
 from headway.core.config import Probability, Section, Whole, mistake, mistakes_within
 from headway.core.errors import nearest
@@ -100,6 +101,61 @@ class ForeachAdadelta(Adadelta):
         )
 
 
+class MuonConfig(AdamConfig):
+    """The options of Muon and of the AdamW beside it, whose `betas` and `epsilon` these are.
+
+    `momentum`, `nesterov` and `steps` (of Newton and Schulz) are Muon's. `adamw_rate`: the learning rate of AdamW, in
+    times that of the matrices.
+    """
+
+    momentum: Probability = 0.95
+    nesterov: bool = True
+    steps: Annotated[int, Field(ge=1, lt=100)] = 5
+    adamw_rate: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+
+
+class MuonWithAdamW(Optimizer):
+    """Muon (Jordan et al. 2024) for the linear maps in a model's blocks, AdamW for all else.
+
+    Updates of a matrix are 0.2 sqrt(max(rows, columns)) times orthogonal, so that one learning rate suits both (Liu et
+    al. 2025).
+    """
+
+    Config = MuonConfig
+
+    def __init__(self, groups: Sequence[dict[str, Any]], config: MuonConfig) -> None:
+        matrices, others = groups
+        if not matrices["params"]:
+            raise ValueError("muon is for linear maps in the blocks of a model, of which none learns here")
+        muon = Muon(
+            matrices["params"], 0.0, config.weight_decay, config.momentum, config.nesterov, ns_steps=config.steps,
+            adjust_lr_fn="match_rms_adamw",
+        )  # fmt: skip
+        self.parts: list[Optimizer] = [muon]
+        if others["params"]:
+            self.parts.append(AdamW(others["params"], **config.arguments()))
+        self.rates = 1.0, config.adamw_rate
+        super().__init__([group for part in self.parts for group in part.param_groups], {})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of all parameters, at the learning rate of their group."""
+        loss = None if closure is None else closure()
+        for part, group, times in zip(self.parts, self.param_groups, self.rates, strict=False):
+            part.state, part.param_groups = self.state, [{**group, "lr": group["lr"] * times}]
+            part.step()
+        return loss
+
+
+def _for_muon(blocks: Iterable[nn.Module], learning: Iterable[Tensor]) -> list[dict[str, Any]]:
+    """The weights of linear maps in `blocks`, and all others that learn."""
+    linears = {id(part.weight) for block in blocks for part in block.modules() if isinstance(part, nn.Linear)}
+    parts: list[list[Tensor]] = [[], []]
+    for parameter in learning:
+        parts[id(parameter) not in linears].append(parameter)
+    return [{"params": part} for part in parts]
+
+
 class OptimizerConfig(Section):
     """The optimizer and the learning rate over the updates.
 
@@ -150,9 +206,15 @@ class OptimizerConfig(Section):
         return dict(self.__pydantic_extra__ or {})
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module) -> Optimizer:
-    """The optimizer of all parameters of `model` that learn. Raises UserError for options that it refuses."""
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+def build_optimizer(config: OptimizerConfig, model: nn.Module, blocks: Sequence[nn.Module] = ()) -> Optimizer:
+    """The optimizer of all parameters of `model` that learn, `blocks` being its hidden layers.
+
+    Raises:
+        UserError: options that it refuses.
+    """
+    learning: Any = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if issubclass(OPTIMIZERS.get(config.kind), MuonWithAdamW):
+        learning = _for_muon(blocks, learning)
     return OPTIMIZERS.build({"kind": config.kind, **config.options()}, learning, where="optimizer")
 
 

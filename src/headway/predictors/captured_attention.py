@@ -46,20 +46,23 @@ def row_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list
     return tokens["source"] + tokens["target"] if axes.queries == "both" else tokens[axes.queries]
 
 
-def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """The tokens of the columns: those that are read, at the source with the end mark."""
+def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str], outputs: int = 0) -> list[str]:
+    """The tokens of the columns: those that are read, at the source with the end mark; or so many `outputs`."""
     tokens = {"source": list(source), "target": [BEGIN, *target]}
+    tokens["outputs"] = ["embeddings", *(f"output {number}" for number in range(1, outputs))]
     return tokens["source"] + tokens["target"] if axes.keys == "both" else tokens[axes.keys]
 
 
 @dataclass(frozen=True)
 class AttentionName:
-    """The name of one attention of a model: `encoder.1.self`, `decoder.3.cross`, or `layers` for attention to layers.
+    """The name of one attention of a model: `encoder.1.self`, `decoder.3.cross`, or of attention to layers, `layers`
+    or `encoder.layers`.
 
     Args:
-        stack: `encoder` or `decoder`; `layers` for attention to layers.
+        stack: `encoder` or `decoder`; `layers` for a tagger's attention to layers.
         layer: from 1; None for attention to layers.
-        kind: `self` or `cross`, or whatever else a model captures there; empty for attention to layers.
+        kind: `self` or `cross`, or whatever else a model captures there; `layers` for the attention of a stack's
+            sublayers to the outputs before them, empty for a tagger's.
     """
 
     stack: str
@@ -70,24 +73,29 @@ class AttentionName:
     def parse(cls, text: str) -> AttentionName:
         """The name that `str` gave. Raises ValueError for a text that is none."""
         stack, *rest = text.split(".")
-        if not rest and stack:
-            return cls(stack)
+        if (not rest and stack) or rest == [LAYERS]:
+            return cls(stack, None, *rest)
         if len(rest) != 2 or not rest[0].isdecimal():
             raise ValueError(f"{text!r} is no name of attention such as encoder.1.self")
         return cls(stack, int(rest[0]), rest[1])
 
     def __str__(self) -> str:
-        return self.stack if self.layer is None else f"{self.stack}.{self.layer}.{self.kind}"
+        return self.group if self.layer is None else f"{self.stack}.{self.layer}.{self.kind}"
+
+    @property
+    def to_layers(self) -> bool:
+        """Whether the weights are of layers, not of tokens."""
+        return LAYERS in (self.stack, self.kind)
 
     @property
     def group(self) -> str:
         """Stack and kind, such as `encoder.self`: what all layers of a stack have in common."""
-        return self.stack if self.layer is None else f"{self.stack}.{self.kind}"
+        return f"{self.stack}.{self.kind}" if self.kind else self.stack
 
     @property
     def group_title(self) -> str:
         """The group as people read it: `encoder, self`."""
-        return self.stack if self.layer is None else f"{self.stack}, {self.kind}"
+        return f"{self.stack}, {self.kind}" if self.kind else self.stack
 
     @property
     def layer_title(self) -> str:
@@ -97,7 +105,7 @@ class AttentionName:
     @property
     def title(self) -> str:
         """The whole as people read it: `encoder layer 1, self`."""
-        return LAYERS if self.layer is None else f"{self.stack} {self.layer_title}, {self.kind}"
+        return self.group_title if self.layer is None else f"{self.stack} {self.layer_title}, {self.kind}"
 
 
 def layer_titles(count: int) -> list[str]:

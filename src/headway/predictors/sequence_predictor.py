@@ -241,7 +241,9 @@ class SequencePredictor(Predictor[Recording, Output]):
         axes = {name: self.models[0].attention_axes(name) for name in whole}
         read, written = self.models[0].source_lengths(batch.source_mask.sum(1)), batch.target_mask.sum(1)
         lengths = zip(read.tolist(), written.tolist(), strict=True)
-        sizes = [{"source": source, "target": target, "both": source + target} for source, target in lengths]
+        sizes: list[dict[str, int | None]] = [  # outputs have no padding
+            {"source": source, "target": target, "both": source + target, "outputs": None} for source, target in lengths
+        ]
         return [
             {
                 name: weights[row, :, : size[axes[name].queries], : size[axes[name].keys]]
@@ -303,7 +305,10 @@ class SequencePredictor(Predictor[Recording, Output]):
             words = self.source.words(source.values, request.texts[row]), self.target.words(hypotheses[0][0].ids)
             axes = {name: self.models[0].attention_axes(name) for name in weights}
             rows = {name: row_tokens(each, attended, outputs[0].tokens) for name, each in axes.items()}
-            columns = {name: column_tokens(each, attended, outputs[0].tokens) for name, each in axes.items()}
+            columns = {
+                name: column_tokens(each, attended, outputs[0].tokens, weights[name].shape[-1])
+                for name, each in axes.items()
+            }
             attention = AttentionWeights(weights, rows, columns)
         return Output(
             example,

@@ -27,6 +27,7 @@ VOCABULARIES: "Registry[Vocabulary]" = Registry(
         "bpe": "headway.processing.text.subwords:SubwordVocabulary",
         "unigram": "headway.processing.text.subwords:SubwordVocabulary",
         "char": "headway.processing.text.subwords:SubwordVocabulary",
+        "byte": "headway.processing.text.vocabulary:ByteVocabulary",
         "marian": "headway.processing.marian_files:MarianVocabulary",
         "word": "headway.processing.text.vocabulary:WordVocabulary",
         "tagged": "headway.processing.text.vocabulary:TaggedVocabulary",

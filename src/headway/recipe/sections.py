@@ -53,10 +53,22 @@ class DataConfig(Filters):
 
 
 class AverageConfig(Section):
-    """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev."""
+    """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev.
+
+    `kind`: `ema` lets checkpoints, their evaluation and the final model have an exponential moving average of the
+    weights, `decay` being what an update leaves of it (0.999 by default), and less in the first updates.
+    """
 
     of: Literal["last", "best"] = "best"
     count: Count = 1
+    kind: Literal["checkpoints", "ema"] = "checkpoints"
+    decay: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _decay_of_ema(self) -> AverageConfig:
+        if self.decay is not None and self.kind != "ema":
+            raise ValueError("decay is of kind ema, a moving average of weights")
+        return self
 
 
 class LoraConfig(Section):

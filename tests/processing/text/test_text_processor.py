@@ -383,3 +383,17 @@ def test_unknown_words_are_as_they_stand_in_the_line(kind: str) -> None:
     assert processor.words(ids, line).texts == ("a", "Жук", "sings", "ЖЖs", ".")
     assert processor.words(ids[:2], line).texts[0] == "a", "also of the beginning of a line"
     assert "<unk>" in " ".join(processor.words(ids).texts)
+
+
+def test_words_of_bytes_are_those_between_spaces() -> None:
+    vocabulary = train_vocabulary(VocabularyConfig(kind="byte"), [])
+    processor = TextProcessor(PreparationConfig(), vocabulary)
+    for line, texts in (("a 猫b", ("a", "猫b")), (" a  bc ", ("a", "bc")), ("a", ("a",))):
+        words = processor.words(vocabulary.encode(line), line)
+        assert words.texts == texts
+        assert len(words.of) == len(line.encode())
+        assert words.of == tuple(sorted(words.of))
+    spans = processor.encode_with_spans("a 猫b")
+    assert [(token.start, token.end, token.word) for token in spans] == [
+        (0, 1, 0), (1, 2, 1), (2, 3, 1), (2, 3, 1), (2, 3, 1), (3, 4, 1)
+    ]  # fmt: skip

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.errors import UserError
-from headway.processing.text.vocabulary import Vocabulary, VocabularyConfig, load_vocabulary, train_vocabulary
+from headway.processing.text.vocabulary import (
+    ByteVocabulary,
+    Vocabulary,
+    VocabularyConfig,
+    load_vocabulary,
+    train_vocabulary,
+)
 from headway.tensors.batch import BOS, EOS, PAD, UNKNOWN
 
 KINDS = ["bpe", "unigram", "char", "word", "whitespace"]
@@ -20,7 +26,7 @@ LINES = [
     "猫 が 犬 を 見た",
     "tab\there é e\u0301 😀　x",
 ]
-SIZES = {"bpe": 60, "unigram": 36, "char": 8000, "word": 30, "whitespace": 5}
+SIZES = {"byte": 8000, "bpe": 60, "unigram": 36, "char": 8000, "word": 30, "whitespace": 5}
 
 
 def train(kind: str, lines: list[str] = LINES, **settings: object) -> Vocabulary:
@@ -176,9 +182,44 @@ def test_a_shortened_word_list_is_recognised(tmp_path: Path) -> None:
 def test_an_unknown_family_is_an_error_of_the_user(tmp_path: Path) -> None:
     train("word").save(tmp_path)
     path = tmp_path / "vocabulary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"family": "bytes"}))
-    with pytest.raises(UserError, match="received 'bytes'; allowed: subwords, marian, words"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"family": "octets"}))
+    with pytest.raises(UserError, match="received 'octets'; allowed: subwords, bytes, marian, words"):
         load_vocabulary(tmp_path)
+
+
+def test_bytes_are_those_of_utf_8(tmp_path: Path) -> None:
+    train("byte").save(tmp_path)
+    vocabulary = load_vocabulary(tmp_path)
+    assert isinstance(vocabulary, ByteVocabulary)
+    assert len(vocabulary) == len({vocabulary.token(id) for id in range(260)}) == 260
+    with pytest.raises(IndexError):
+        vocabulary.token(260)
+    assert vocabulary.encode("a é") == [4 + 0x61, 4 + 0x20, 4 + 0xC3, 4 + 0xA9]
+    assert [vocabulary.token(id) for id in vocabulary.encode("a é\t")] == ["a", "▁", "<0xC3>", "<0xA9>", "<0x09>"]
+    assert [tuple(token[2:]) for token in vocabulary.encode_with_spans("a猫b")] == [
+        (0, 1), (1, 2), (1, 2), (1, 2), (2, 3)
+    ]  # fmt: skip
+    assert not vocabulary.extensible
+    with pytest.raises(UserError, match=r"vocabulary\.min_frequency"):
+        train("byte", min_frequency=2)
+
+
+@given(line=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_bytes_give_back_any_line(line: str) -> None:
+    vocabulary = train("byte")
+    ids = vocabulary.encode(line)
+    assert vocabulary.decode([BOS, *ids, EOS, PAD]) == (line if line.strip() else "")
+    assert vocabulary.encode_lines([line]) == [ids]
+    assert [token.id for token in vocabulary.encode_with_spans(line)] == ids
+    assert all(UNKNOWN < id < len(vocabulary) for id in ids)
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    vocabulary = train("byte")
+    first, second, third = vocabulary.encode("猫")
+    assert vocabulary.decode([first, second]) == "\ufffd"
+    assert vocabulary.decode([first, second, *vocabulary.encode("a"), third]) == "\ufffda\ufffd"
+    assert vocabulary.decode([*vocabulary.encode("a"), UNKNOWN, first, second, third]) == "a<unk>猫"
 
 
 def test_word_keeps_the_most_frequent_and_of_equal_ones_the_first() -> None:

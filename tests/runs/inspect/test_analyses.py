@@ -16,6 +16,8 @@ import torch
 from headway.metrics import build_metric
 from headway.mixers import Span
 from headway.models import build_model, model_section
+from headway.predictors.captured_attention import AttentionName
+from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import charts
@@ -31,6 +33,7 @@ from headway.runs.inspect.analyses import (
 )
 from headway.runs.inspect.capture import LayerContributions, ReadOptions, read
 from headway.runs.inspect.inspect_options import SPAN
+from headway.runs.inspect.inspection import maps_of
 from headway.runs.inspect.layers import LayerTotals
 from headway.tasks import build_task
 from tests.conftest import Command, Reversal
@@ -51,6 +54,10 @@ MODELS = {
     "no attention": {
         "kind": "recurrent", "dim": 8, "encoder": {"hidden": 8}, "decoder": {"hidden": 8},
         "attention": {"kind": "none"}, "readout": "state",
+    },
+    "over depth": SMALL | {
+        "kind": "transformer", "encoder": {"layers": 2, "residual": "attention"},
+        "decoder": {"layers": 1, "residual": {"kind": "attention", "over": "blocks"}},
     },
     "learned positions": SMALL | {"kind": "transformer", "position": "learned", "max_position": 6},
 }  # fmt: skip
@@ -177,6 +184,28 @@ def test_layers_without_weights_have_their_contributions(predictor: SequencePred
     drawn = (tmp_path / "contributions-encoder.svg").read_text()
     for text in ("global", "encoder: norm of the contribution"):
         assert f"<!-- {text} -->" in drawn
+
+
+def test_attention_over_depth_is_drawn_like_that_over_layers(predictor: SequencePredictor, tmp_path: Path) -> None:
+    deep = untrained(predictor, "over depth")
+    analysis = analysis_of(deep)
+    assert not any(AttentionName.parse(name).to_layers for name in analysis.entropies.totals)
+    analysis.write(tmp_path)
+    found = [(int(row["sublayer"]), int(row["output"]), float(row["mean"])) for row in rows(
+        tmp_path / "encoder-layer-weights.csv")]  # fmt: skip
+    # The queries of a new model are zero: plain means over 1 to 5 outputs.
+    assert [share for *_, share in found] == pytest.approx(
+        [1 / sublayer if output < sublayer else 0 for sublayer in range(1, 6) for output in range(5)]
+    )
+    assert "<!-- sublayer 5 -->" in (tmp_path / "encoder-layer-weights.svg").read_text()
+    decoder = rows(tmp_path / "decoder-layer-weights.csv")
+    assert [float(row["mean"]) for row in decoder] == pytest.approx([1, 0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+    (prediction,) = deep.predict(["ab"], capture="*.layers")
+    assert prediction.attention.columns["encoder.layers"] == [
+        "embeddings", "output 1", "output 2", "output 3", "output 4"
+    ]  # fmt: skip
+    assert prediction.attention["encoder.layers"].shape == (5, len(prediction.attended), 5)
+    assert {each.title for each in maps_of(next(read(deep, [Example("ab")], ReadOptions())))} >= {"Encoder: depth"}
 
 
 def test_a_decoder_only_model_is_one_sequence_with_layers_from_one(

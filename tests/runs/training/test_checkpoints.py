@@ -100,10 +100,10 @@ def stepped(kind):
     """A small model with an optimizer that has made an update, and one that has not."""
     model = nn.Linear(3, 2)
     config = OptimizerConfig(kind=kind, **({"momentum": 0.9} if kind == "sgd" else {}))
-    optimizer = build_optimizer(config, model)
+    optimizer = build_optimizer(config, model, [model])
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
-    return model, optimizer, build_optimizer(config, model)
+    return model, optimizer, build_optimizer(config, model, [model])
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)

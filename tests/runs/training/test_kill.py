@@ -8,8 +8,9 @@ from tests.runs.training.kills import assert_same, attempts, start, write_recipe
 
 
 @pytest.mark.slow
-def test_kills_at_random_moments_change_nothing(tmp_path):
-    recipe = write_recipe(tmp_path, updates=126)
+@pytest.mark.parametrize("average", [{"of": "last", "count": 2}, {"kind": "ema", "decay": 0.9}])
+def test_kills_at_random_moments_change_nothing(tmp_path, average):
+    recipe = write_recipe(tmp_path, updates=126, average=average)
     assert attempts(recipe, tmp_path / "alone", cache="other") == 0
     process = start(recipe, tmp_path / "killed")
     process.kill()

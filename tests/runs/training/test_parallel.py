@@ -74,6 +74,32 @@ def test_two_processes_equal_one(tmp_path, strategy):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_matrices_by_muon_and_averages_of_weights_in_two_processes(tmp_path, strategy):
+    """In a model whose blocks hand on more than vectors. Muon multiplies in bf16, and so are its errors."""
+    over = {name: {"kind": "attention", "over": name} for name in ("layers", "blocks")}
+    settings = {
+        "updates": 4, "checkpoint_every": 2, "strategy": strategy, "precision": "float32", "average": {"kind": "ema"},
+        "optimizer": {"kind": "muon", "schedule": "constant", "learning_rate": 0.01, "warmup": 0, "epsilon": 1.0},
+        "model": {
+            "value_residual": True, "norm": "pre", "position": "t5",
+            "encoder": {"layers": 2, "residual": over["layers"]},
+            "decoder": {"layers": 2, "residual": over["blocks"], "cross": "merged"},
+        },
+    }  # fmt: skip
+    alone = toys.run(tmp_path, **settings)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(dump_recipe(toys.recipe(tmp_path, **settings)))
+    code, said = two_processes(recipe, tmp_path / "two")
+    assert code == 0, said[-3000:]
+    one, two = (load_file(run / "model.safetensors") for run in (alone, tmp_path / "two"))
+    assert all(torch.allclose(one[name], two[name], atol=0.01) for name in one)
+    code, said = two_processes(recipe, tmp_path / "two", "training.updates=5", "--resume")
+    assert code == 0, said[-3000:]
+    assert "going on after update 4" in said
+
+
+@pytest.mark.slow
 def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
     """By plain gradient descent, of whose fused step torch has none for shards."""
     write_reversal(tmp_path)

@@ -180,13 +180,16 @@ WAYS = {
     "plateau": {"kind": "sgd", "momentum": 0.9, "schedule": {"kind": "plateau", "patience": 1}},
     "step": {"kind": "adadelta", "schedule": {"kind": "step", "after": 0.1, "every": 0.1}},
     "constant": {"kind": "sgd", "schedule": "constant"},
+    "muon": {"kind": "muon", "schedule": "constant"},
 }
 
 
 PLATEAU = [1, 1, 1, 1, 1 / 2, 1 / 2, 1 / 4, 1 / 4]
 
 
-@pytest.mark.parametrize(("way", "rates"), [("plateau", PLATEAU), ("step", None), ("constant", [1] * 8)])
+@pytest.mark.parametrize(
+    ("way", "rates"), [("plateau", PLATEAU), ("step", None), ("constant", [1] * 8), ("muon", [1] * 8)]
+)
 def test_optimizers_and_schedules_go_on_as_they_would(tmp_path, monkeypatch, way, rates):
     """A signal comes amid the first update after a decay."""
     optimizer = WAYS[way] | {"learning_rate": 0.01, "warmup": 0}

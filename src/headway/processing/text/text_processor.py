@@ -35,7 +35,7 @@ from headway.processing.text.vocabulary import (
     read_description,
     train_vocabulary,
 )
-from headway.tensors.batch import EOS, UNKNOWN
+from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
 FILE = "sides.json"
 SIDE_FILE = "side.json"
@@ -208,12 +208,14 @@ class TextProcessor(Processor):
 
         A word with unknown tokens is as it stands in the raw line, where that is given.
         """
-        groups: list[list[int]] = []
+        groups, spaces = list[list[int]](), self.vocabulary.no_text.difference(range(len(SPECIALS)))
         for id in encoded:
-            if not groups or self.vocabulary.starts_word(id):
+            if not groups or (self.vocabulary.starts_word(id) and not spaces.issuperset(groups[-1])):
                 groups.append([])
             groups[-1].append(id)
-        texts = [on_one_line(self.vocabulary.decode(group)) for group in groups]
+        if len(groups) > 1 and spaces.issuperset(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+        texts = [on_one_line(self.vocabulary.decode(group)).strip(" ") for group in groups]
         if raw is not None and UNKNOWN in encoded:
             tokens = iter(self.encode_with_spans(raw))
             for index, group in enumerate(groups):

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -30,6 +31,7 @@ from headway.processing import VOCABULARIES
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
 DESCRIPTION, FORMAT = "vocabulary.json", 1
+SPACE_BYTE = len(SPECIALS) + 0x20  # its id among bytes
 WORDS = "vocabulary.txt"  # a token a line: its number, from 0, is the token's id
 TEXT, TAGS = "text", "tags.json"  # in the folder of one with tags
 
@@ -38,7 +40,8 @@ class TokensConfig(Section):
     """The tokens of text: their kind and number (with the four special symbols).
 
     `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
-    keeps every token that whitespace separates and gives it back unchanged. `size` does not bind `char`/`whitespace`.
+    keeps every token that whitespace separates and gives it back unchanged; `byte` has the 256 bytes of UTF-8. `size`
+    binds none of `char`, `whitespace` and `byte`.
     """
 
     kind: str = "bpe"
@@ -285,6 +288,69 @@ class WordVocabulary(Vocabulary):
         except (OSError, ValueError) as error:
             raise UserError(f"the vocabulary cannot be read ({error})", where=str(path)) from error
         return cls(tokens[len(SPECIALS) : -1])
+
+
+class ByteVocabulary(Vocabulary):
+    """The 256 bytes of UTF-8, after the specials: no text has an unknown token.
+
+    Where ids are not UTF-8, as those of a model that has not learned it need not be, U+FFFD stands for the bytes that
+    are at fault.
+    """
+
+    family = "bytes"
+
+    @classmethod
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> ByteVocabulary:
+        """The same for every text."""
+        check_unused(config, where, "min_frequency", "character_coverage")
+        return cls()
+
+    @property
+    def no_text(self) -> frozenset[int]:
+        return super().no_text | {SPACE_BYTE}
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + 256
+
+    def shares_ids_with(self, other: Vocabulary) -> bool:
+        return isinstance(other, ByteVocabulary)
+
+    def encode(self, segmented: str) -> list[int]:
+        if not segmented.strip():
+            return []
+        return [byte + len(SPECIALS) for byte in segmented.encode("utf-8", errors="replace")]
+
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        """As the contract says; all bytes of a character have its span."""
+        ids, tokens = iter(self.encode(segmented)), list[TokenSpan]()
+        for start, character in enumerate(segmented if segmented.strip() else ""):
+            for id in islice(ids, len(character.encode("utf-8", errors="replace"))):
+                tokens.append(TokenSpan(id, self.token(id), start, start + 1))
+        return tokens
+
+    def decode(self, ids: Sequence[int]) -> str:
+        unknown = SPECIALS[UNKNOWN].encode()
+        parts = [unknown if id == UNKNOWN else bytes([int(id) - len(SPECIALS)]) for id in ids if id > EOS]
+        return b"".join(parts).decode("utf-8", errors="replace")
+
+    def token(self, id: int) -> str:
+        """A visible ASCII character, `▁` for a space, or a number such as `<0xE3>`."""
+        if id < len(SPECIALS):
+            return SPECIALS[id]
+        if id == SPACE_BYTE:
+            return "\u2581"
+        byte = range(256)[id - len(SPECIALS)]
+        return chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
+
+    def starts_word(self, id: int) -> bool:
+        return id == SPACE_BYTE
+
+    def _write(self, folder: Path) -> None:
+        pass  # the description says it all
+
+    @classmethod
+    def load(cls, folder: Path) -> ByteVocabulary:
+        return cls()
 
 
 class TaggedVocabulary(Vocabulary):

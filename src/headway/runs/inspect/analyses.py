@@ -22,7 +22,6 @@ from headway.metrics import Metric, metric_in
 from headway.metrics.intervals import length_bins, linearise
 from headway.metrics.metric import Statistics
 from headway.mixers import Span
-from headway.models.tagger import LAYERS
 from headway.predictors.captured_attention import AttentionName, by_kind
 from headway.predictors.output import TestSet
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -244,7 +243,7 @@ class EntropyAnalysis:
         """Count one example."""
         for view in captured.views:
             for name, weights in view.items():
-                if name != LAYERS:
+                if not AttentionName.parse(name).to_layers:
                     self.totals.setdefault(name, EntropyTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:

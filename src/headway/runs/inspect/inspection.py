@@ -37,7 +37,10 @@ from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, writ
 from headway.runs.load import load
 from headway.runs.run import open_run
 
-TITLES = {"encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers"}
+TITLES = {
+    "encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross", "layers": "Layers",
+    "encoder.layers": "Encoder: depth", "decoder.layers": "Decoder: depth",
+}  # fmt: skip
 KINDS = list(TITLES)
 STYLES = ("palette.css", "inspect.css", "heatmap.css")
 SCRIPTS = (
@@ -269,7 +272,8 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
         raise UserError("there are no weights to draw for this sentence", where=option("text"), received=options.text)
     names = {layer.name: layer for layer in layers}
     if options.layer is None:
-        layer = ([layer for layer in layers if layer.name.endswith(".cross")] or layers)[-1]
+        of_tokens = [layer for layer in layers if not AttentionName.parse(layer.name).to_layers] or layers
+        layer = ([layer for layer in of_tokens if layer.name.endswith(".cross")] or of_tokens)[-1]
     elif options.layer in names:
         layer = names[options.layer]
     else:

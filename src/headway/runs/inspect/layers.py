@@ -19,7 +19,7 @@ from headway.core.figures import STYLE, draw_weights, pick_fonts, save_figure, v
 from headway.core.tables import Cell, Column, Spread, Table
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file
-from headway.predictors.captured_attention import AttentionWeights, layer_titles
+from headway.predictors.captured_attention import AttentionName, AttentionWeights, layer_titles
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example
 from headway.runs.inspect.capture import Captured, ReadOptions, read
@@ -92,6 +92,35 @@ def word_deviations(by_layer: Floats, layer_weights: Floats | None) -> tuple[Flo
     return wide.std(2), None if layer_weights is None else mix(wide, layer_weights.astype(np.float64)).std(1)
 
 
+class WeightTotals:
+    """Sums over words of the weights of layers, which give their mean and deviation at any time."""
+
+    def __init__(self) -> None:
+        self.words = 0
+        # Weights as they lie beside those of the first word: what is left of their squares is of their own size.
+        self.origin: Floats | None = None  # (J, L)
+        self.sums: Floats = np.zeros(0)
+        self.squares: Floats = np.zeros(0)
+
+    def add(self, layer_weights: Floats) -> None:
+        """Count N words, of at least one, by their weights (N, J, L)."""
+        weights = layer_weights.astype(np.float64)
+        if self.origin is None:
+            self.origin = weights[0]
+            self.sums = self.squares = np.zeros_like(self.origin)
+        self.words += len(weights)
+        self.sums = self.sums + (weights - self.origin).sum(0)
+        self.squares = self.squares + np.square(weights - self.origin).sum(0)
+
+    def weights(self) -> LayerWeights | None:
+        """The weights of the layers; None where there were no words."""
+        if self.origin is None:
+            return None
+        mean = self.sums / self.words
+        variance = np.maximum(self.squares / self.words - np.square(mean), 0)
+        return LayerWeights(self.origin + mean, np.sqrt(variance), self.words)
+
+
 class LayerTotals:
     """Sums over words, which give the weights of layers and the evenness of self-attention at any time."""
 
@@ -99,10 +128,7 @@ class LayerTotals:
         self.words = 0
         self.deviations: Floats = np.zeros(0)  # (L,), summed over words
         self.mixed = 0.0
-        # Weights as they lie beside those of the first word: what is left of their squares is of their own size.
-        self.origin: Floats | None = None  # (J, L)
-        self.sums: Floats = np.zeros(0)
-        self.squares: Floats = np.zeros(0)
+        self.of_layers = WeightTotals()
 
     def add(self, self_attention: Floats, first: Sequence[int], layer_weights: Floats | None) -> None:
         """Count the words of a window, whose N first tokens are at `first`.
@@ -117,63 +143,51 @@ class LayerTotals:
         if layer_weights is None or mixed is None:
             return
         self.mixed += float(mixed.sum())
-        weights = layer_weights.astype(np.float64)
-        if self.origin is None:
-            self.origin = weights[0]
-            self.sums = self.squares = np.zeros_like(self.origin)
-        self.sums = self.sums + (weights - self.origin).sum(0)
-        self.squares = self.squares + np.square(weights - self.origin).sum(0)
+        self.of_layers.add(layer_weights)
 
     def weights(self) -> LayerWeights | None:
         """The weights of the layers; None for a model that does not attend to layers, or without words."""
-        if self.origin is None:
-            return None
-        mean = self.sums / self.words
-        variance = np.maximum(self.squares / self.words - np.square(mean), 0)
-        return LayerWeights(self.origin + mean, np.sqrt(variance), self.words)
+        return self.of_layers.weights()
 
     def evenness(self) -> Evenness:
         """The evenness of self-attention. Raises UserError where there were no words."""
         if not self.words:
             raise UserError("there are no words to look at", where="headway inspect")
         layers = (self.deviations / self.words).tolist()
-        return Evenness(layers[-1], None if self.origin is None else self.mixed / self.words, layers)
+        return Evenness(layers[-1], None if self.weights() is None else self.mixed / self.words, layers)
 
 
 class LayerAnalysis:
-    """A tagger's attention to the layers of its encoder, and the evenness of its self-attention."""
+    """Attention to layers: a tagger's to those of its encoder, with the evenness of its self-attention, or that of the
+    sublayers of a stack to the outputs before them."""
 
     def __init__(self) -> None:
         self.totals = LayerTotals()
+        self.depth: dict[str, WeightTotals] = {}  # by name of the attention
 
     def add(self, captured: Captured) -> None:
         """Count one example."""
         for view in captured.views:
             if view.words is not None:
                 self.totals.add(view.self_attention(), view.words, view.layer_weights())
+                continue
+            for name, weights in view.items():
+                if AttentionName.parse(name).to_layers:
+                    self.depth.setdefault(name, WeightTotals()).add(weights.transpose(1, 0, 2))
 
     def result(self) -> list[Chart]:
-        """The deviation of self-attention by layer and, where the model attends to layers, their weights."""
+        """The weights of layers, where there are any, and a tagger's deviation of self-attention by layer."""
+        charts = list[Chart]()
+        for name, depth in self.depth.items():
+            stack = AttentionName.parse(name).stack
+            if (weights := depth.weights()) is not None:
+                charts.append(_weights_chart(weights, f"{stack}-layer-weights", f"{stack}: attention to", "sublayer"))
         if not self.totals.words:
-            return []
-        evenness, charts = self.totals.evenness(), list[Chart]()
+            return charts
+        evenness = self.totals.evenness()
         layers = range(1, len(evenness.layers) + 1)
         if (weights := self.totals.weights()) is not None:
-            low, high = weights.mean - weights.deviation, weights.mean + weights.deviation
-            panel = Panel(
-                title="attention to layers: mean and standard deviation over words", x="layer", y="weight",
-                lines={f"head {head + 1}": [*enumerate(mean.tolist(), 1)] for head, mean in enumerate(weights.mean)},
-                bars={
-                    f"head {head}": [*zip(*ends, strict=True)]
-                    for head, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True), start=1)
-                },
-                limits=(0, None),
-            )  # fmt: skip
-            numbers = [
-                (head + 1, layer + 1, float(weights.mean[head, layer]), float(weights.deviation[head, layer]))
-                for head, layer in np.ndindex(weights.mean.shape)
-            ]
-            charts.append(Chart("layer-weights", [panel], Table(("head", "layer", "mean", "deviation"), numbers)))
+            charts.append(_weights_chart(weights, "layer-weights", "attention to layers:", "head"))
         lines = {"self-attention of the layer": [*zip(layers, evenness.layers, strict=True)]}
         rows: list[tuple[Cell, ...]] = [*zip(layers, evenness.layers, strict=True)]
         if evenness.mixed is not None:
@@ -182,6 +196,27 @@ class LayerAnalysis:
         title = "standard deviation of self-attention weights around a word's mean"
         panel = Panel(title=title, x="layer", y="standard deviation", lines=lines, limits=(0, None))
         return [*charts, Chart("self-attention-deviation", [panel], Table(("layer", "deviation"), rows))]
+
+
+def _weights_chart(weights: LayerWeights, name: str, title: str, head: str) -> Chart:
+    """Mean and standard deviation of the weights that each `head`, or each sublayer, gives to each layer or output."""
+    own = head == "head"  # sublayers see outputs from 0, the embeddings, up to the one before them
+    title, axis = (f"{title} mean and standard deviation over words", "layer") if own else (
+        f"{title} earlier outputs: mean and standard deviation over tokens", "output (0: embeddings)"
+    )  # fmt: skip
+    lines, bars = dict[str, list[tuple[float, float]]](), dict[str, list[tuple[float, float]]]()
+    for number, (mean, deviation) in enumerate(zip(weights.mean, weights.deviation, strict=True), start=1):
+        seen = range(len(mean) if own else int(np.flatnonzero(mean)[-1]) + 1)
+        lines[f"{head} {number}"] = [(layer + own, float(mean[layer])) for layer in seen]
+        bars[f"{head} {number}"] = [
+            (float(mean[layer] - deviation[layer]), float(mean[layer] + deviation[layer])) for layer in seen
+        ]
+    panel = Panel(title=title, x=axis, y="weight", lines=lines, bars=bars, limits=(0, None))
+    numbers = [
+        (row + 1, layer + own, float(weights.mean[row, layer]), float(weights.deviation[row, layer]))
+        for row, layer in np.ndindex(weights.mean.shape)
+    ]
+    return Chart(name, [panel], Table((head, axis.split()[0], "mean", "deviation"), numbers))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from headway.runs.run_folder import (
 )
 from headway.runs.training.parallel import like, whole
 
+RAW = "#weight"  # ends the names of weights as they are, where a checkpoint's are moving averages
 NUMBER = "#number"  # ends the names of entries that are Python's numbers
 GROUPS = "param_groups"  # in the place of a parameter's name
 
@@ -139,11 +140,12 @@ def _write_state(folder: Path, state: TrainingState, hashes: Mapping[str, str]) 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read and found whole."""
+    """A checkpoint that was read and found whole. `raw` are weights as they are, where `weights` are averages."""
 
     state: TrainingState
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
+    raw: dict[str, Tensor]
 
 
 def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -167,7 +169,9 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
     state.best, state.best_at_end = (
         [one for one in ranked if one.update in updates] for ranked in (state.best, state.best_at_end)
     )
-    return Checkpoint(state, read_tensors(newest / WEIGHTS), read_tensors(newest / OPTIMIZER))
+    tensors = read_tensors(newest / OPTIMIZER)
+    raw = {name.removesuffix(RAW): tensors.pop(name) for name in list(tensors) if name.endswith(RAW)}
+    return Checkpoint(state, read_tensors(newest / WEIGHTS), tensors, raw)
 
 
 def _parsed_state(folder: Path) -> TrainingState:
@@ -246,7 +250,10 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
         groups[name].update({entry.removesuffix(NUMBER): value.item() for entry, value in states.pop(name).items()})
     wrong = sorted(states.keys() - parameters.keys())
     if is_own(optimizer):  # those of others may keep anything
-        wrong += _wrong_entries(states, parameters) if not wrong else []
+        for group in optimizer.param_groups if not wrong else ():
+            inside = set(map(id, group["params"]))
+            of_group = {name: state for name, state in states.items() if id(parameters[name]) in inside}
+            wrong += _wrong_entries(of_group, parameters)
     if wrong:
         what = f"this is no state of this optimizer (first difference: {in_one_line(wrong[0])})"
         raise UserError(what, where=where)

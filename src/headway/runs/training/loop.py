@@ -72,6 +72,8 @@ def _loop(session: Session, signals: Signals) -> None:
             gradients = compute_gradients(session.step, update.batches, parallel, config.clip_norm, count)
             rate = session.schedule.rate(TrainingProgress(plan.number, plan.epochs, state.gains))
             make_update(session.optimizer, gradients, rate)
+            if session.average is not None:
+                session.average.add(plan.number)
             stop = parallel.sum(signals.received is not None) > 0
             seconds = parallel.sum(time.monotonic() - began) / parallel.world_size
             state.cpu_seconds = _cpu_seconds(parallel.world_size) - cpu_began

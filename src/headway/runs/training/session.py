@@ -33,6 +33,7 @@ from headway.runs.run_folder import (
     update_of,
 )
 from headway.runs.training.checkpoints import (
+    RAW,
     Ranked,
     TrainingState,
     optimizer_tensors,
@@ -40,9 +41,9 @@ from headway.runs.training.checkpoints import (
     rewrite_state,
     save_checkpoint,
 )
-from headway.runs.training.parallel import Interrupted, Parallel, Signals, unwrapped, whole_tensors
+from headway.runs.training.parallel import Interrupted, Parallel, Signals, unwrapped, whole, whole_tensors
 from headway.runs.training.records import Outcome, Records, add_to_window
-from headway.runs.training.updates import SMALLER_BATCHES, Gradients, PlannedUpdate
+from headway.runs.training.updates import SMALLER_BATCHES, Gradients, MovingAverage, PlannedUpdate
 from headway.tasks.task import Corpora, DevSet, TrainingCorpus
 from headway.tensors.precision import exact_dtype
 
@@ -137,6 +138,7 @@ class Session:
         model: the model itself.
         step: the model with its objective, wrapped for several processes.
         other_model: makes another of the same sizes, whose weights have no values yet.
+        average: the moving average of the weights, where that is what checkpoints have and what is evaluated.
         complete: whether the checkpoint gone on with is a finished run's last one.
     """
 
@@ -153,6 +155,7 @@ class Session:
     baselines: Mapping[str, Mapping[str, float]]
     records: Records
     other_model: Callable[[], Model[Any]]
+    average: MovingAverage | None = None
     complete: bool = False
 
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:
@@ -228,13 +231,20 @@ class Session:
         state = self.state
         due = regular and (self._is_due or bool(state.stopped))
         state.evaluation_pending = due and self.corpora.dev is not None
-        weights = whole_tensors(model_weights(self.model))
-        optimizer = optimizer_tensors(unwrapped(self.step), self.optimizer)
+        weights, optimizer = self._weights(), optimizer_tensors(unwrapped(self.step), self.optimizer)
+        if self.average is not None:
+            raw = model_weights(self.model)
+            optimizer |= {f"{name}{RAW}": whole(raw[name]) for name in self.average.values}
         self.parallel.from_first(lambda: self._save(weights, optimizer))
         logger.debug("update %d is saved", state.update)
         if not stop:
             self.evaluate_pending(signals, weights)
         self.parallel.from_first(self._tidy)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """The whole weights that are evaluated and kept: the model's, or their moving average."""
+        average = {} if self.average is None else self.average.values
+        return whole_tensors(model_weights(self.model) | average)
 
     def _save(self, weights: dict[str, Tensor], optimizer: dict[str, Tensor]) -> None:
         if bad := not_finite(weights, self.model):
@@ -279,7 +289,7 @@ class Session:
         state = self.state
         if not state.evaluation_pending:
             return
-        gathered = whole_tensors(model_weights(self.model)) if weights is None else weights
+        gathered = self._weights() if weights is None else weights
         result = self.parallel.from_first(lambda: self._evaluate(signals, gathered))
         if result is None:
             return
@@ -329,7 +339,7 @@ class Session:
         """Evaluate the general dev set, and dev, before the first update; a signal may leave that for another time."""
         if self.state.update or self.corpora.general is None:
             return
-        gathered = whole_tensors(model_weights(self.model))
+        gathered = self._weights()
         result = self.parallel.from_first(lambda: self._evaluate(signals, gathered))
         if result is not None:
             value = result[1].value(self._best_by)
@@ -354,7 +364,8 @@ class Session:
         began, model = time.monotonic(), self.model
         try:
             with signals.may_leave():
-                if self.parallel.world_size > 1 and self.recipe.training.strategy == "fsdp":
+                sharded = self.parallel.world_size > 1 and self.recipe.training.strategy == "fsdp"
+                if sharded or self.average is not None:
                     model = self.other_model().to(self.parallel.device)
                     load_weights(model, weights, "training")
                 result = evaluate(model, self.corpora.dev, self.metrics, self.parallel)

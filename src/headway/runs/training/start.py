@@ -47,7 +47,7 @@ from headway.runs.training.checkpoints import TrainingState, load_latest, restor
 from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.records import Records, is_before
 from headway.runs.training.session import Session, scores_of
-from headway.runs.training.updates import TrainingStep
+from headway.runs.training.updates import MovingAverage, TrainingStep
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora, Task
 from headway.tensors.batch import SPECIALS
@@ -293,6 +293,7 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
     return folder
 
 
+DECAY = 0.999  # of a moving average of weights
 LOCK = ".lock"  # a file in the run folder that stays there; no link, whose file would be emptied
 LOOKED_AT = 1000  # updates whose learning rates are compared
 # Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
@@ -385,7 +386,7 @@ def _session(
     state = checkpoint.state if checkpoint else TrainingState()
     model = new_model(recipe, corpora, initial=checkpoint is None)
     if checkpoint:
-        load_weights(model, checkpoint.weights, str(folder.checkpoints))
+        load_weights(model, checkpoint.weights | checkpoint.raw, str(folder.checkpoints))
     use_backend(model, arithmetic.backend)
     if recipe.training.activation_checkpointing:
         if not (blocks := model.blocks()):
@@ -401,9 +402,18 @@ def _session(
     if recipe.training.compile:
         check_compiler(parallel.device)
         step.compile(dynamic=True)  # lengths differ from batch to batch
-    optimizer = build_optimizer(recipe.optimizer, step)
+    optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
     if checkpoint:
         restore_optimizer(step, optimizer, checkpoint.optimizer, str(folder.checkpoints))
+    averaging, average = recipe.training.average, None
+    if averaging.kind == "ema":
+        average = MovingAverage(model, averaging.decay or DECAY, checkpoint.weights if checkpoint else {})
+
+    def other_model() -> Model[Any]:
+        other = new_model(recipe, corpora, initial=False)
+        use_backend(other, arithmetic.backend)
+        return other
+
     by_language = not state.update or "dev_language" in folder.read_manifest()
     metrics = dev_metrics(recipe, by_language=by_language)
     if checkpoint is None and corpora.dev is not None and parallel.first:
@@ -429,7 +439,8 @@ def _session(
         metrics,
         baselines or {},
         records,
-        partial(new_model, recipe, corpora, initial=False),
+        other_model,
+        average,
         complete=bool(state.stopped),
     )
 

@@ -8,7 +8,7 @@ Shapes: W processes.
 """
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,7 +25,7 @@ from headway.losses import Loss, Objective
 from headway.models import Model, Output
 from headway.recipe import TrainingConfig
 from headway.runs.training.checkpoints import TrainingState
-from headway.runs.training.parallel import Parallel
+from headway.runs.training.parallel import Parallel, like
 from headway.tasks.task import TrainingCorpus
 from headway.tensors.batch import Indices, TargetBatch, of_one_update, rows
 from headway.tensors.precision import exact_dtype
@@ -195,6 +195,30 @@ def compute_gradients(
     norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
     *sums, unsmoothed = parallel.sum_on_device(torch.stack([*parts.values(), unsmoothed]))
     return Gradients(tuple(parts), torch.stack(sums), unsmoothed, norm.detach(), tokens)
+
+
+class MovingAverage:
+    """An exponential moving average of all weights that learn: a <- d a + (1 - d) w after each update t.
+
+    d is min(decay, (1 + t) / (10 + t)), so that the random beginning is soon forgotten.
+
+    Args:
+        model: whose weights they are, sharded or not.
+        decay: the highest d.
+        begun: the average so far, by name; the weights as they are where it has none.
+    """
+
+    def __init__(self, model: nn.Module, decay: float, begun: Mapping[str, Tensor]) -> None:
+        self.decay = decay
+        self._weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.values = {name: like(begun.get(name, weight.detach()), weight) for name, weight in self._weights.items()}
+
+    @torch.no_grad()
+    def add(self, update: int) -> None:
+        """Count the weights after an update."""
+        share = 1 - min(self.decay, (1 + update) / (10 + update))
+        for name, weight in self._weights.items():
+            self.values[name].lerp_(weight, share)
 
 
 def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None:
