@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headway.mixers.attention import Attention
+from headway.mixers.canon import Canon
 from headway.mixers.dependency_attention import DependencyAttention
 from headway.mixers.lightconv import LightConv
 from headway.mixers.local import LocalAttention
@@ -17,7 +18,6 @@ from headway.mixers.nplm import Nplm
 from headway.mixers.positions import Sinusoidal
 from headway.mixers.relative import Alibi, Rotary, T5Bias
 from headway.models.block import Block, Residual
-from headway.models.canon import Canon
 from headway.models.components import ReluFeedForward
 from headway.models.cross_attention import CrossMixer, MultiHeadCross
 from headway.models.decoder_only import DecoderOnly

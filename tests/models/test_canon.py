@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from headway.core.errors import UserError
+from headway.mixers.canon import Canon
 from headway.mixers.conformance import BF16_UNITS
 from headway.models import build_model, model_section
-from headway.models.canon import Canon
 from headway.tensors.masks import padding_mask
 from tests import reference
 from tests.mixers.oracles import assert_same, gradients

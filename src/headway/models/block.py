@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from headway.mixers import Mixer, State
-from headway.models.canon import Canon, CanonState
+from headway.mixers.canon import Canon, CanonState
 from headway.models.components import FeedForward
 from headway.models.cross_attention import CrossMixer, View
 from headway.tensors.dropout import Dropout

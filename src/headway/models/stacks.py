@@ -11,9 +11,9 @@ from torch import nn
 from headway.core.config import Component, Layers, Mixers, Probability, Section, Width
 from headway.core.errors import UserError
 from headway.mixers import MIXERS, Mixer, build_mixer
+from headway.mixers.canon import Canon
 from headway.mixers.relative import RelativePosition, RelativePositions, is_relative
 from headway.models.block import Block, Residual
-from headway.models.canon import Canon
 from headway.models.components import CROSS_ATTENTIONS, FEED_FORWARDS, NORMS
 from headway.models.cross_attention import CrossMixer
 from headway.models.model import ModelConfig

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.mixers import State
-from headway.mixers.mixer import latest, require_causal
+from headway.mixers.mixer import State, latest, require_causal
 from headway.tensors.depthwise import depthwise
 from headway.tensors.masks import zero_padding
 
