@@ -25,6 +25,17 @@ OPTIONS = {
         f"attention, {name}": {"head_dim": 4, "value_dim": 3, "position": position}
         for name, position in POSITIONS.items()
     },
+    "delta": {
+        f"delta, {gate}{', all options' if len(more) > 1 else ''}": {"gate": gate} | more
+        for gate in ("none", "scalar", "vector")
+        for more in (
+            {"head_dim": 4},
+            {
+                "negative_eigenvalues": True, "key_dim": 3, "value_dim": 5, "short_convolution": True,
+                "output_norm": False, "output_gate": True, "bias": False,
+            },
+        )
+    },
     "dependency": {
         "dependency": {},
         "dependency, all options": {
@@ -53,7 +64,7 @@ OPTIONS = {
         "nplm, near": {"n": 3, "blocks": 0, "bias": False},
     },
 }
-HEADS = {"attention": 3, "dependency": 3, "lightconv": 3, "local": 3, "ngram": 3}
+HEADS = {"attention": 3, "delta": 3, "dependency": 3, "lightconv": 3, "local": 3, "ngram": 3}
 CONFIGS = {
     name: {"kind": kind} | ({"heads": HEADS[kind]} if kind in HEADS else {}) | options
     for kind, variants in OPTIONS.items()

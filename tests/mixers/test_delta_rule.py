@@ -50,10 +50,12 @@ def both_directions(query, key, value, beta, decay, state, later_beta, later_dec
 def assert_equal_with_gradients(inputs, both=False, size=32):
     inputs = [None if each is None else each.clone().requires_grad_() for each in inputs]
     query, key, value, beta, decay, state = inputs[:6]
-    gates = [(beta, decay), (inputs[6], inputs[7])][: 1 + both]
+    heads = lambda each: None if each is None else each.unsqueeze(1)  # noqa: E731
+    gates = [(heads(beta.unsqueeze(-1)), heads(decay)), (heads(inputs[6].unsqueeze(-1)), heads(inputs[7]))][: 1 + both]
     slow = both_directions(*inputs) if both else recurrence(*inputs[:6])
     found = []
-    for result in (chunked_delta_rule(query, key, value, gates, state, size), slow):
+    chunked = chunked_delta_rule(heads(query), heads(key), heads(value), gates, heads(state), size)
+    for result in ([part.squeeze(1) for part in chunked], slow):
         torch.manual_seed(3)
         loss = sum((part * torch.randn(part.shape, dtype=part.dtype)).sum() for part in result)
         used = [each for each in inputs[: 8 if both else 6] if each is not None]
