@@ -31,8 +31,13 @@ OPTIONS = {
         for more in (
             {"head_dim": 4},
             {
-                "negative_eigenvalues": True, "key_dim": 3, "value_dim": 5, "short_convolution": True,
-                "output_norm": False, "output_gate": True, "bias": False,
+                "negative_eigenvalues": True,
+                "key_dim": 3,
+                "value_dim": 5,
+                "short_convolution": True,
+                "output_norm": False,
+                "output_gate": True,
+                "bias": False,
             },
         )
     },
@@ -47,6 +52,14 @@ OPTIONS = {
         },
     },
     "lightconv": {"lightconv": {"width": 3}, "lightconv, even": {"width": 4, "bias": False}},
+    "linear": {
+        f"linear, {gate}": {"gate": gate, "head_dim": 8, "value_dim": 5}
+        for gate in ("none", "fixed", "scalar", "vector")
+    }
+    | {
+        "linear, convolution": {"gate": "scalar", "short_convolution": True, "output_norm": False, "bias": False},
+        "linear, normalised": {"short_convolution": True, "output_norm": True, "output_gate": True},
+    },
     "local": {
         f"local, {name}": {"n": 3, "head_dim": 4, "value_dim": 3, "position": position}
         for name, position in POSITIONS.items()
@@ -64,7 +77,7 @@ OPTIONS = {
         "nplm, near": {"n": 3, "blocks": 0, "bias": False},
     },
 }
-HEADS = {"attention": 3, "delta": 3, "dependency": 3, "lightconv": 3, "local": 3, "ngram": 3}
+HEADS = {"attention": 3, "delta": 3, "dependency": 3, "lightconv": 3, "linear": 3, "local": 3, "ngram": 3}
 CONFIGS = {
     name: {"kind": kind} | ({"heads": HEADS[kind]} if kind in HEADS else {}) | options
     for kind, variants in OPTIONS.items()

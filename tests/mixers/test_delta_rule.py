@@ -1,11 +1,8 @@
 """The delta rule: its chunks beside the recurrence, position by position; the mixer beside its oracle."""
 
-import math
-
 import pytest
 import torch
 
-from headway.mixers import delta_rule
 from headway.mixers.delta_rule import chunked_delta_rule
 
 GATES = ("none", "scalar", "vector")

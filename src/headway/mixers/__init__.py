@@ -32,6 +32,7 @@ MIXERS: Registry[Mixer] = Registry(
         "delta": "headway.mixers.delta_rule:DeltaRule",
         "dependency": "headway.mixers.dependency_attention:DependencyAttention",
         "lightconv": "headway.mixers.lightconv:LightConv",
+        "linear": "headway.mixers.linear_attention:LinearAttention",
         "local": "headway.mixers.local:LocalAttention",
         "ngram": "headway.mixers.ngram:Ngram",
         "nplm": "headway.mixers.nplm:Nplm",

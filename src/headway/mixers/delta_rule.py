@@ -143,7 +143,7 @@ def chunked_delta_rule(
             both, chunks, products, _chunks(beta, size), None if decay is None else _chunks(decay, size),
             None if backwards else state, backwards=backwards,
         )
-        for backwards, (beta, decay) in zip((False, True), gates)
+        for backwards, (beta, decay) in zip((False, True), gates, strict=False)
     )  # fmt: skip
     for backward, _ in others:
         values = values + backward

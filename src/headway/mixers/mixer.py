@@ -134,9 +134,13 @@ class Mixer(nn.Module, ABC):
     """Moves information between positions. Whether it may look at the future is fixed when it is built.
 
     A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
+
+    Attributes:
+        weights_sum_to_one: False where the weights, if there are any, are signed shares of no whole.
     """
 
     causal: bool
+    weights_sum_to_one: bool = True
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
@@ -149,8 +153,8 @@ class Mixer(nn.Module, ABC):
             need_weights: return the attention weights, if the mixer has any.
 
         Returns:
-            Values are zero at padding, and padding changes nothing elsewhere. Weights sum to one over the last axis for
-            every real position and are zero wherever either position is padding.
+            Values are zero at padding, and padding changes nothing elsewhere. Weights are zero wherever either position
+            is padding, and sum to one over the last axis for every real position if `weights_sum_to_one`.
         """
 
     @abstractmethod
