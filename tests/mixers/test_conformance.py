@@ -32,6 +32,22 @@ OPTIONS = {
         "attention, canon": {"canon": True},
         "attention, all options": SHARED | {"forget": True, "canon": True, "position": "alibi"},
     },
+    "delta": {
+        f"delta, {gate}{', all options' if len(more) > 1 else ''}": {"gate": gate} | more
+        for gate in ("none", "scalar", "vector")
+        for more in (
+            {"head_dim": 4},
+            {
+                "negative_eigenvalues": True,
+                "key_dim": 3,
+                "value_dim": 5,
+                "short_convolution": True,
+                "output_norm": False,
+                "output_gate": True,
+                "bias": False,
+            },
+        )
+    },
     "dependency": {
         "dependency": {},
         "dependency, all options": {
@@ -70,7 +86,7 @@ OPTIONS = {
     },
     "ssru": {"ssru": {}},
 }
-HEADS = {"attention": 3, "dependency": 3, "lightconv": 3, "linear": 3, "local": 3, "ngram": 3}
+HEADS = {"attention": 3, "delta": 3, "dependency": 3, "lightconv": 3, "linear": 3, "local": 3, "ngram": 3}
 CONFIGS = {
     name: {"kind": kind} | ({"heads": HEADS[kind]} if kind in HEADS else {}) | options
     for kind, variants in OPTIONS.items()

@@ -29,6 +29,7 @@ MIXERS: Registry[Mixer] = Registry(
     "headway.mixers.mixer:Mixer",
     {
         "attention": "headway.mixers.attention:Attention",
+        "delta": "headway.mixers.delta_rule:DeltaRule",
         "dependency": "headway.mixers.dependency_attention:DependencyAttention",
         "lightconv": "headway.mixers.lightconv:LightConv",
         "linear": "headway.mixers.linear_attention:LinearAttention",
