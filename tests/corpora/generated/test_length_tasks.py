@@ -59,6 +59,37 @@ def over_tokens(answer: Callable[[list[str]], list[str]]) -> Callable[[str], tup
     return lambda prompt: (" ".join(answer(prompt.split())), len(prompt.split()))
 
 
+def look_up(prompt: str) -> tuple[str, int]:
+    """The values of the keys that are asked for."""
+    told, asked = (part.replace(" .", "").removeprefix(". ").split() for part in prompt.split(" ?"))
+    values = dict(zip(told[::2], told[1::2], strict=True))
+    assert len(values) == len(told) / 2, "each key has one value"
+    return " ".join(values[key] for key in asked), len(values)
+
+
+def walk(prompt: str) -> tuple[str, int]:
+    """The keys that up to sixteen steps from the last one lead to."""
+    told, asked = (part.split() for part in prompt.split(" ? "))
+    values, way = dict(zip(told[::2], told[1::2], strict=True)), asked
+    for _ in range(min(16, len(values) - 1)):
+        way = [*way, values[way[-1]]]
+    return " ".join(way[1:]), len(values)
+
+
+def follow_last(tokens: list[str]) -> list[str]:
+    assert tokens.count(tokens[-1]) == 2
+    return [tokens[tokens.index(tokens[-1]) + 1]]
+
+
+def arrange(tokens: list[str]) -> list[str]:
+    """The product, by matrices of permutations."""
+    size = len(tokens[0])
+    product = [[int(row == column) for column in range(size)] for row in range(size)]
+    for token in tokens:
+        product = [product[int(place) - 1] for place in token]
+    return ["".join(str(row.index(1) + 1) for row in product)]
+
+
 ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
     ("copy", "random"): over_tokens(lambda tokens: tokens),
     ("copy", "repeated"): over_tokens(lambda tokens: [tokens[-1]] * len(tokens)),
@@ -72,6 +103,17 @@ ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
     ("sorting", "numbers"): sort_numbers,
     ("polynomial", "plain"): evaluate,
     ("lego", "plain"): follow,
+    ("recall", "queries"): look_up,
+    ("recall", "one"): look_up,
+    ("recall", "noisy"): look_up,
+    ("recall", "chain"): walk,
+    ("selective_copy", "plain"): lambda prompt: (
+        (kept := " ".join(token for token in prompt.split() if token != ".")),
+        len(kept.split()),
+    ),
+    ("induction", "plain"): lambda prompt: (" ".join(follow_last(prompt.split())), len(prompt.split()) - 1),
+    ("permutations", "five"): over_tokens(arrange),
+    ("permutations", "three"): over_tokens(arrange),
 }
 SMALL = Sizes(train=400, dev=40, test=6)
 
@@ -93,13 +135,13 @@ def test_answers_are_right_and_parts_apart(task: str, variant: str) -> None:
 def test_lengths_are_uniform_and_the_test_goes_further(task: str, variant: str) -> None:
     data, spec = lengths_data(task, variant, seed=3, sizes=SMALL), LENGTH_TASKS[task]
     lengths = Counter(example.length for example in data.train)
-    few = 1 if task == "parity" else 0  # of so short a length all prompts may be of one part
-    assert set(lengths) | set(range(1, few + 1)) == set(range(1, spec.trained + 1))
+    few = {1} if task in ("parity", "permutations") else set()  # of so short a length all prompts may be of one part
+    assert set(lengths) | few == set(spec.lengths(spec.trained))
     assert max(lengths.values()) - min(lengths.values()) <= 1
     assert len(data.train) == SMALL.train
     tested = Counter(example.length for example in data.test)
-    assert max(tested) == spec.tested == 2 * spec.trained
-    assert all(tested[length] == SMALL.test for length in range(spec.trained + 1, spec.tested + 1))
+    assert max(tested) == spec.tested >= 2 * spec.trained
+    assert all(tested[length] == SMALL.test for length in spec.lengths(spec.tested) if length > spec.trained)
     assert data.trained == spec.trained
 
 

@@ -1,4 +1,4 @@
-"""Length generalization: tasks whose test lengths go beyond those of training (Kazemnejad et al. 2023).
+"""Tasks whose test lengths go beyond those of training (Kazemnejad et al. 2023), and those of recall_tasks.py.
 
 Each task draws prompts of any length with their answers, in tokens that white space separates. Lengths are uniform, and
 no prompt is in two parts: whether a prompt of a trained length belongs to training, dev or the test is a function of
@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import write_json, write_new_texts
+from headway.corpora.generated.recall_tasks import KEYS, induction, permutations, recall, recall_chain, selective_copy
 from headway.formats.lines import read_lines
 
 Part = Literal["train", "dev", "test"]
@@ -58,6 +59,8 @@ class LengthTask:
         trained: the longest examples of training, unless asked otherwise.
         tested: the longest examples of the test, unless asked otherwise.
         longest: the longest examples that there can be, if there is a limit.
+        first: the shortest examples.
+        doubling: whether each length is twice the one before it, from `first` on, and not one more.
     """
 
     name: str
@@ -65,6 +68,16 @@ class LengthTask:
     trained: int
     tested: int
     longest: int | None = None
+    first: int = 1
+    doubling: bool = False
+
+    def lengths(self, longest: int) -> list[int]:
+        """The lengths that there are, up to `longest`."""
+        if not self.doubling:
+            return list(range(self.first, longest + 1))
+        return [
+            length for length in (self.first << power for power in range(longest.bit_length())) if length <= longest
+        ]
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,24 @@ LENGTH_TASKS: dict[str, LengthTask] = {
         LengthTask("sorting", {"tokens": _sort_tokens, "numbers": _sort_numbers}, 8, 16),
         LengthTask("polynomial", {"plain": _polynomial}, 8, 16),
         LengthTask("lego", {"plain": _lego}, 8, 16, longest=len(ascii_lowercase)),
+        # Length: pairs of recall, tokens to copy or to look through, permutations.
+        LengthTask(
+            "recall",
+            {
+                "queries": recall,
+                "one": partial(recall, asked=1),
+                "noisy": partial(recall, fillers=1),
+                "chain": recall_chain,
+            },
+            64,
+            256,
+            longest=len(KEYS),
+            first=4,
+            doubling=True,
+        ),
+        LengthTask("selective_copy", {"plain": selective_copy}, 16, 32, first=2, doubling=True),
+        LengthTask("induction", {"plain": induction}, 64, 256, first=4, doubling=True),
+        LengthTask("permutations", {"five": permutations, "three": partial(permutations, moved=3)}, 8, 16),
     )
 }
 
@@ -203,13 +234,13 @@ def _generate(
         allowed = f"at least the training length, {trained}{limit}"
         raise UserError("no such test length", where=option("test_length"), received=tested, allowed=allowed)
     examples = partial(_examples, task.variants[name], seed=seed, name=f"{task.name} {name}")
-    lengths = range(1, trained + 1)
+    lengths = task.lengths(trained)
     return LengthData(
         train=_in_turn([examples("train", length, repeat=True) for length in lengths], sizes.train),
         dev=_in_turn([examples("dev", length) for length in lengths], sizes.dev),
         test=[
             example
-            for length in range(1, tested + 1)
+            for length in task.lengths(tested)
             for example in islice(examples("test" if length <= trained else None, length), sizes.test)
         ],
         trained=trained,

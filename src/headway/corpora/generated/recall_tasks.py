@@ -1,0 +1,87 @@
+"""Recall and state tracking: what a mixer keeps of a sequence that it has read (Arora et al. 2023; Poli et al. 2024).
+
+Each task draws a prompt of a size, and its answer, in tokens that white space separates. Drawing is a function of the
+random numbers alone; parts and sizes are those of length_tasks.py.
+"""
+
+from itertools import chain
+from random import Random
+
+# As many different keys as the largest test has pairs, and more, so that a key is seldom seen with one value.
+KEYS, VALUES = tuple(f"k{number:03}" for number in range(512)), tuple(f"v{number:03}" for number in range(512))
+TOKENS = tuple(f"t{number:02}" for number in range(64))
+FILLER = "."
+ASKED = 4  # queries of a prompt
+STEPS = 16  # of a chain at most
+FILLERS = 3  # fillers for each token that is to be copied
+
+
+def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0) -> tuple[str, str]:
+    """Multi-query associative recall: pairs of a key and a value, then keys, whose values are the answer.
+
+        k1 v7 k5 v2 k3 v3 ? k3 k1  ->  v3 v7
+
+    Args:
+        random: the random numbers.
+        pairs: how many.
+        asked: how many keys are asked for; all, where there are fewer pairs.
+        fillers: of each pair, which stand anywhere between pairs and contradict none.
+    """
+    keys, values = random.sample(KEYS, pairs), random.choices(VALUES, k=pairs)
+    told = [f"{key} {value}" for key, value in zip(keys, values, strict=True)]
+    asked_for = random.sample(range(pairs), min(asked, pairs))
+    prompt = scattered(random, told, fillers * pairs) + ["?"] + [keys[number] for number in asked_for]
+    return " ".join(prompt), " ".join(values[number] for number in asked_for)
+
+
+def recall_chain(random: Random, pairs: int) -> tuple[str, str]:
+    """Associative recall of a value that is the next key: each token of the answer is what the next one is asked by.
+
+    k1 k5 k3 k1 k5 k2 k2 k3 ? k3  ->  k1 k5 k2
+    """
+    keys = random.sample(KEYS, pairs)  # a circle: each key leads to the one behind it
+    told = [f"{key} {after}" for key, after in zip(keys, keys[1:] + keys[:1], strict=True)]
+    answer = keys[1 : 1 + STEPS]
+    return " ".join([*random.sample(told, pairs), "?", keys[0]]), " ".join(answer)
+
+
+def selective_copy(random: Random, tokens: int) -> tuple[str, str]:
+    """The tokens of a prompt in their order, without the fillers between them (Gu and Dao 2023)."""
+    told = random.choices(TOKENS, k=tokens)
+    return " ".join(scattered(random, told, FILLERS * tokens)), " ".join(told)
+
+
+def induction(random: Random, tokens: int) -> tuple[str, str]:
+    """The token that followed the last one of the prompt where it stood before (Olsson et al. 2022).
+
+    `tokens` random ones, and the repeated one. It stands once before, and none of the others equals it.
+    """
+    repeated, *others = random.sample(TOKENS, len(TOKENS))
+    told = random.choices(others, k=tokens)
+    place = random.randrange(tokens - 1)
+    told[place] = repeated
+    return " ".join([*told, repeated]), told[place + 1]
+
+
+def permutations(random: Random, count: int, moved: int = 5) -> tuple[str, str]:
+    """The word problem of the symmetric group: the arrangement that some permutations lead to, one after the other.
+
+    A token such as 21345 names, for each place, the place that its item comes from.
+    """
+    told = [random.sample(range(moved), moved) for _ in range(count)]
+    arranged = list(range(moved))
+    for permutation in told:
+        arranged = [arranged[place] for place in permutation]
+    prompt, answer = ([_written(items) for items in listed] for listed in (told, [arranged]))
+    return " ".join(prompt), answer[0]
+
+
+def _written(items: list[int]) -> str:
+    return "".join(str(item + 1) for item in items)
+
+
+def scattered(random: Random, told: list[str], fillers: int) -> list[str]:
+    """`told` in its order, among fillers at random places."""
+    places = set(random.sample(range(len(told) + fillers), len(told)))
+    items = iter(told)
+    return list(chain(next(items) if place in places else FILLER for place in range(len(told) + fillers)))
