@@ -59,7 +59,7 @@ def read_and_write(
         left, kept = left * (whole - logs).exp(), whole.exp().transpose(-1, -2).unbind()
         both = both * logs.exp().repeat(1, 1, 2, 1)
     assert products is not None
-    reads, overlaps = products.split(size, 2)
+    reads, overlaps = torch.split(products, size, 2)
     reads = reads.triu(1) if backwards else reads.tril()
     unit = torch.eye(size, dtype=value.dtype, device=value.device).expand_as(overlaps)
     solve = torch.linalg.solve_triangular(beta * overlaps, unit, upper=backwards, unitriangular=True)
@@ -74,7 +74,7 @@ def read_and_write(
             written = solved @ new  # u
             values.append(read @ written)
         else:
-            found, known = (rows @ state).split(size, 1)
+            found, known = torch.split(rows @ state, size, 1)
             written = solved @ (new - known)
             values.append(torch.baddbmm(found, read, written))
         if continued or len(values) < len(chunks):
@@ -92,22 +92,24 @@ def _vector_products(both: Tensor, logs: Tensor, backwards: bool) -> Tensor:
     """
     size = logs.shape[2]
     half = min(SMALLEST, size)
-    both = both.unflatten(2, (2, -1))  # (c, N, 2, C, d)
-    both, key, logs = (part.unflatten(-2, (-1, half)) for part in (both, both[:, :, 1], logs))  # (..., C / h, h, d)
+    both = torch.unflatten(both, 2, (2, -1))  # (c, N, 2, C, d)
+    both, key, logs = (
+        torch.unflatten(part, -2, (-1, half)) for part in (both, both[:, :, 1], logs)
+    )  # (..., C / h, h, d)
     quotients = (logs.unsqueeze(-2) - logs.unsqueeze(-3)).clamp(max=0).exp()
     blocks = (both.unsqueeze(-2) * (quotients * key.unsqueeze(-3)).unsqueeze(2)).sum(-1)  # (c, N, 2, C / h, h, h)
     while blocks.shape[-3] > 1:
-        halves = [part.unflatten(-3, (-1, 2)).unbind(-3) for part in (both, key, logs)]
+        halves = [torch.unflatten(part, -3, (-1, 2)).unbind(-3) for part in (both, key, logs)]
         (_, rows), (columns, _), (early, late) = (each[::-1] for each in halves) if backwards else halves
         middle = early[..., :1, :] if backwards else early[..., -1:, :]
         right = (columns * (middle - early).exp()).transpose(-1, -2).unsqueeze(2)
         corner = (rows * (late - middle).exp().unsqueeze(2)) @ right
-        first, second = blocks.unflatten(-3, (-1, 2)).unbind(-3)
+        first, second = torch.unflatten(blocks, -3, (-1, 2)).unbind(-3)
         none = torch.zeros_like(corner)
         upper = torch.cat([first, corner if backwards else none], -1)
         lower = torch.cat([none if backwards else corner, second], -1)
         blocks = torch.cat([upper, lower], -2)
-        both, key, logs = (part.unflatten(-3, (-1, 2)).flatten(-3, -2) for part in (both, key, logs))
+        both, key, logs = (torch.unflatten(part, -3, (-1, 2)).flatten(-3, -2) for part in (both, key, logs))
     return blocks.squeeze(-3).flatten(2, 3)
 
 
@@ -148,14 +150,14 @@ def chunked_delta_rule(
     for backward, _ in others:
         values = values + backward
     values = values.transpose(0, 1).reshape(*shape[:2], -1, value.shape[3])[:, :, : shape[2]]
-    return values, None if after is None else after.unflatten(0, shape[:2])
+    return values, None if after is None else torch.unflatten(after, 0, shape[:2])
 
 
 def _chunks(part: Tensor, size: int) -> Tensor:
     """(B, K, L, d) as (c, B K, C, d), with zeros after the last."""
     missing = -part.shape[2] % size
     part = F.pad(part, (0, 0, 0, missing)) if missing else part
-    return part.unflatten(2, (-1, size)).permute(2, 0, 1, 3, 4).flatten(1, 2)
+    return torch.unflatten(part, 2, (-1, size)).permute(2, 0, 1, 3, 4).flatten(1, 2)
 
 
 def step(
@@ -164,7 +166,7 @@ def step(
     """`chunked_delta_rule` of one position, by the equation."""
     if decay is not None:
         memory = decay.exp().transpose(2, 3) * memory
-    found, known = (torch.cat([query, key], 2) @ memory).split(1, 2)
+    found, known = torch.split(torch.cat([query, key], 2) @ memory, 1, 2)
     written = beta * (value - known)
     return found + (query * key).sum(3, keepdim=True) * written, memory + key.transpose(2, 3) * written
 
@@ -241,7 +243,7 @@ class DeltaRule(MatrixMemory):
         """beta and log a of each direction, zero at padding."""
 
         def split(given: Tensor) -> Tensor:  # (directions, B, K, L, .)
-            return given.to(dtype).unflatten(2, (self.directions, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            return torch.unflatten(given.to(dtype), 2, (self.directions, self.heads, -1)).permute(2, 0, 3, 1, 4)
 
         betas, decays = split(self.beta(x)).sigmoid() * (2 if self.negative_eigenvalues else 1), None
         if self.gate != "none":
