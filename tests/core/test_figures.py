@@ -44,3 +44,13 @@ def test_the_scale_is_the_same_for_all_pictures_unless_stretched(stretch: bool, 
     (uniform,) = [line for line in axes.images[0].colorbar.ax.lines if len(line.get_ydata()) == 2]
     assert uniform.get_ydata()[0] == 0.25
     matplotlib.pyplot.close(figure)
+
+
+def test_the_scale_of_signed_weights_has_zero_in_its_middle() -> None:
+    figure, axes = matplotlib.pyplot.subplots()
+    figures.draw_weights(axes, np.array([[0.5, -1.5], [0.0, 1.0]]), list("ab"), list("xy"))
+    assert axes.images[0].get_clim() == (-1.5, 1.5)
+    scale = axes.images[0].colorbar.ax
+    assert scale.get_ylabel() == "signed weight"
+    assert not [line for line in scale.lines if len(line.get_ydata()) == 2]
+    matplotlib.pyplot.close(figure)

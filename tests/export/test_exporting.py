@@ -264,6 +264,7 @@ def test_what_a_format_cannot_express_is_refused_with_those_that_can(
 
 
 FORGETS = {"kind": "attention", "forget": True}
+GATED = {"kind": "linear", "gate": "vector"}
 
 
 @pytest.mark.parametrize(
@@ -288,6 +289,14 @@ FORGETS = {"kind": "attention", "forget": True}
         ({"bias": False}, "ctranslate2", "'yes'"),
         ({"encoder": {"layers": 1, "mixer": FORGETS}}, "huggingface", "MarianMTModel has no key_value_heads"),
         ({"encoder": {"layers": 1, "mixer": FORGETS}}, "ctranslate2", "CTranslate2 has no key_value_heads"),
+        ({"encoder": {"layers": 1, "mixer": "linear"}}, "huggingface", "this model has LinearAttention"),
+        ({"encoder": {"layers": 1, "mixer": "linear"}}, "ctranslate2", "CTranslate2 has no such mixer"),
+        ({"encoder": {"layers": 1, "mixer": "linear"}}, "onnx", "'yes'"),
+        ({"encoder": {"layers": 1, "mixer": GATED}}, "onnx", "no chunks of a whole sequence"),
+        ({"decoder": {"layers": 1, "mixer": GATED}}, "onnx", "'yes'"),
+        ({"decoder": {"layers": 1, "mixer": "delta"}}, "huggingface", "this model has DeltaRule"),
+        ({"decoder": {"layers": 1, "mixer": "delta"}}, "ctranslate2", "CTranslate2 has no such mixer"),
+        ({"decoder": {"layers": 1, "mixer": "delta"}}, "argos", "CTranslate2 has no such mixer"),
         ({"norm": "pre"}, "huggingface", "a folder for headway.load: MarianMTModel has layer norms"),
         ({}, "huggingface", "'yes', 'MarianMTModel')"),
         ({"norm": "pre"}, "ctranslate2", "'yes'"),

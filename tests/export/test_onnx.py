@@ -58,6 +58,10 @@ MODELS: dict[str, dict[str, Any]] = {
     | {side: {"layers": 1, "mixer": SHARED | {"forget": True}} for side in ("encoder", "decoder")}
     | {"position": "rotary"},
     "ssru": SMALL | {"decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
+    "linear": SMALL | {"encoder": {"layers": 1, "mixer": "linear"}, "decoder": {"layers": 2, "mixer": [
+        {"kind": "linear", "gate": "vector"}, {"kind": "linear", "gate": "scalar", "short_convolution": True}]}},
+    "delta": SMALL | {"decoder": {"layers": 2, "mixer": [
+        {"kind": "delta", "gate": "vector", "negative_eigenvalues": True}, {"kind": "delta", "gate": "scalar"}]}},
     "canon": SMALL | {"encoder": {"layers": 1, "canon": "ABCD"}, "decoder": {"layers": 2, "canon": "ABCD"}},
     "nplm, rotary": SMALL | {"position": "rotary", "decoder": {"layers": 2, "mixer": ["nplm", "attention"]}},
     "decoder-only": {"kind": "decoder_only", "dim": 8, "heads": 2, "feed_forward": 10, "decoder": {"layers": 2}},
@@ -180,6 +184,12 @@ PREFIX = {"layers": 1, "mixer": {"kind": "ngram", "n": 3, "global_context": "pre
         (SMALL | {"encoder": PREFIX}, "global_context: prefix"),  # it looks back over a whole sequence
         (MODELS["decoder-only"] | {"decoder": PREFIX}, "global_context: prefix"),
         (SMALL | {"encoder": {"layers": 1, "mixer": "ssru"}}, "which ssru in an encoder needs"),
+        (SMALL | {side: {"layers": 1, "mixer": "linear"} for side in ("encoder", "decoder")}, "None"),
+        (SMALL | {"encoder": {"layers": 1, "mixer": {"kind": "linear", "gate": "fixed"}}}, "no chunks of a whole"),
+        (SMALL | {"encoder": {"layers": 1, "mixer": "delta"}}, "no chunks of a whole sequence"),
+        (SMALL | {"decoder": {"layers": 1, "mixer": "delta"}}, "None"),
+        (MODELS["decoder-only"] | {"decoder": {"layers": 1, "mixer": "linear"}}, "no chunks of a whole sequence"),
+        (MODELS["decoder-only"] | {"decoder": {"layers": 1, "mixer": "delta"}}, "no chunks of a whole sequence"),
         (RECURRENT | {"cell": "gru"}, "None"),
         (RECURRENT | {"cell": "cho_gru"}, "the cell cho_gru"),
     ],

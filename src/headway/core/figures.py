@@ -52,11 +52,14 @@ def draw_weights(
     """Weights (T, S) as a matrix, `source` above it and `target` beside it.
 
     The scale goes from 0 to 1, so that pictures can be compared; with `stretch` it ends at the largest weight. A line
-    on it marks the uniform weight, 1 / S.
+    on it marks the uniform weight, 1 / S. Weights below zero are shares of no whole: the scale goes from the largest
+    below zero to the same above it, with no line.
     """
-    most = max(1e-9, float(weights.max())) if stretch else 1.0
+    signed = bool((weights < 0).any())
+    most = max(1e-9, float(np.abs(weights).max())) if stretch or signed else 1.0
     ink, ground = matplotlib.rcParams["text.color"], matplotlib.rcParams["axes.facecolor"]
-    image = axes.imshow(weights, vmin=0, vmax=most, aspect="equal")
+    colours = "PuOr" if signed else None
+    image = axes.imshow(weights, cmap=colours, vmin=-most if signed else 0, vmax=most, aspect="equal")
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(source)), source, color=ink)
     # Words lean, and so does a long token among characters (an end mark).
@@ -73,8 +76,9 @@ def draw_weights(
     scale = axes.figure.colorbar(image, ax=axes, shrink=0.7, aspect=16, pad=0.02, ticks=MaxNLocator(4))
     scale.outline.set_visible(False)
     scale.ax.tick_params(length=0, labelsize=7)
-    scale.set_label("attention weight (line: uniform)", fontsize=7)
-    scale.ax.axhline(min(most, 1 / len(source)), color=ORANGE, linewidth=1)
+    scale.set_label("signed weight" if signed else "attention weight (line: uniform)", fontsize=7)
+    if not signed:
+        scale.ax.axhline(min(most, 1 / len(source)), color=ORANGE, linewidth=1)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

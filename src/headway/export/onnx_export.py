@@ -28,6 +28,8 @@ from headway.export.exporter import Answering, Exporter, write_tokenizers
 from headway.export.exporting import check_expressible
 from headway.export.parity import answering_by, predictor_of
 from headway.mixers import State
+from headway.mixers.linear_attention import LinearAttention
+from headway.mixers.matrix_memory import MatrixMemory
 from headway.mixers.ngram import Ngram
 from headway.mixers.ssru import Ssru
 from headway.models import Memory, Seq2Seq
@@ -102,6 +104,13 @@ class OnnxExporter(Exporter):
             return "a graph has no highest value of each beginning, which n-grams with global_context: prefix need"
         if any(isinstance(module, Ssru) for module in whole):
             return "a graph has no running mean over a whole sequence, which ssru in an encoder needs"
+        memories = [module for module in whole if isinstance(module, MatrixMemory)]
+        if any(
+            module.causal or not isinstance(module, LinearAttention) or module.gate != "none" for module in memories
+        ):
+            return (
+                "a graph has no chunks of a whole sequence, which delta, and linear with a gate or causal, needs there"
+            )
         return None
 
     def form(self, run: Run) -> str:

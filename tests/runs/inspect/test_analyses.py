@@ -40,7 +40,9 @@ from tests.conftest import Command, Reversal
 
 NGRAM = {"kind": "ngram", "n": 2, "global_context": True}
 SMALL = {"dim": 16, "feed_forward": 16, "heads": 2}
+SIGNED = {"layers": 2, "mixer": [{"kind": "linear", "gate": "vector"}, "delta"]}
 MODELS = {
+    "signed": SMALL | {"kind": "transformer", "encoder": SIGNED, "decoder": SIGNED},
     "mixed": SMALL | {
         "kind": "transformer", "encoder": {"layers": 2, "mixer": [NGRAM, "attention"]},
         "decoder": {"layers": 2, "mixer": [{"kind": "nplm", "n": 2, "blocks": 1, "block_size": 2}, "local"]},
@@ -240,6 +242,18 @@ def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Seque
     assert dict(panel.lines["evenly"])[0] == pytest.approx(100 * far[SPAN + 1])
 
 
+def test_the_figures_of_signed_weights_say_so(predictor: SequencePredictor, tmp_path: Path) -> None:
+    analysis = analysis_of(untrained(predictor, "signed"))
+    said = "encoder layer 1, self; encoder layer 2, self; decoder layer 1, self; decoder layer 2, self"
+    assert analysis.table().notes[-1] == f"signed weights count by their absolute values: {said}"
+    analysis.write(tmp_path)
+    for name in ("relative-position-encoder", "within-decoder"):
+        assert "<!-- share of the absolute weight (%) -->" in (tmp_path / f"{name}.svg").read_text()
+    entropy = (tmp_path / "entropy.svg").read_text()
+    assert entropy.count("<!-- entropy of absolute weights (bits) -->") == 2  # and cross-attention as ever
+    assert entropy.count("<!-- entropy (bits) -->") == 1
+
+
 def test_a_model_without_self_attention_is_told(predictor: SequencePredictor, tmp_path: Path) -> None:
     analysis = analysis_of(untrained(predictor, "recurrent"))
     assert list(analysis.entropies.totals) == ["decoder.1.cross"]
@@ -328,10 +342,29 @@ def test_entropies_equal_loops():
                 if row.sum() > 0:
                     bits.append(sum(-p / row.sum() * math.log2(p / row.sum()) for p in row if p > 0))
         assert totals.mean()[head] == pytest.approx(sum(bits) / len(bits), abs=1e-6)
+    assert not totals.signed
     full = EntropyTotals(3)
     full.add(np.full((3, 5, 8), 1 / 8))
     assert full.mean() == pytest.approx(3)
     assert full.even_mean() == pytest.approx(3)
+
+
+@pytest.mark.parametrize("make", [OffsetTotals, EntropyTotals])
+def test_signed_weights_count_as_shares_of_their_absolute_values(make):
+    signed, plain, random = make(2), make(2), np.random.default_rng(2)
+    for weights in corpus(causal=True):
+        plain.add(weights)
+        signs, sizes = random.choice([-1, 1], weights.shape), random.uniform(0.1, 9, (*weights.shape[:2], 1))
+        signed.add((weights * signs * sizes).astype(np.float32))
+    assert (signed.signed, plain.signed) == (True, False)
+    for own, other in zip(numbers_of(signed), numbers_of(plain), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-7)
+
+
+def numbers_of(totals: OffsetTotals | EntropyTotals) -> tuple[object, object]:
+    if isinstance(totals, OffsetTotals):
+        return totals.shares(), totals.even_shares()
+    return totals.mean(), totals.even_mean()
 
 
 def contribution(length: int, seed: int) -> LayerContributions:

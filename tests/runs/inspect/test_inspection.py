@@ -81,6 +81,25 @@ def test_every_kind_of_model_has_a_page(predictor: SequencePredictor, tmp_path: 
         assert "Cross" in [map["title"] for map in sentences_of(tmp_path / "page.html")[0]["maps"]]
 
 
+def test_signed_weights_are_shown_with_their_sign(predictor: SequencePredictor, tmp_path: Path) -> None:
+    mixed = [{"kind": "linear", "gate": "vector"}, "delta"]
+    own = untrained(
+        predictor, "attention", encoder={"layers": 2, "mixer": mixed}, decoder={"layers": 2, "mixer": mixed}
+    )
+    (said,) = own.predict(["abcd"], capture="all")
+    (found,) = inspect(own, raw(["abcd"]))
+    assert [(map.title, map.measure, map.signed) for map in found.maps] == [
+        ("Encoder", "signed weight", True), ("Decoder", "signed weight", True), ("Cross", "weight", False)
+    ]  # fmt: skip
+    assert (said.attention.captured["encoder.self"].weights < 0).any(axis=(1, 2, 3)).all()
+    write_inspection(tmp_path / "page.html", title="t", facts=[], packed=pack_sentences([found], 1))
+    (written,) = sentences_of(tmp_path / "page.html")
+    for map in written["maps"]:
+        for layer in map["layers"]:
+            values = read_values(layer, 16, map["signed"], len(written["tokens"][layer["columns"]]))
+            np.testing.assert_allclose(values, said.attention[layer["name"]], atol=1e-4 * layer["most"])
+
+
 def test_layers_without_weights_show_what_their_offsets_add(predictor: SequencePredictor) -> None:
     own = untrained(predictor, "n-grams below")
     (said, empty) = inspect(own, raw(["abcd", ""]))

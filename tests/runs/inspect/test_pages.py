@@ -100,7 +100,16 @@ def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
     assert shown["sourceTokens"] == [*"3 ม.ค. 2021", "</s>"]
     (layer,) = shown["attention"]
     weights = example().attention["decoder.1.cross"]
-    assert layer == {"title": "decoder layer 1, cross"} | packed_weights(weights, BITS, signed=False)
+    assert layer == {"title": "decoder layer 1, cross", "signed": False} | packed_weights(weights, BITS, signed=False)
+
+
+def test_weights_below_zero_keep_their_sign(tmp_path: Path, metrics: Path) -> None:
+    weights = np.array([[[-0.5, 2.0], [0.25, -1.0]]])
+    output = shown("a", "b", "b", "encoder.1.self", weights, ["a", "</s>"], ["a", "</s>"])
+    write_report(tmp_path / "report.html", title="t", summary={}, metrics=metrics, examples=[output])
+    (layer,) = Page(tmp_path / "report.html").payload()["examples"][0]["attention"]
+    packed = packed_weights(weights, BITS, signed=True)
+    assert layer == {"title": "encoder layer 1, self", "signed": True} | packed
 
 
 def test_training_and_dev_loss_are_drawn_as_the_same_quantity(tmp_path: Path, metrics: Path) -> None:

@@ -41,7 +41,7 @@ HeadShares = Mapping[str, Sequence[tuple[str, Floats]]]  # by attention, the sha
 
 
 class OffsetTotals:
-    """The weight that every head gives to every offset from a query to a key, averaged over queries.
+    """The share of its weight that every head gives to every offset from a query to a key, averaged over queries.
 
     In short sentences most of any weight is near. Therefore the weight that is spread evenly over all that a query may
     see stands beside it.
@@ -50,18 +50,20 @@ class OffsetTotals:
         weight: (K, 2 SPAN + 3), summed over queries: all that is further to the left, -SPAN to SPAN, further right.
         even: (2 SPAN + 3,), the same of even weights.
         queries: how many there were.
+        signed: whether there were weights below zero, which count by their absolute values as all do.
     """
 
     def __init__(self, heads: int) -> None:
         self.weight, self.even = np.zeros((heads, 2 * SPAN + 3)), np.zeros(2 * SPAN + 3)
-        self.queries = 0
+        self.queries, self.signed = 0, False
 
     def add(self, weights: Floats) -> None:
         """Count a sentence, (K, T, S) with T = S."""
+        self.signed |= bool((weights < 0).any())
         length = weights.shape[1]
         offsets = np.arange(length) - np.arange(length)[:, None]
         bins = (offsets.clip(-SPAN - 1, SPAN + 1) + SPAN + 1).ravel()
-        for head, of_head in enumerate(weights):
+        for head, of_head in enumerate(shares_of(weights)):
             self.weight[head] += np.bincount(bins, of_head.ravel(), 2 * SPAN + 3)
         self.even += np.bincount(bins, even_weights(weights).ravel(), 2 * SPAN + 3)
         self.queries += length
@@ -81,9 +83,17 @@ def within(shares: Floats, n: int) -> Floats:
     return inside
 
 
+def shares_of(weights: Floats) -> Floats:
+    """(K, T, S): the absolute values of weights over their sum over a query, zero where it has none."""
+    absolute = np.abs(weights)
+    totals = absolute.sum(2, keepdims=True, dtype=np.float64)
+    shares: Floats = absolute / np.where(totals > 0, totals, 1)
+    return shares
+
+
 def even_weights(weights: Floats) -> Floats:
     """(T, S): weights that are the same at all keys to which any head gives any weight, as a softmax always does."""
-    seen = (weights > 0).any(0)
+    seen = (weights != 0).any(0)
     even: Floats = seen / np.maximum(seen.sum(1, keepdims=True), 1)
     return even
 
@@ -92,22 +102,21 @@ class EntropyTotals:
     """The entropy in bits of the weights of queries, summed over queries.
 
     A query that gives a part of its weight to these keys counts with that part as the whole, and one that gives
-    nothing does not count.
+    nothing does not count. Weights below zero, which `signed` says there were, count by their absolute values.
     """
 
     def __init__(self, heads: int) -> None:
-        self.bits, self.queries = np.zeros(heads), np.zeros(heads)
+        self.bits, self.queries, self.signed = np.zeros(heads), np.zeros(heads), False
         self.even = 0.0  # bits of even weights over what a query may see, the highest that there can be
 
     def add(self, weights: Floats) -> None:
         """Count a sentence, (K, T, S)."""
-        totals = weights.sum(2, dtype=np.float64)  # (K, T)
-        seen = totals > 0
-        shares = weights / np.where(seen, totals, 1)[..., None]
+        self.signed |= bool((weights < 0).any())
+        shares = shares_of(weights)
         logarithms = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
         self.bits -= (shares * logarithms).sum((1, 2))
-        self.queries += seen.sum(1)
-        self.even += float(np.log2(np.maximum((weights > 0).any(0).sum(1), 1)).sum())
+        self.queries += (shares > 0).any(2).sum(1)
+        self.even += float(np.log2(np.maximum((shares > 0).any(0).sum(1), 1)).sum())
 
     def mean(self) -> Floats:
         """(K,): the mean over queries."""
@@ -173,11 +182,13 @@ class RelativePositionAnalysis:
             shares = {name.layer_title: total.shares().mean(0) for name, total in totals.items()}
             even = even_shares(totals.values())
             heads = {str(name): _heads_and_means(total.shares(), total.even_shares()) for name, total in totals.items()}
-            charts += [self._by_offset(next(iter(totals)).stack, shares, even, heads)]
-            charts += [_by_window(next(iter(totals)).stack, shares | {EVENLY: even}, heads)]
+            signed = any(total.signed for total in totals.values())
+            axis = f"share of the {'absolute ' if signed else ''}weight (%)"
+            charts += [self._by_offset(next(iter(totals)).stack, shares, even, heads, axis)]
+            charts += [_by_window(next(iter(totals)).stack, shares | {EVENLY: even}, heads, axis)]
         return charts
 
-    def _by_offset(self, stack: str, shares: Mapping[str, Floats], even: Floats, heads: HeadShares) -> Chart:
+    def _by_offset(self, stack: str, shares: Mapping[str, Floats], even: Floats, heads: HeadShares, axis: str) -> Chart:
         n = self.window
         inside = [f"{100 * within(share, n):.0f}" for share in shares.values()]
         shares = {**shares, EVENLY: even}
@@ -189,7 +200,7 @@ class RelativePositionAnalysis:
         lowest, most = min(inside, key=float), max(inside, key=float)
         panel = Panel(
             title=f"{stack}: self-attention by relative position",
-            x="position of what is attended to, from the token that attends", y="share of the weight (%)",
+            x="position of what is attended to, from the token that attends", y=axis,
             lines={
                 name: [(at, 100 * float(share[at + SPAN + 1])) for at in shown if at < right or right > 0.5]
                 for name, share in shares.items()
@@ -208,12 +219,12 @@ class RelativePositionAnalysis:
         return Chart(f"relative-position-{stack}", [panel], table, ordered=True)
 
 
-def _by_window(stack: str, shares: Mapping[str, Floats], heads: HeadShares) -> Chart:
+def _by_window(stack: str, shares: Mapping[str, Floats], heads: HeadShares, axis: str) -> Chart:
     """The share of self-attention that an n-gram of n can see, by n."""
     sizes = range(1, SPAN + 2)
     panel = Panel(
         title=f"{stack}: self-attention within a window", x="n: the window reaches n - 1 tokens to each side",
-        y="share of the weight (%)", percent=True, baseline=EVENLY,
+        y=axis, percent=True, baseline=EVENLY,
         lines={name: [(n, 100 * float(within(share, n))) for n in sizes] for name, share in shares.items()},
     )  # fmt: skip
     rows = [
@@ -257,7 +268,8 @@ class EntropyAnalysis:
                 EVENLY: [(layer, total.even_mean()) for layer, total in totals.items()],
             }
             title = AttentionName.parse(next(iter(names.values()))).group_title
-            panels.append(Panel(title=title, x="layer", y="entropy (bits)", lines=lines, dots=dots, baseline=EVENLY))
+            axis = f"entropy{' of absolute weights' if any(total.signed for total in totals.values()) else ''} (bits)"
+            panels.append(Panel(title=title, x="layer", y=axis, lines=lines, dots=dots, baseline=EVENLY))
         if not panels:
             return []
         highest = max(bits for panel in panels for points in (*panel.lines.values(), panel.dots) for _, bits in points)
@@ -430,7 +442,11 @@ class CorpusAnalysis:
             Column("entropy", "bits", ".2f"), Column("evenly", "bits", ".2f"),
         ]  # fmt: skip
         notes = ["evenly: what it would be if all that a token may see had the same weight"]
-        return Table(columns, rows, notes=notes if self.relative.totals else ())
+        notes = notes if self.relative.totals else []
+        signed = [AttentionName.parse(name).title for name, total in self.entropies.totals.items() if total.signed]
+        if signed:
+            notes.append(f"signed weights count by their absolute values: {'; '.join(signed)}")
+        return Table(columns, rows, notes=notes)
 
     def text(self, quality: bool) -> str:
         """The numbers to be read, and what the model does not have; `quality` where scores by length were asked for."""

@@ -182,9 +182,9 @@ def maps_of(captured: Captured) -> list[Map]:
 
 def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
     for kind, names in sorted(by_kind(list(view)).items(), key=lambda item: KINDS.index(item[0])):
-        yield Map(
-            TITLES[kind], [Layer(name, view[name], view.rows[name], view.columns[name]) for name in names.values()]
-        )
+        layers = [Layer(name, view[name], view.rows[name], view.columns[name]) for name in names.values()]
+        signed = any(bool((layer.weights < 0).any()) for layer in layers)
+        yield Map(TITLES[kind], layers, "signed weight" if signed else "weight", signed)
 
 
 def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
@@ -267,7 +267,7 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
     """
     predictor = load(run, device=options.device, allow_code=options.allow_code)
     (sentence,) = inspect(predictor, [Example(options.text)])
-    layers = [layer for shown in sentence.maps if shown.measure == "weight" for layer in shown.layers]
+    layers = [layer for shown in sentence.maps if shown.measure.endswith("weight") for layer in shown.layers]
     if not layers:
         raise UserError("there are no weights to draw for this sentence", where=option("text"), received=options.text)
     names = {layer.name: layer for layer in layers}

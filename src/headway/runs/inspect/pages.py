@@ -163,8 +163,8 @@ def write_report(
                 "targetTokens": next(iter(example.attention.rows.values()), [*example.tokens, END]),
                 "drawings": drawings(example) if drawings is not None else {},
                 "attention": [
-                    {"title": AttentionName.parse(name).title}
-                    | packed_weights(np.nan_to_num(weights), BITS, signed=False)
+                    {"title": AttentionName.parse(name).title, "signed": (signed := bool((weights < 0).any()))}
+                    | packed_weights(np.nan_to_num(weights), BITS, signed=signed)
                     for name, weights in example.attention.items()
                 ],
             }

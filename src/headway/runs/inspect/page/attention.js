@@ -28,13 +28,13 @@ const heatmap = createHeatmap(find);
     const example = current(), layer = layerOf(example), mine = (turn += 1);
     for (const part of ofAttention) part.hidden = !layer;
     if (!layer) return;
-    const all = await unpack(layer, BITS, false);
+    const all = await unpack(layer, BITS, layer.signed);
     if (mine !== turn) return; // another one was asked for meanwhile
     offer(find("head"), [["mean", "mean of heads"], ...inOrder(layer.heads).map((head) => [String(head), `head ${head + 1}`])]);
     const { sourceTokens: columns, targetTokens: rows } = example;
     const head = find("head").value === "mean" ? "mean" : Number(find("head").value);
     const values = headOf(all, layer.heads, head, rows.length * columns.length);
-    heatmap.show({ values, rows, columns, shares: true, signed: false });
+    heatmap.show({ values, rows, columns, shares: !layer.signed, signed: layer.signed });
   }
 
   function show(index) {
