@@ -8,6 +8,10 @@ difference is that of infinitely many seeds and sentences.
 A counted metric, exact match, has tables of its own: an output is right by chance alone, for every seed of either
 system. Seeds often have equal scores there, on a small test set.
 
+Two equal methods of which each has its learning rate chosen by short runs have tables of their own, too: normal
+effects, as large as in the records of headway, and a loss for each rate beside the best one. So have methods whose
+deviations between seeds differ, where the seeds' variance is pooled over all.
+
 Beside the method of headway stand three that are in use: the bootstrap over segments with the outputs of all seeds, a
 bootstrap over both seeds and segments, and a t-test over seeds alone; and Satterthwaite's degrees of freedom for the
 same variances.
@@ -17,7 +21,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +29,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headway.cli.console import show
+from headway.comparison.claims import TYPICAL
 from headway.comparison.comparison import Measure, compared_pairs
-from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
+from headway.comparison.grid import TuneConfig
+from headway.comparison.grid_run import Choice, best_score
+from headway.comparison.reproduce import Figure, ResultRecord, measured_now, read_record, write_record
 from headway.core.log import Progress, progress
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric, Signature, build_metric
-from headway.metrics.intervals import Linearised, linearise
+from headway.metrics.intervals import Estimate, Linearised, linearise, pooled_difference
 from headway.metrics.metric import Statistics
 from headway.runs.inspect.charts import Panel, panel_chart
 
@@ -44,7 +51,17 @@ METHODS = ("headway", "Satterthwaite", "seeds alone", "segments alone", "bootstr
 RESAMPLES = 500
 COUNTED_TITLE = "False verdicts by exact match on two equal systems"
 TITLE = "Share of 95 % intervals that hold the true difference, by seeds and method"
-SIMULATION_SEEDS = (1, 2, 3, 4)  # of tables of unequal, equal, and four equal systems, and of a counted metric
+SIMULATION_SEEDS = (1, 2, 3, 4, 5, 6)  # of tables: unequal, equal, four equal, counted, tuned, pooled
+RATES, STEP = (1e-3, 2e-3, 4e-3), 2.0
+BEST = {"inside": RATES[1], "at an edge": RATES[0]}  # the best rate by its place among those that are given
+LOST = ((2.5, 5.5), (0.6, 1.2))  # BLEU, one and two steps from the best rate
+SHORT_SHARES, SHORT_NOISES = (0.5, 0.1), (0.3, 1.0)  # of what is lost, after a short run; between short runs, in BLEU
+TUNED_SEEDS, TUNED_SEGMENTS = (3, 5), 500
+WAYS = ("by variant", "by variant, rate?", "by seed", "by seed, growing, rate?")
+TUNED_TITLE = "False verdicts on two equal methods whose learning rate is chosen by short runs"
+POOLED_SYSTEMS, POOLED_SEEDS, POOLED_SEGMENTS = (4, 8), (3, 5), 100
+POOLED_TITLE = "Intervals that hold the truth where two systems vary twice as much between seeds as the others"
+PARTS = ("all", "tuning")
 
 Floats = NDArray[np.float64]
 
@@ -214,7 +231,7 @@ class Simulation:
         """The shares of all kinds of tables, in percent."""
         held, seen = dict.fromkeys(METHODS, 0), 0
         wrong, width = dict.fromkeys(METHODS, 0), dict.fromkeys(METHODS, 0.0)
-        unequal, equal, four_equal, _ = SIMULATION_SEEDS
+        unequal, equal, four_equal = SIMULATION_SEEDS[:3]
         for systems, truth in self._tables(2, PLANTED, unequal):
             seen += verdicts(systems) == ["better"]
             for name, (low, high) in self._intervals(systems):
@@ -271,7 +288,7 @@ def counted_false(seeds: int, sentences: int, share: int, count: int) -> float:
     """
     metric, seen = build_metric("exact_match"), 0
     for table in range(count):
-        rng = np.random.default_rng((SIMULATION_SEEDS[-1], table))
+        rng = np.random.default_rng((SIMULATION_SEEDS[3], table))
         right = (rng.random((2, seeds, sentences)) < share / 100).astype(float)
         one, other = (linearise(metric, [np.stack([row, np.ones_like(row)], axis=1) for row in rows]) for rows in right)
         named = {"one": one, "other": other}
@@ -291,6 +308,139 @@ def counted_table(count: int, bar: Progress) -> Table:
         rows.append(row)
     names = [f"{sentences} sentences, {share} % right" for sentences, share in kinds]
     return Table([Column("seeds"), *(Column(name, "%", ".1f") for name in names)], rows, title=COUNTED_TITLE)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Two equal methods, the learning rate of each chosen by short runs.
+
+    Args:
+        lost: BLEU that a rate costs at the end, one and two steps from the best; a square joins and extends them.
+        best: the best rate.
+        share: of that loss that a short run shows.
+        noise: the deviation between short runs, in BLEU.
+    """
+
+    lost: tuple[float, float]
+    best: float
+    share: float
+    noise: float
+
+    def loss(self, rate: float) -> float:
+        """BLEU that a rate costs at the end of training."""
+        steps, (one, two) = abs(math.log(rate / self.best, STEP)), self.lost
+        square = (two - 2 * one) / 2
+        return (one - square) * steps + square * steps**2
+
+    def choice(self, rng: np.random.Generator, tune: TuneConfig) -> Choice:
+        """The rate that short runs choose, which are made at an edge as `headway compare` makes them."""
+        scores: dict[float, float] = {}
+        further: Sequence[float] = tune.values
+        while further:
+            for rate in further if not scores else further[:1]:
+                scores[rate] = float(rng.normal(-self.share * self.loss(rate), self.noise))
+            value = list(scores)[best_score(list(scores.values()), [None] * len(scores), BLEU)]
+            further = tune.beyond(list(scores), value)
+        return Choice("", (), value, tuple(scores))
+
+    def words(self, rng: np.random.Generator, seeds: int) -> dict[str, tuple[bool, bool]]:
+        """Of one table, by the way in which rates are chosen: whether there is a verdict, and whether a doubt."""
+        noise = tuned_noise(rng, seeds)
+        given, grown = (TuneConfig(key="optimizer.learning_rate", values=RATES, grow=count) for count in (0, 3))
+        chosen = {
+            "by variant": [[self.choice(rng, given)] * seeds for _ in noise],
+            "by seed": [[self.choice(rng, given) for _ in range(seeds)] for _ in noise],
+            "by seed, growing, rate?": [[self.choice(rng, grown) for _ in range(seeds)] for _ in noise],
+        }
+        found = dict[str, tuple[bool, bool]]()
+        for way, choices in chosen.items():
+            systems = [
+                replace(one, scores=one.scores - [self.loss(choice.value) for choice in row])
+                for one, row in zip(noise, choices, strict=True)
+            ]
+            found[way] = verdicts(systems) != ["none"], any(choice.edge for row in choices for choice in row)
+        return {**found, "by variant, rate?": found["by variant"]}
+
+
+def tuned_noise(rng: np.random.Generator, seeds: int) -> list[Linearised]:
+    """Scores around 0 of two systems, whose difference varies as it usually does in the records of headway."""
+    usual, systems = TYPICAL["bleu"], []
+    for _ in range(2):
+        segments = rng.normal(0, usual.segments, TUNED_SEGMENTS)
+        influences = (segments + rng.normal(0, usual.interaction, (seeds, TUNED_SEGMENTS))) / math.sqrt(2)
+        means = influences.mean(axis=1)
+        scores = rng.normal(0, usual.seeds / math.sqrt(2), seeds) + means
+        systems.append(Linearised(scores, influences - means[:, None]))
+    return systems
+
+
+def tuned_row(tuning: Tuning, seeds: int, count: int) -> list[float]:
+    """The share of tables with a false verdict in percent, by the way of choosing, and with a doubt by the last one."""
+    wrong, doubted = dict.fromkeys(WAYS, 0), 0
+    for table in range(count):
+        found = tuning.words(np.random.default_rng((SIMULATION_SEEDS[4], table)), seeds)
+        for way, (verdict, doubt) in found.items():
+            wrong[way] += verdict and not (doubt and way.endswith("rate?"))
+        doubted += found[WAYS[-1]][1]
+    return [100 * tables / count for tables in (*wrong.values(), doubted)]
+
+
+def tuned_table(count: int, bar: Progress) -> Table:
+    """False verdicts by the way in which the learning rate is chosen."""
+    rows = list[list[Cell]]()
+    for lost in LOST:
+        for place, best in BEST.items():
+            for share in SHORT_SHARES:
+                for noise in SHORT_NOISES:
+                    for seeds in TUNED_SEEDS:
+                        numbers = tuned_row(Tuning(lost, best, share, noise), seeds, count)
+                        rows.append([lost[0], place, 100 * share, noise, seeds, *numbers])
+                        bar.update(bar.done + count)
+    columns = [
+        Column("lost a step from the best rate", "BLEU", ".1f"), Column("best rate"),
+        Column("shown by a short run", "%", ".0f"), Column("sd between short runs", "BLEU", ".1f"), Column("seeds"),
+        *(Column(way, "%", ".1f") for way in WAYS), Column("at an edge still", "%", ".1f"),
+    ]  # fmt: skip
+    return Table(columns, rows, title=TUNED_TITLE)
+
+
+def pooled_plainly(a: Linearised, b: Linearised, every: Sequence[Linearised]) -> Estimate:
+    """The estimate of b - a with the mean of the variances of all systems, and the degrees of freedom of all."""
+    shared = 2 * float(np.mean([one.scores.var(ddof=1) for one in every])) / len(a.scores)
+    return replace((b - a).estimate(), seed_variance=shared, pooled=len(every))
+
+
+def pooled_row(systems: int, seeds: int, pair: tuple[int, int], count: int) -> list[float]:
+    """Intervals of equal systems that hold 0, in percent, and their mean widths: alone, pooled plainly, and pooled.
+
+    The first two systems have twice the deviation of the others. Nothing differs by segment, where seeds count most.
+    """
+    held, width = np.zeros(3), np.zeros(3)
+    for table in range(count):
+        scores = np.random.default_rng((SIMULATION_SEEDS[5], table)).normal(0, 1, (systems, seeds))
+        scores[:2] *= 2
+        every = [Linearised(row, np.zeros((seeds, POOLED_SEGMENTS))) for row in scores]
+        a, b = (every[index] for index in pair)
+        for way, one in enumerate(((b - a).estimate(), pooled_plainly(a, b, every), pooled_difference(a, b, every))):
+            low, high = one.interval()
+            held[way] += low <= 0 <= high
+            width[way] += high - low
+    return [*(100 * held / count).tolist(), *(width / count).tolist()]
+
+
+def pooled_table(count: int, bar: Progress) -> Table:
+    """The coverage of pooled intervals by pairs of systems of larger and smaller deviations."""
+    pairs, rows = {"large, large": (0, 1), "large, small": (0, 2), "small, small": (2, 3)}, list[list[Cell]]()
+    for systems in POOLED_SYSTEMS:
+        for seeds in POOLED_SEEDS:
+            for name, pair in pairs.items():
+                rows.append([systems, seeds, name, *pooled_row(systems, seeds, pair, count)])
+                bar.update(bar.done + count)
+    ways = ("alone", "pooled plainly", "pooled")
+    columns = [Column("systems"), Column("seeds"), Column("deviations of the pair")]
+    columns += [Column(f"{way}: held", "%", ".1f") for way in ways]
+    columns += [Column(f"{way}: width", format=".2f") for way in ways]
+    return Table(columns, rows, title=POOLED_TITLE)
 
 
 def tables_of(conditions: Sequence[Condition]) -> list[Table]:
@@ -326,6 +476,39 @@ def draw(conditions: Sequence[Condition], path: Path) -> None:
     panel_chart(panels, path)
 
 
+def tuned_text(count: int) -> tuple[str, ...]:
+    """How the tables of tuned methods, and of pooled variance, came about."""
+    return (
+        f"The two equal methods whose rates are chosen have {count:,} tables a row, with {TUNED_SEGMENTS} segments, and"
+        " BLEU that varies as it usually does in these results.",
+        f"Three rates are given, each {STEP:g} times the one before; the best is the middle one, or the lowest.",
+        "By variant, the first seed chooses for all; with rate?, a choice at an edge leaves no verdict.",
+        "Growing is what headway does by default: up to three more rates at an edge. At an edge still is the share of"
+        " tables where that was not enough for a seed of either method, so that rate? stands in place of a verdict.",
+        "The note that short runs do not tell rates apart, by variant, is left out.",
+        "In the last table two systems have twice the deviation of the others, and nothing differs by segment.",
+        "Pooled is what headway does where it is asked to; plainly is the mean of all variances.",
+    )
+
+
+def with_tuning(path: Path, tables: Sequence[Table], count: int, command: str) -> ResultRecord:
+    """A record that is there, with the tables of tuned methods measured anew, and when and by what they were."""
+    record, now, own = read_record(path), measured_now([command], SIMULATION_SEEDS[4:]), tuned_text(count)
+    titles = {table.title for table in tables}
+    kept = [table for table in record.tables if table.get("title") not in titles]
+    what = "The tables of tuned methods, and of pooled variance, were made"
+    said = f"{what} on {now.date} at {now.commit}."
+    text = [one for one in record.text if one not in own and not one.startswith(what)]
+    commands = tuple(dict.fromkeys((*record.measured.commands, command)))
+    return record.model_copy(
+        update={
+            "measured": record.measured.model_copy(update={"commands": commands}),
+            "text": (*text, *own, said),
+            "tables": (*kept, *(table.to_json() for table in tables)),
+        }
+    )
+
+
 def record_of(
     tables: Sequence[Table], count: int, sentences: int, bleu: float, command: str, figure: Path | None = None
 ) -> ResultRecord:
@@ -338,6 +521,7 @@ def record_of(
         "Power is the share of them with the verdict better.",
         "Four equal systems make six pairs; a table of them is false where any pair has a verdict.",
         "By exact match, an output of either system is right by chance alone.",
+        *tuned_text(count),
     )
     made = tuple(table.to_json() for table in tables)
     return ResultRecord(
@@ -353,18 +537,29 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000, help="of the test set")
     parser.add_argument("--output", type=Path, help="the record, as JSON")
     parser.add_argument("--figure", type=Path, help="the figure")
+    parser.add_argument("--part", choices=PARTS, default="all", help="tuning: into the record that is there")
     given = parser.parse_args()
+    tuned = len(LOST) * len(BEST) * len(SHORT_SHARES) * len(SHORT_NOISES) * len(TUNED_SEEDS)
+    tuned += 3 * len(POOLED_SYSTEMS) * len(POOLED_SEEDS)
+    command = " ".join(["python", *sys.argv])
+    if given.part == "tuning":
+        with show(), progress("simulating", given.tables * tuned, "tables") as bar:
+            tables = [tuned_table(given.tables, bar), pooled_table(given.tables, bar)]
+        print("\n\n".join(table.text() for table in tables))
+        if given.output is not None:
+            write_record(given.output, with_tuning(given.output, tables, given.tables, command))
+        return
     world, conditions = World.measured(), []
     kinds = 3 * len(DEVIATIONS) + len(COUNTED_SENTENCES) * len(COUNTED_SHARES)
-    with show(), progress("simulating", given.tables * len(SEEDS) * kinds, "tables") as bar:
+    with show(), progress("simulating", given.tables * (len(SEEDS) * kinds + tuned), "tables") as bar:
         for seeds in SEEDS:
             for deviation in DEVIATIONS:
                 simulation = Simulation(world, seeds, deviation, count=given.tables, sentences=given.sentences, bar=bar)
                 conditions.append(simulation.run())
         tables = [*tables_of(conditions), counted_table(given.tables, bar)]
+        tables += [tuned_table(given.tables, bar), pooled_table(given.tables, bar)]
     print("\n\n".join(table.text() for table in tables))
     if given.output is not None:
-        command = " ".join(["python", *sys.argv])
         bleu = world.truth(0.0, 0.0)
         record = record_of(tables, given.tables, given.sentences, bleu, command, given.figure)
         write_record(given.output, record)

@@ -165,7 +165,7 @@ def _overview(
         for name in section.claims:
             every = found[name].values()
             verdicts = [NOT_RUN if each is None else each.verdict for each in every]
-            unknown = sum(each is not None and each.finding != "open" and each.regime == UNKNOWN for each in every)
+            unknown = sum(each is not None and each.is_decided and each.regime == UNKNOWN for each in every)
             counts = (*(verdicts.count(each) for each in VERDICTS), unknown)
             rows.append([name.replace("-", "/", 1), section.title, *counts])
     if rows:
@@ -175,7 +175,7 @@ def _overview(
 
 def _trainings(found: Iterable[Findings]) -> Iterator[str]:
     """How far the variants of decided claims were trained, in sentences; none where nothing is decided."""
-    regimes = [each.regime for every in found for each in every.values() if each is not None and each.finding != "open"]
+    regimes = [each.regime for every in found for each in every.values() if each is not None and each.is_decided]
     early, unknown = regimes.count("early"), regimes.count(UNKNOWN)
     if early + unknown:
         if 2 * early > len(regimes):
@@ -193,7 +193,7 @@ def _expected_errors(
     """How many wrong verdicts so many claims let one expect, by their levels and by the coverage that was simulated."""
     run = {name: [each for each in every.values() if each is not None] for name, every in found.items()}
     count = sum(map(len, run.values()))
-    decided = sum(each.finding != "open" for every in run.values() for each in every)
+    decided = sum(each.is_decided for every in run.values() for each in every)
     if decided:
         wrong = sum((1 - files[name].kept_level) * len(every) for name, every in run.items())
         yield (
@@ -222,7 +222,7 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     left, _, right = claim.inequality
     pairs = [*zip(known.get("pairs", ()), known.get("significance", ()), strict=True)]
     of_claim = [
-        chance
+        {"doubt": "", **pair, **chance}
         for pair, chance in pairs
         if {pair["a"], pair["b"]} == {left, right} and isclose(abs(pair["difference"]), abs(value))
         and pair["metric"].endswith(claim.test or "")
@@ -231,14 +231,15 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     if not of_claim or claim.metric in COSTS:
         kept = found["low"], found["high"], values, found["finding"], found.get("needs", ""), regime
         return Decided(claim, value, *kept)
-    names = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
+    names = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance", "pooled")
     estimate = Estimate(value, **{name: of_claim[0][name] for name in names if name in of_claim[0]})
     paper = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
     key = of_claim[0]["metric"]
     why = in_groups(
         {name: known["variants"][name][key]["seeds"] for name in (left, right)}, known["metrics"][key]["margin"]
     )
-    return decided_by(claim, estimate, values, looked_at(claims, record).level, paper, why, regime)
+    level, doubt = looked_at(claims, record).level, of_claim[0]["doubt"]
+    return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime)
 
 
 def looked_at(claims: ClaimFile, record: ResultRecord | None) -> ClaimFile:

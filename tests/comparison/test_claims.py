@@ -17,6 +17,7 @@ from headway.comparison.claims import (
     TYPICAL,
     ClaimConfig,
     ClaimPath,
+    Regime,
     Sought,
     chosen_files,
     claim_files,
@@ -158,10 +159,10 @@ def test_an_interval_decides(claim: str, low: float, high: float, finding: str) 
     assert finding_of(ClaimConfig(says="", claim=inequality, margin=float(margin or 0)), low, high) == finding
 
 
-def made(seeds: tuple[int, ...] = (1, 2, 3)) -> Any:
+def made(seeds: tuple[int, ...] = (1, 2, 3), **options: Any) -> Any:
     kept = {"good": 0.9, "bad": 0.6, "same": 0.9}
     cells = [cell(name, seed, share) for name, share in kept.items() for seed in seeds]
-    return compare_cells(cells, [build_metric("bleu"), build_metric("ter")])
+    return compare_cells(cells, [build_metric("bleu"), build_metric("ter")], **options)
 
 
 @pytest.mark.parametrize("metric", ["bleu", "ter"])
@@ -178,6 +179,33 @@ def test_better_is_lower_for_an_error_rate(metric: str) -> None:
     even = decide(ClaimConfig(says="", claim="good = same", metric=metric, margin=15), comparison)
     assert even is not None
     assert even.finding == "holds"
+
+
+def test_no_finding_stands_where_the_choice_of_a_rate_may_decide(tmp_path: Path) -> None:
+    doubt = "tune bad with lower values"
+    comparison = made(doubts={"bad": doubt})
+    claims = read_claims(
+        write_claims(
+            tmp_path,
+            claims=[
+                {"says": says, "claim": says, "margin": margin}
+                for says, margin in (("good > bad", 0), ("bad > good", 0), ("good = bad", 0.1), ("good = same", 30))
+            ]
+            + [{"says": "good >= bad", "claim": "good >= bad", "margin": 60}],
+        )
+    )
+    regimes: dict[str, Regime] = dict.fromkeys(("good", "bad", "same"), "early")
+    decided = {claim.says: decide(claim, comparison, claims.level, regimes) for claim in claims.claims}
+    table = claims_table(decided, claims, as_printed=False)
+    assert [row[-1] for row in table.cells()] == ["rate?", "rate?", "rate?", "holds early", "rate?"]
+    assert f"Rate?, good > bad: {doubt}." in table.notes
+    assert not any("good = same" in note for note in table.notes)
+    seen = decided["good > bad"]
+    assert seen is not None
+    undecided = decide(ClaimConfig(says="", claim="good > bad", margin=seen.difference), comparison)
+    assert undecided is not None
+    assert undecided.finding == "open", "an interval that decides nothing leaves nothing to doubt"
+    assert doubt not in undecided.needs
 
 
 def test_one_seed_decides_nothing() -> None:

@@ -5,7 +5,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import headway
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, read_result, write_result
@@ -167,3 +169,39 @@ def test_there_is_no_verdict_by_a_metric_that_tells_nothing_apart() -> None:
     assert verdict(build_metric("bleu")) == ("none", nothing)
     few = "no verdict: no reference has 4 words by the tokenizer 13a"
     assert verdict(build_metric("bleu", tokenize="13a")) == ("none", few)
+
+
+def test_rate_stands_in_place_of_verdicts_on_doubted_variants() -> None:
+    cells, doubt = cells_of(a=0.6, b=0.9, c=0.6, d=0.6), "tune b with higher values"
+    plain = compare_cells(cells, [BLEU], {"bleu": 0.1})
+    doubted = compare_cells(cells, [BLEU], {"bleu": 0.1}, doubts={"b": doubt, "c": "tune c"})
+    words = {(pair.a, pair.b): (pair.verdict, pair.doubt) for pair in doubted.pairs}
+    assert words["a", "b"] == ("rate?", doubt)
+    assert words["b", "c"] == ("rate?", f"{doubt}; tune c")
+    assert words["a", "c"] == ("none", "tune c"), "no verdict is doubted where there is none"
+    assert words["a", "d"] == ("none", "")
+    assert [pair.estimate for pair in doubted.pairs] == [pair.estimate for pair in plain.pairs]
+    table = doubted.pair_table()
+    assert table.cells()[0][-1] == "rate?"
+    assert f"rate?: {doubt}." in table.notes
+    assert "rate?: tune c." not in table.notes
+    assert doubted.conclusions()[0].startswith("rate? for b and a: ")
+    assert doubted.conclusions()[0].endswith(f"({doubt}).")
+    assert doubted.to_json()["pairs"][0]["doubt"] == doubt
+
+
+def test_a_test_speaks_against_pooling_unequal_variances() -> None:
+    noisy = {1: 0.3, 2: 0.6, 3: 0.9, 4: 0.4, 5: 0.8}
+    steady = [cell(name, seed, 0.6) for name in ("a", "b") for seed in noisy]
+    for others, unequal in (({}, False), (noisy, True)):
+        last = [cell("c", seed, others.get(seed, 0.6)) for seed in noisy]
+        compared = compare_cells([*steady, *last], [BLEU], pooled_variance=True)
+        own = [compared.variants[index].scores["bleu"].scores for index in range(3)]
+        p_value = stats.f_oneway(*(np.abs(np.array(row) - np.median(row)) for row in own)).pvalue  # by its definition
+        assert compared.equal_variances["bleu"] == pytest.approx(p_value)
+        assert bool(p_value <= 0.05) is unequal
+        notes = compared.pair_table().notes
+        assert "The seeds' variance is pooled over all variants." in notes
+        assert any("Brown and Forsythe" in note and "do not pool them" in note for note in notes) is unequal
+        assert compared.to_json()["equal_variances"]["bleu"] == pytest.approx(p_value)
+    assert compare_cells(steady, [BLEU]).equal_variances == {}

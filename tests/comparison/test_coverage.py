@@ -1,6 +1,7 @@
 """The simulation of benchmarks/coverage.py in small: its BLEU, its truth, and what it finds of the method."""
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +9,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 import sacrebleu
+
+from headway.comparison.reproduce import read_record, write_record
+from headway.core.tables import Table
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
 
@@ -62,3 +66,49 @@ def test_intervals_hold_the_truth_and_verdicts_are_seldom_false(
 @pytest.mark.parametrize("seeds", [2, 3])
 def test_verdicts_by_a_counted_metric_are_seldom_false(coverage: ModuleType, seeds: int) -> None:
     assert coverage.counted_false(seeds, sentences=20, share=5, count=200) <= 5
+
+
+def test_what_a_rate_loses_is_a_square_through_the_first_two_steps(coverage: ModuleType) -> None:
+    tuning = coverage.Tuning((2.5, 5.5), 2e-3, 0.5, 0.3)
+    assert [tuning.loss(2e-3 * 2.0**steps) for steps in (-2, -1, 0, 1, 2)] == pytest.approx([5.5, 2.5, 0, 2.5, 5.5])
+
+
+def test_rates_that_each_seed_chooses_seldom_make_a_verdict(coverage: ModuleType) -> None:
+    tuning = coverage.Tuning((2.5, 5.5), 2e-3, 0.1, 1.0)
+    by_variant, at_edges, by_seed, grown, doubted = coverage.tuned_row(tuning, seeds=5, count=100)
+    assert by_variant > 30
+    assert at_edges < by_variant
+    assert by_seed <= 8
+    assert grown <= 8
+    assert doubted <= 5
+
+
+def test_a_choice_grows_at_an_edge(coverage: ModuleType) -> None:
+    tuning = coverage.Tuning((2.5, 5.5), coverage.RATES[0] / 2, 1.0, 1e-6)  # the best rate is one step below all
+    for grow, value in ((0, coverage.RATES[0]), (3, coverage.RATES[0] / 2)):
+        tune = coverage.TuneConfig(key="optimizer.learning_rate", values=coverage.RATES, grow=grow)
+        choice = tuning.choice(np.random.default_rng(1), tune)
+        assert (choice.value, choice.edge) == (value, "" if grow else "lowest")
+
+
+def test_pooled_intervals_hold_the_truth_where_deviations_differ(coverage: ModuleType) -> None:
+    held = coverage.pooled_row(8, 5, (0, 1), count=400)
+    alone, plainly, pooled = held[:3]
+    assert alone >= 92
+    assert pooled >= 91
+    assert plainly < 88
+    assert held[5] < held[3], "narrower than of the pair alone"
+
+
+def test_a_part_of_the_record_is_measured_anew(coverage: ModuleType, tmp_path: Path) -> None:
+    record = tmp_path / "coverage.json"
+    shutil.copy(PATH.parents[1] / "results" / "coverage.json", record)
+    before = read_record(record)
+    for count in (10, 20):
+        tables = [Table(["x"], [[count]], title=title) for title in (coverage.TUNED_TITLE, coverage.POOLED_TITLE)]
+        write_record(record, coverage.with_tuning(record, tables, count, "python benchmarks/coverage.py"))
+    after = read_record(record)
+    assert after.tables[:3] == before.tables[:3]
+    assert [table["rows"] for table in after.tables[3:]] == [[[20]], [[20]]]
+    assert after.measured.commit == before.measured.commit
+    assert sum("were made on" in sentence for sentence in after.text) == 1

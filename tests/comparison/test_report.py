@@ -3,8 +3,10 @@
 import csv
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import yaml
@@ -12,7 +14,7 @@ import yaml
 import headway
 from headway.comparison import report
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet
-from headway.comparison.comparison import Comparison
+from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import CompareOptions
 from headway.comparison.report import SENTENCES, payload, report_of, training_words, write_tables
@@ -32,7 +34,7 @@ SEGMENTS = {
 }
 
 
-def compared(curves: bool = True) -> Comparison:
+def compared(curves: bool = True, doubts: Mapping[str, str] = MappingProxyType({})) -> Comparison:
     cells = []
     for variant, kept, speed in (("slow", 0.7, 2.0), ("quick", 0.9, 1.0)):
         for seed in (1, 2):
@@ -42,7 +44,20 @@ def compared(curves: bool = True) -> Comparison:
             )
             one = replace(cell(variant, seed, kept, TEST), costs=Costs(parameters=7, cpu_seconds=speed))
             cells.append(replace(one, curve=points) if curves else one)
-    return headway.compare(cells, [build_metric("bleu")], {"bleu": 2})
+    return compare_cells(cells, [build_metric("bleu")], {"bleu": 2}, doubts=doubts)
+
+
+def test_a_doubted_verdict_is_one_everywhere(tmp_path: Path) -> None:
+    report = report_of(compared(doubts={"quick": "tune quick with lower values"}), None)
+    write_tables(report, tmp_path)
+    page = payload(report, {}, title="t")
+    assert [(pair["verdict"], pair["words"]) for pair in page["pairs"]] == [("rate?", "rate?")]
+    assert page["conclusions"][0].startswith("rate? for quick and slow: ")
+    assert "rate?: tune quick with lower values." in page["tables"][1]["notes"]
+    assert "quick is better" not in json.dumps(page)
+    for name in ("compare.md", "differences.csv", "compare.json"):
+        assert "rate?" in (tmp_path / name).read_text(), name
+    assert "tune quick with lower values" in (tmp_path / "compare.md").read_text()
 
 
 def test_files(tmp_path: Path) -> None:

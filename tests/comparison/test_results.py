@@ -67,7 +67,7 @@ def test_a_record_becomes_a_page_and_a_line_of_the_overview(folders: tuple[Path,
     pages = results_pages(*folders)
     assert list(pages) == ["results.md", "results/s.md"]
     for text in (
-        "# R\n", "- [S](results/s.md): ", "; Words.\n", "| kaneko2019/layers | S | 0 | 0 | 0 | 0 | 0 | 6 | 0 |",
+        "# R\n", "- [S](results/s.md): ", "; Words.\n", "| kaneko2019/layers | S | 0 | 0 | 0 | 0 | 0 | 0 | 6 | 0 |",
     ):  # fmt: skip
         assert text in pages["results.md"], text
     for text in (
@@ -176,7 +176,7 @@ def test_pages_say_first_what_is_early_and_how_many_verdicts_may_be_wrong(folder
     said = " ".join(pages["results.md"].split("\n\n")[1].split())
     assert "2 claims were run, and 1 are decided." in said
     assert "up to 0.1 wrong verdicts" in said, "a twentieth of both: an open claim could have been decided"
-    assert "| kaneko2019/layers | S | 0 | 1 | 0 | 0 | 1 | 4 | 0 |" in pages["results.md"]
+    assert "| kaneko2019/layers | S | 0 | 1 | 0 | 0 | 1 | 0 | 4 | 0 |" in pages["results.md"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,22 @@
 """Estimates over seeds and segments: their parts against definitions, and their coverage against what they promise."""
 
+import statistics
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from headway.core.errors import UserError
 from headway.metrics import build_metric
-from headway.metrics.intervals import Estimate, Linearised, holm, length_bins, linearise, ordered_groups
+from headway.metrics.intervals import (
+    Estimate,
+    Linearised,
+    holm,
+    length_bins,
+    linearise,
+    ordered_groups,
+    pooled_difference,
+)
 from tests.comparison.toys import LINES, REFERENCES, hypotheses
 
 
@@ -150,6 +160,27 @@ def test_seeds_alone_are_the_paired_t_test() -> None:
     test = stats.ttest_1samp(scores, 0)
     assert estimate.p_value() == pytest.approx(test.pvalue, rel=1e-6)
     assert estimate.interval() == pytest.approx(test.confidence_interval(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("deviations", "of_pair"), [((1, 1, 3, 3), False), ((3, 3, 1, 1), True), ((2, 1, 1, 1), True)])
+def test_pooled_intervals_are_those_of_independent_seeds(deviations: tuple[int, ...], of_pair: bool) -> None:
+    base, seeds = [0.0, 1.0, -1.0, 0.5], 4
+    rows = [[index + sd * base[(seed + index) % seeds] for seed in range(seeds)] for index, sd in enumerate(deviations)]
+    systems = [Linearised(np.array(row), np.zeros((seeds, 1000))) for row in rows]
+    estimate = pooled_difference(systems[0], systems[1], systems)
+    variances = [statistics.variance(row) for row in rows]
+    own, shared = variances[0] + variances[1], 2 * statistics.fmean(variances)
+    assert (own > shared) is of_pair
+    quantile = stats.t.ppf(0.975, 3 * (seeds - 1))  # of three systems at most
+    by_seeds = quantile**2 * max(own, shared) / seeds
+    unseen = 4 * (statistics.fmean(rows[1]) - statistics.fmean(rows[0])) ** 2 / 1000**2
+    half = (by_seeds + stats.t.ppf(0.975, 999) ** 2 * unseen) ** 0.5
+    middle = statistics.fmean(rows[1]) - statistics.fmean(rows[0])
+    assert estimate.interval() == pytest.approx((middle - half, middle + half), rel=1e-9)
+    two = pooled_difference(systems[0], systems[1], systems[:2])
+    assert two.pooled == 2
+    alone = [Linearised(one.scores[:1], one.influences[:1]) for one in systems]
+    assert pooled_difference(alone[0], alone[1], alone).seed_variance is None
 
 
 def test_holm() -> None:

@@ -299,10 +299,14 @@ class Decided:
     regime: Regime | Literal[""] = ""
 
     @property
+    def is_decided(self) -> bool:
+        """Whether the claim holds or fails."""
+        return self.finding in ("holds", "fails")
+
+    @property
     def verdict(self) -> str:
         """The finding as people read it: one on early training says so."""
-        decided = self.finding in ("holds", "fails")
-        return f"{self.finding} early" if self.regime == "early" and decided else self.finding
+        return f"{self.finding} early" if self.regime == "early" and self.is_decided else self.finding
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
@@ -368,7 +372,8 @@ def decide(
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     estimate = replace(pair.estimate, value=sign * pair.difference)
     paper = claim.paper_difference(higher_is_better=higher)
-    return decided_by(claim, estimate, values, level, paper, pair.why, pair.doubt, regime_of(claim, regimes))
+    regime = regime_of(claim, regimes)
+    return decided_by(claim, estimate, values, level, paper, why=pair.why, doubt=pair.doubt, regime=regime)
 
 
 def decided_by(
@@ -377,6 +382,7 @@ def decided_by(
     values: tuple[float, float],
     level: float = LEVEL,
     paper: float | None = None,
+    *,
     why: str = "",
     doubt: str = "",
     regime: Regime | Literal[""] = "",
