@@ -162,7 +162,7 @@ class LinearAttention(MatrixMemory):
 
 
 def _step(query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """What one position (B, K, 1, .) reads, and the memory after it."""
+    """The values that one position (B, K, 1, .) reads, and the memory after it."""
     with torch.autocast(memory.device.type, enabled=False):  # which would round the memory
         key = key.to(memory.dtype) if gates.scale is None else key * gates.scale
         memory = gates.steps.exp().transpose(2, 3) * memory + key.transpose(2, 3) * value
@@ -172,7 +172,7 @@ def _step(query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tenso
 def _read_chunks(
     query: Tensor, key: Tensor, value: Tensor, gates: list[Gates], memory: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """What positions (B, K, L, .) read, chunk by chunk, all chunks at once; and the memory after the last."""
+    """The values that positions (B, K, L, .) read, chunk by chunk, all at once; and the memory after the last."""
     length = query.shape[2]
     count = -(-length // CHUNK)
     size = CHUNK if torch.compiler.is_exporting() else -(-length // count)
@@ -250,7 +250,7 @@ def _products(query: Tensor, key: Tensor, gates: Gates) -> Tensor:
 def _between(
     query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """What positions read of other chunks (B, K, C, M, d_v), and of `memory` before the first; the memory after all."""
+    """The values (B, K, C, M, d_v) that positions read of other chunks and of `memory`, and the memory after all."""
     sums, last = _sums(gates.steps, gates.backward, 3), gates.steps.sum(3, keepdim=True)
     enter, leave = (sums + last, -sums) if gates.backward else (sums, last - sums)
     keys = key * leave.exp()

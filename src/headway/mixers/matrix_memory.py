@@ -86,7 +86,7 @@ class MatrixMemory(Mixer):
     def read(
         self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, memory: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """What each position reads.
+        """Read at each position.
 
         Args:
             x: (B, L, D), of which gates are made.
