@@ -11,7 +11,8 @@ import headway
 ROOT = Path(headway.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 ALL = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-MODULES = [path for path in ALL if not path.startswith("cli/")]
+# The plugin declares a flag of the command line of pytest.
+MODULES = [path for path in ALL if not path.startswith("cli/") and path != "pytest_plugin.py"]
 
 
 def flags_in(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Annotated, Any
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 import headway
 from headway.comparison.claims import (
@@ -97,7 +97,7 @@ class ResultRecord(Section):
     figures: tuple[Figure, ...] = ()
     comparison: dict[str, Any] | None = None
     claims: tuple[Annotated[dict[str, Any], AfterValidator(_found_claim)], ...] = ()
-    looks: int = 1
+    looks: Annotated[int, Field(ge=1, le=100)] = 1
 
 
 def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
