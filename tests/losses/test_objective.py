@@ -64,12 +64,6 @@ def test_dependency_heads_are_not_taught_to_attention_over_both_sides():
         chosen.check(attention, lambda name: Axes("both", "both"))
 
 
-def test_weights_below_zero_are_not_taught():
-    attention = {"encoder.1.self": torch.full((1, 2, 3, 3), -0.1)}
-    with pytest.raises(UserError, match=r"objective\.dependency: encoder\.1\.self has weights below zero"):
-        objective(dependency={"sides": ["source"]}).check(attention, lambda name: Axes("source", "source"))
-
-
 def test_losses_of_one_name_are_all_counted():
     model, given = toys.model(), toys.batch()
 

@@ -99,9 +99,6 @@ class Objective:
                     )
                 if isinstance(part, DependencyLoss):
                     check_sides(name, axes(name), where)
-                if isinstance(part, DependencyLoss | SynchronousLoss) and bool((attention[name] < 0).any()):
-                    what = f"{name} has weights below zero, which are no shares of attention"
-                    raise UserError(what, where=where, received=name, allowed="layers of attention")
                 count = attention[name].shape[1]
                 if heads is not None and max(heads) > count:
                     raise UserError(
