@@ -9,7 +9,6 @@ from pathlib import Path
 import headway
 
 ROOT = Path(headway.__file__).parent
-FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 TREES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
@@ -35,18 +34,6 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     assert vague == []
 
 
-def test_flags_stand_in_the_command_line_alone() -> None:
-    flags = []
-    for path, tree in TREES.items():
-        if path.startswith("cli/") or path == "pytest_plugin.py":
-            continue
-        documentation = {id(node.body[0].value) for node in ast.walk(tree) if _has_docstring(node)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
-                flags += [f"{path}:{node.lineno} {flag}" for flag in FLAG.findall(node.value)]
-    assert flags == []
-
-
 def test_results_reach_standard_output_through_one_function() -> None:
     """The one that makes them printable; what fails before it has a place to be told is `shell`."""
     calls = []
@@ -57,11 +44,6 @@ def test_results_reach_standard_output_through_one_function() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "typer.echo", "sys.stdout.write"):
                 calls.append(f"{path}:{node.lineno}")
     assert calls == []
-
-
-def _has_docstring(node: ast.AST) -> bool:
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    return isinstance(node, kinds) and ast.get_docstring(node) is not None
 
 
 def test_security_names_the_lower_bounds_of_packages() -> None:

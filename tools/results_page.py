@@ -181,9 +181,9 @@ def _trainings(found: Iterable[Findings]) -> Iterator[str]:
         if 2 * early > len(regimes):
             yield "**Most of these findings are on early training.**"
         yield (
-            f"Of {counted(len(regimes), 'decided claim')}, {early} compare variants of which one still gained the "
-            "margin or more on dev in the last fifth of its updates, and of "
-            f"{unknown} no curve says whether training had come to a plateau."
+            f"Of {counted(len(regimes), 'decided claim')}, {early} are on early training: in the last fifth of the "
+            "updates, one of the two variants still gained the margin or more on dev. "
+            f"For {unknown}, no curve was kept that says."
         )
 
 
@@ -197,14 +197,15 @@ def _expected_errors(
     if decided:
         wrong = sum((1 - files[name].kept_level) * len(every) for name, every in run.items())
         yield (
-            f"{counted(count, 'claim')} were run, and {decided} are decided. Each may get a wrong verdict with the "
-            f"probability that its looks share, so that up to {wrong:.1f} wrong verdicts are to be expected."
+            f"{counted(count, 'claim')} were run, and {decided} are decided. By chance each interval may leave out the "
+            f"truth, in 5 % of claims, and in more of those that were looked at twice. So up to {wrong:.1f} wrong "
+            "verdicts are to be expected."
         )
         if coverage is not None:
             missed = [100 - row[2] for row in coverage.tables[0]["rows"]]
             least, most = (count * share / 100 for share in (min(missed), max(missed)))
-            yield f"In simulation intervals miss as often as would make {least:.0f} to {most:.0f}."
-        yield "A learning rate that was chosen once, by short runs of one seed, is not counted in this."
+            yield f"By how often intervals leave out the truth in simulations, it would be {least:.0f} to {most:.0f}."
+        yield "Verdicts that are wrong because a learning rate was chosen once, by one short run, come on top of this."
 
 
 def _decided(claims: ClaimFile, record: ResultRecord | None) -> Findings:

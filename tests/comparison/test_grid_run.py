@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -636,6 +637,10 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     assert compared.to_json()["tuning"]["variants"]["ngram"] == [
         {"seeds": [1, 2], "value": 0.01, "tried": [0.01, 0.02], "edge": "lowest", "by_chance": False}
     ]
+    apart = Choice("attention", (1,), 0.02, (0.01, 0.02)), Choice("attention", (2,), 0.01, (0.01, 0.02))
+    both = comparison_of(grid, replace(result, choices=apart))
+    assert both is not None
+    assert re.search("lower values .* than 0.01 and .* higher values .* than 0.02, in another", both.pairs[0].doubt)
     tried = (0.01, 0.02, 0.005, 0.04)
     inside = comparison_of(grid, replace(result, choices=chosen(two, tried)))
     assert inside is not None

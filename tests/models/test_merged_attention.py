@@ -52,6 +52,17 @@ def same_gradients(model, fast, slow):
         assert torch.allclose(one, other, rtol=1e-8, atol=1e-10), name
 
 
+def test_keys_of_the_source_are_not_rotated():
+    mixer = toys.model(position="rotary", decoder=MERGED).decoder[0].mixer
+    x, memory = (torch.randn(1, 4, mixer.in_projection.in_features, dtype=torch.float64) for _ in range(2))
+    weights = mixer(x, None, need_weights=True, view=mixer.project(memory, None)).weights
+    query = torch.stack([torch.stack(heads_of(mixer, each)[0]) for each in x[0]], 1)[None]
+    keys = torch.stack([torch.stack(heads_of(mixer, each)[1]) for each in memory[0]], 1)[None]
+    scores = mixer.position.rotate(query, torch.arange(4)) @ keys.transpose(2, 3) / mixer.key_dim**0.5
+    shares = weights[..., :4] / weights[..., :4].sum(-1, keepdim=True)
+    assert torch.allclose(shares, scores.softmax(-1), rtol=1e-10)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_merged_attention_equals_its_oracle(shared):
     model, batch = toys.model(decoder=MERGED, value_residual=shared), toys.batch()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headway.core.errors import UserError
 from headway.models import build_model
 from headway.recipe import parse_recipe
 from headway.tasks.checks import check_objective
@@ -38,3 +39,10 @@ def test_plain_heads_beside_biaffine_ones_are_told(caplog, dependency, encoder, 
     lines = [line for line in caplog.messages if "plain attention" in line]
     assert len(lines) == len(told)
     assert all(part in line for part, line in zip(told, lines, strict=True))
+
+
+@pytest.mark.parametrize("mixer", [{"kind": "delta"}, {"kind": "linear", "gate": "scalar"}])
+def test_signed_weights_are_not_taught(mixer):
+    with pytest.raises(UserError, match=r"objective\.dependency: the weights of encoder\.1\.self are signed"):
+        checked({"sides": ["source"]}, [mixer, "attention"], ["attention", "attention"])
+    checked({"sides": ["source"], "layer": 2}, [mixer, "attention"], ["attention", "attention"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -539,15 +540,19 @@ def _whose(tune: TuneConfig, choice: Choice) -> str:
 
 def _doubts(grid: Grid, choices: Sequence[Choice]) -> dict[str, str]:
     """By variant, what there is to run before verdicts on it are more than verdicts on the values of the tuned key."""
-    doubts, tune = dict[str, str](), grid.config.tune
+    doubts, tune = defaultdict[str, list[str]](list), grid.config.tune
+    for edge, side, outermost in (("lowest", "lower", min), ("highest", "higher", max)):
+        at_edge = defaultdict[str, list[float]](list)
+        for choice in choices:
+            if choice.edge == edge:
+                at_edge[choice.variant].append(choice.value)
+        for name, values in at_edge.items():
+            assert tune is not None
+            doubts[name].append(f"tune {name} with {side} values of {tune.key} than {outermost(values):g}")
     for choice in choices:
-        assert tune is not None
-        if choice.edge:
-            side = "lower" if choice.edge == "lowest" else "higher"
-            doubts[choice.variant] = f"tune {choice.variant} with {side} values of {tune.key} than {choice.value:g}"
-        elif choice.by_chance:
-            doubts[choice.variant] = f"tune {choice.variant} by seed (tune.by=seed)"
-    return {name: f"{doubt}, in another folder" for name, doubt in doubts.items()}
+        if choice.by_chance and not choice.edge:
+            doubts[choice.variant].append(f"tune {choice.variant} by seed (tune.by=seed)")
+    return {name: f"{' and '.join(each)}, in another folder" for name, each in doubts.items()}
 
 
 def _tuning(grid: Grid, choices: Sequence[Choice]) -> dict[str, Any]:

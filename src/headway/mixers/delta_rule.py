@@ -3,7 +3,6 @@
 Shapes: B batch, L length, K heads, D model, d key, d_v value, c chunks, C positions of one, N the B K rows of a chunk.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.core.config import Width
-from headway.mixers.matrix_memory import MatrixMemory
+from headway.mixers.matrix_memory import MatrixMemory, fading_rates, step_sizes
 from headway.tensors.linear import Linear
+from headway.tensors.precision import without_autocast
 
 CHUNK = 32
 SMALLEST = 4
@@ -231,12 +231,10 @@ class DeltaRule(MatrixMemory):
         self.gate, self.negative_eigenvalues, self.directions = gate, negative_eigenvalues, 1 if causal else 2
         self.beta = Linear(dim, self.directions * heads, bias=False)
         if gate != "none":
-            # As in the authors' code: rates of 1 to 16, and step sizes of 0.001 to 0.1.
-            self.rate = nn.Parameter(torch.empty(self.directions, heads).uniform_(1, 16).log_())
+            self.rate = fading_rates(self.directions, heads)
             outputs = self.directions * heads * (self.key_dim if gate == "vector" else 1)
             last = Linear(gate_rank if gate == "vector" else dim, outputs)
-            sizes = torch.empty(outputs).uniform_(math.log(1e-3), math.log(1e-1)).exp_()
-            last.bias = nn.Parameter(sizes + torch.log(-torch.expm1(-sizes)))  # the inverse of softplus
+            last.bias = step_sizes(outputs)
             self.decay = nn.Sequential(Linear(dim, gate_rank, bias=False), last) if gate == "vector" else last
 
     def _gates(self, x: Tensor, mask: Tensor | None, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | None]]:
@@ -258,7 +256,7 @@ class DeltaRule(MatrixMemory):
     ) -> tuple[Tensor, Tensor | None]:
         dtype = torch.promote_types(value.dtype, torch.float32)
         gates = self._gates(x, mask, dtype)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             query, key = (F.normalize(part.to(dtype), dim=-1) for part in (query, key))
             if memory is not None and x.shape[1] == 1:
                 return step(query, key, value.to(dtype), *gates[0], memory)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.core.config import Width
-from headway.mixers.matrix_memory import MatrixMemory
+from headway.mixers.matrix_memory import MatrixMemory, fading_rates, step_sizes
 from headway.tensors.linear import Linear
+from headway.tensors.precision import without_autocast
 
 CHUNK = 64  # positions
 LARGEST_EXPONENT = 40.0  # of either factor of a product, whose square float32 still has
@@ -92,11 +93,9 @@ class LinearAttention(MatrixMemory):
         self.gate, self.directions = gate, 1 if causal else 2
         self.weights_sum_to_one = gate == "none"
         if gate == "scalar":
-            # As in the authors' code: rates of 1 to 16, and step sizes of 0.001 to 0.1.
-            self.rate = nn.Parameter(torch.empty(self.directions, heads).uniform_(1, 16).log_())
+            self.rate = fading_rates(self.directions, heads)
             self.gates: nn.Module = Linear(dim, self.directions * heads)
-            sizes = torch.empty(self.directions * heads).uniform_(math.log(1e-3), math.log(1e-1)).exp_()
-            self.gates.bias = nn.Parameter(sizes + torch.log(-torch.expm1(-sizes)))  # the inverse of softplus
+            self.gates.bias = step_sizes(self.directions * heads)
         if gate == "vector":
             outputs = self.directions * heads * self.key_dim
             self.gates = nn.Sequential(Linear(dim, gate_rank, bias=False), Linear(gate_rank, outputs))
@@ -163,7 +162,7 @@ class LinearAttention(MatrixMemory):
 
 def _step(query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tensor) -> tuple[Tensor, Tensor]:
     """The values that one position (B, K, 1, .) reads, and the memory after it."""
-    with torch.autocast(memory.device.type, enabled=False):  # which would round the memory
+    with without_autocast(memory.device):  # which would round the memory
         key = key.to(memory.dtype) if gates.scale is None else key * gates.scale
         memory = gates.steps.exp().transpose(2, 3) * memory + key.transpose(2, 3) * value
         return query.to(memory.dtype) @ memory, memory
@@ -263,7 +262,7 @@ def _between(
         steps = F.pad(steps, (0, 0, 1, 0))
     decays = _decays(steps.transpose(2, 3), gates.backward)  # (B or 1, K, G, C, C)
     groups = steps.shape[3]
-    with torch.autocast(written.device.type, enabled=False):
+    with without_autocast(written.device):
         flat = written.to(decays.dtype).view(*written.shape[:3], groups, -1).transpose(2, 3)
         memories = (decays @ flat).transpose(2, 3).reshape(written.shape)
     if memory is not None:

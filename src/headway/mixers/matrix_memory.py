@@ -3,6 +3,7 @@
 Shapes: B batch, L length, K heads, D model, d key, d_v value, R rows of a state, n new positions.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -17,6 +18,17 @@ from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
 
 EPSILON = 1e-6  # added to the mean square of what a head has read
+
+
+def fading_rates(directions: int, heads: int) -> nn.Parameter:
+    """A of gates exp(-exp(A_h) softplus(...)), such that exp(A) begins between 1 and 16, as in Mamba-2's code."""
+    return nn.Parameter(torch.empty(directions, heads).uniform_(1, 16).log_())
+
+
+def step_sizes(count: int) -> nn.Parameter:
+    """b such that softplus(b) begins between 0.001 and 0.1, evenly by its logarithm, as in Mamba-2's code."""
+    sizes = torch.empty(count).uniform_(math.log(1e-3), math.log(1e-1)).exp_()
+    return nn.Parameter(sizes + torch.log(-torch.expm1(-sizes)))  # the inverse of softplus
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from headway.core.log import warn
 from headway.losses import Objective
 from headway.losses.dependency_loss import STACKS
 from headway.models import ModelConfig, Seq2Seq, build_model
+from headway.models.block import Block
 from headway.models.transformer import TransformerConfig
 from headway.predictors.unknown_words import copying_layer
 from headway.processing import VOCABULARIES
@@ -23,6 +24,16 @@ def meta_model(recipe: Recipe, source: int = 8) -> Seq2Seq:
         return build_model(config, source, 8, recipe.vocabulary.shared)
 
 
+def _check_shares(model: Seq2Seq, name: str, where: str) -> None:
+    """Raise UserError where the attention `name` is signed: a constraint would clamp weights below zero, unsaid."""
+    side, layer, kind = name.split(".")
+    blocks = [module for module in getattr(model, side, ()) if isinstance(module, Block)] if kind == "self" else []
+    mixer = blocks[int(layer) - 1].mixer if int(layer) <= len(blocks) else None
+    if mixer is not None and not mixer.weights_sum_to_one:
+        what = f"the weights of {name} are signed, and no shares that a constraint can teach"
+        raise UserError(what, where=where, received=type(mixer).__name__, allowed="a layer of attention")
+
+
 def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
     """Find out, on a sentence of one token, whether the model has the attention that the objective reads.
 
@@ -30,9 +41,12 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
     (`mixer: dependency`).
 
     Raises:
-        UserError: attention or heads that the model has not.
+        UserError: attention or heads that the model has not, or weights that are no shares.
     """
     objective = Objective(recipe.objective)
+    for key in ("dependency", "synchronous"):
+        for name in objective.parts[key].attention if key in objective.parts else ():
+            _check_shares(model, name, f"objective.{key}")
     if objective.capture:
         sentence = collate([model.trial_source(1)], [np.array([4])]).to("meta")
         objective.check(model(sentence, capture=("*", *objective.capture)).attention, model.attention_axes)

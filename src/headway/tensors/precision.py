@@ -33,6 +33,11 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """The context in which numbers stay in their types; tensors on `meta`, where recipes are checked, know no other."""
+    return nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False)
+
+
 class Speed(NamedTuple):
     """The speed of bf16, in times that of float32: the median of pairs of passes, and what three of four pairs reach.
 
