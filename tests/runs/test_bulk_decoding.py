@@ -13,7 +13,7 @@ import headway
 from headway.core.errors import UserError
 from headway.core.storage import locked
 from headway.runs import bulk_decoding
-from headway.runs.bulk_decoding import decode_corpus
+from headway.runs.bulk_decoding import ForeignTeacher, decode_corpus, pair_corpus
 from headway.runs.bulk_options import BulkOptions
 from tests.command_server import commands
 from tests.conftest import Command, Reversal
@@ -215,3 +215,34 @@ def test_two_commands_do_not_work_in_one_folder(reversal: Reversal, tmp_path: Pa
     assert ended.code == 2
     assert "another process is at work here" in " ".join(ended.err.split())
     assert not (tmp_path / "new").exists()
+
+
+def test_another_system_is_a_teacher(tmp_path: Path, run_headway: Command) -> None:
+    (tmp_path / "read.txt").write_text("a b c\n\nd e\nf g\n", encoding="utf-8")
+    (tmp_path / "written.txt").write_text("A B\nC\nD E F G H\nF G\n", encoding="utf-8")
+    command = ["augment", "distill", "--input", tmp_path / "read.txt", "--outputs", tmp_path / "written.txt"]
+    command += ["--max-ratio", "2", "--output", tmp_path / "new"]
+    refused = run_headway(*command, "--teacher", "a system")
+    assert refused.code == 2
+    assert "--outputs" in refused.err
+    assert "--licence" in refused.err
+    ended = run_headway(*command, "--teacher", "a system", "--licence", "cc-by-4.0")
+    assert (ended.code, json.loads(ended.out)["kept"]) == (0, 2)
+    source, target, manifest = made(tmp_path / "new")
+    assert (source, target) == (["a b c", "f g"], ["A B", "F G"])
+    assert manifest["counts"]["dropped"] == {"empty": 1, "max_ratio": 1}
+    assert manifest["teacher"] == {"name": "a system", "licence": "cc-by-4.0"}
+    (tmp_path / "written.txt").write_text("A B\n", encoding="utf-8")
+    assert run_headway(*command[:-1], tmp_path / "other", "--teacher", "a", "--licence", "b").code == 2
+
+
+def test_probabilities_of_another_system_are_not_known(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a\n", encoding="utf-8")
+    teacher = ForeignTeacher(tmp_path / "lines.txt", "a system", "cc0")
+    with pytest.raises(UserError, match="probabilities of another system"):
+        pair_corpus(
+            "distill",
+            teacher,
+            tmp_path / "lines.txt",
+            BulkOptions(output=tmp_path / "new", min_score=-1),
+        )

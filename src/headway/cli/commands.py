@@ -51,6 +51,7 @@ app = new_app(
 )
 for name in app.help_flags:
     app[name].group = panel(OPTIONS)
+SYSTEM = panel("Another system")
 DECODING = [*SearchOptions.model_fields, *SamplingOptions.model_fields]
 
 
@@ -263,7 +264,6 @@ def augment(
         argument(
             "RUN [KEY=VALUE]",
             f"One run, or several as an ensemble; then how to decode: {', '.join(DECODING)}.",
-            required=True,
         ),
     ],
     options: DecodedOptions,
@@ -274,19 +274,41 @@ def augment(
             "what the run was trained on",
         ),
     ] = None,
+    outputs: Annotated[
+        Path | None,
+        flag("A line for each line of the input, which another system wrote; no run.", group=SYSTEM),
+    ] = None,
+    teacher: Annotated[str | None, flag("The name of the other system, for the provenance.", group=SYSTEM)] = None,
+    licence: Annotated[
+        str | None,
+        flag("The licence of its outputs, for the provenance, such as cc-by-4.0.", group=SYSTEM),
+    ] = None,
     average: Average = None,
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
     allow_code: AllowCode = False,
 ) -> None:
-    """Make a corpus of lines and what a run writes for them.
+    """Make a corpus of lines and what a run, or another system, writes for them.
 
     If it is killed, the same command continues where it stopped.
     """
-    from headway.runs.bulk_decoding import check_output, decode_corpus
+    from headway.runs.bulk_decoding import ForeignTeacher, check_output, decode_corpus, pair_corpus
     from headway.runs.load import load
 
+    if outputs is not None or teacher is not None or licence is not None:
+        if runs_and_keys or outputs is None or input is None or teacher is None or licence is None:
+            raise UserError(
+                "outputs of another system are paired with the lines that it read, without a run",
+                where="headway augment", received=" ".join(runs_and_keys) or None,
+                allowed=", ".join(map(option, ("input", "outputs", "teacher", "licence"))),
+            )  # fmt: skip
+        manifest = pair_corpus(method, ForeignTeacher(outputs, teacher, licence), input, options)
+        write(json.dumps(manifest["counts"], ensure_ascii=False))
+        return
+    if not runs_and_keys:
+        what = "a corpus is made by a run, or of the outputs of another system"
+        raise UserError(what, where="headway augment", allowed=f"RUN, or {option('outputs')}")
     if method == "backtranslate" and input is None:
         raise UserError("the text in the language that the model is to write is needed", where=option("input"))
     keys = [word for word in runs_and_keys if "=" in word and not Path(word).exists()]

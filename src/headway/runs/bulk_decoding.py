@@ -1,8 +1,8 @@
-"""A corpus decoded by a run into a new corpus, with its provenance: backtranslation and distillation.
+"""A corpus decoded by a run, or by another system, into a new corpus, with its provenance.
 
 Backtranslation (Sennrich et al. 2016) reads text of the language that a later model writes; each line becomes the
 target of what the run makes of it. Distillation (Kim and Rush 2016) reads sources; each gets the run's output as its
-target.
+target. The outputs of another system come from a file.
 
 Beside the folder that is made, `.NAME.work` keeps decoded chunks until all are there. A process that was killed goes on
 after the last of them, and ends with the same corpus.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ import headway
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
 from headway.core.files import sha256, sync, write_json
+from headway.core.languages import look_unspaced
 from headway.core.log import Progress, progress, say
 from headway.core.processes import batched
 from headway.core.storage import check_new, locked, put_in_place, workspace
@@ -34,7 +35,7 @@ from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
-from headway.runs.bulk_options import BulkOptions
+from headway.runs.bulk_options import BulkOptions, DecodedOptions
 from headway.runs.load import AnyPredictor
 from headway.runs.run import open_run
 from headway.tasks import build_task
@@ -51,7 +52,7 @@ class DecodedLine(NamedTuple):
     """A line with what a run made of it.
 
     Attributes:
-        score: its mean log probability a token, the end mark among them.
+        score: its mean log probability a token, the end mark among them; 0 where it is not known.
         lengths: the tokens of both.
         truncated: whether the model could not read all of the line.
         at_limit: whether the output is as long as it may be, so that its end may be missing.
@@ -66,6 +67,19 @@ class DecodedLine(NamedTuple):
 
 
 CHUNK = TypeAdapter(list[DecodedLine])
+
+
+class ForeignTeacher(NamedTuple):
+    """Another system that wrote a line for each line of a file.
+
+    Attributes:
+        name: what the provenance calls it.
+        licence: the terms under which its outputs may be used.
+    """
+
+    outputs: Path
+    name: str
+    licence: str
 
 
 @dataclass(frozen=True)
@@ -117,18 +131,65 @@ def decode_corpus(
             _begin(work, begun, output, stack)
             with accounted(), progress(kind, total, "lines", long=True) as shown:
                 chunks = _decode(predictor, given, search, options.chunk, work, shown)
-            manifest = _write(kind, chunks, options, begun | {"files": list(given.files), "filters": filters}, output)
+            lines = (
+                line
+                for file in chunks
+                for line in shaped(read_json(file, list, "chunk", most=LARGEST_CHUNK), CHUNK, str(file), "the chunk")
+            )
+            manifest = _write(kind, lines, options, begun | {"files": list(given.files), "filters": filters}, output)
     shutil.rmtree(work, ignore_errors=True)
+    _report(manifest, output)
+    return manifest
+
+
+def pair_corpus(kind: Kind, teacher: ForeignTeacher, input: Path, options: DecodedOptions) -> dict[str, Any]:
+    """Make a corpus as `decode_corpus` does, of lines and what another system wrote for them.
+
+    Lengths are counted in words, or in characters where a text has no spaces.
+
+    Raises:
+        UserError: files that are missing or of different length, a folder that is there, a filter that needs
+            probabilities, or nothing that is left.
+    """
+    output = check_output(options)
+    if options.min_score is not None:
+        what = "the probabilities of another system's outputs are not known"
+        raise UserError(what, where=option("min_score"), received=options.min_score)
+    files = (input, teacher.outputs)
+    pairs = open_source({"source": input, "target": teacher.outputs}, option("outputs"))
+    identity = {
+        "command": f"headway augment {kind}",
+        "teacher": {"name": teacher.name, "licence": teacher.licence},
+        "files": [{"path": str(file.absolute()), "sha256": sha256(file)} for file in files],
+        "filters": {"max_ratio": options.max_ratio},
+    }
+    if (manifest := _made_before(output, identity)) is None:
+        count = [_counter(texts) for texts in ((pair.source for pair in pairs), (pair.target for pair in pairs))]
+        lines = (
+            DecodedLine(pair.source, pair.target, 0, (count[0](pair.source), count[1](pair.target)), False, False)
+            for pair in pairs
+        )
+        manifest = _write(kind, lines, options, identity, output)
+    _report(manifest, output)
+    return manifest
+
+
+def _counter(texts: Iterable[str]) -> Callable[[str], int]:
+    """How the length of such texts is counted."""
+    return len if look_unspaced(texts) else lambda text: len(text.split())
+
+
+def _report(manifest: dict[str, Any], output: Path) -> None:
+    """Say how many pairs a corpus has, and what was left out."""
     counts = manifest["counts"]
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts["dropped"].items())
     left_out = f"; left out: {reasons}" if reasons else ""
     say(f"{output}: {counts['kept']:,} of {counts['read']:,} pairs are kept{left_out}")
     if count := counts["at_limit"]:
         say(f"{count:,} of the outputs that are kept are as long as they may be: their ends may be missing")
-    return manifest
 
 
-def check_output(options: BulkOptions) -> Path:
+def check_output(options: DecodedOptions) -> Path:
     """The folder to make. Raises UserError where there is none, or something is there already that is no corpus."""
     if options.output is None:
         raise UserError("a new corpus needs a folder", where=option("output"), allowed="a folder to make")
@@ -211,7 +272,7 @@ def _decode(
 
 
 def _write(
-    kind: Kind, chunks: Sequence[Path], options: BulkOptions, begun: dict[str, Any], output: Path
+    kind: Kind, lines: Iterable[DecodedLine], options: DecodedOptions, begun: dict[str, Any], output: Path
 ) -> dict[str, Any]:
     """Write the corpus of what is kept, whole or not at all."""
     counts, first, at_limit = Counter[str](), dict[str, list[int]](), 0
@@ -221,11 +282,6 @@ def _write(
         names = (TARGET, SOURCE) if kind == "backtranslate" else (SOURCE, TARGET)
         with ExitStack() as stack:
             read, written = (stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in names)
-            lines = (
-                line
-                for file in chunks
-                for line in shaped(read_json(file, list, "chunk", most=LARGEST_CHUNK), CHUNK, str(file), "the chunk")
-            )
             for number, line in enumerate(lines, start=1):
                 shorter, longer = sorted(line.lengths)
                 faults = {
@@ -246,7 +302,7 @@ def _write(
         if not counts["kept"]:
             most = max(dropped, key=dropped.__getitem__, default="empty")
             where, allowed = (
-                (option(most), "a weaker filter") if most in BulkOptions.model_fields else (option("input"), None)
+                (option(most), "a weaker filter") if most in DecodedOptions.model_fields else (option("input"), None)
             )
             raise UserError("no pair is left", where=where, received=dropped, allowed=allowed)
         manifest = {
