@@ -39,6 +39,8 @@ MIXERS: Mapping[str, Mapping[str, Any]] = {
     "nplm": {"kind": "nplm", "n": N},
     "lightconv": {"kind": "lightconv", "width": WIDTH, "heads": HEADS},
     "ssru": {"kind": "ssru"},
+    **{f"linear, {gate}": {"kind": "linear", "gate": gate, "heads": HEADS} for gate in ("none", "scalar", "vector")},
+    **{f"delta, {gate}": {"kind": "delta", "gate": gate, "heads": HEADS} for gate in ("none", "scalar", "vector")},
     "attention": {"kind": "attention", "heads": HEADS},
     BASELINE: {"kind": f"{__name__}:FusedAttention", "heads": HEADS},
 }

@@ -59,7 +59,7 @@ MODELS: dict[str, dict[str, Any]] = {
     | {"position": "rotary"},
     "ssru": SMALL | {"decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
     "linear": SMALL | {"encoder": {"layers": 1, "mixer": "linear"}, "decoder": {"layers": 2, "mixer": [
-        {"kind": "linear", "gate": "vector"}, {"kind": "linear", "gate": "scalar", "short_convolution": True}]}},
+        {"kind": "linear", "gate": "vector"}, {"kind": "linear", "gate": "scalar", "canon": True}]}},
     "delta": SMALL | {"decoder": {"layers": 2, "mixer": [
         {"kind": "delta", "gate": "vector", "negative_eigenvalues": True}, {"kind": "delta", "gate": "scalar"}]}},
     "canon": SMALL | {"encoder": {"layers": 1, "canon": "ABCD"}, "decoder": {"layers": 2, "canon": "ABCD"}},

@@ -41,7 +41,7 @@ OPTIONS = {
                 "negative_eigenvalues": True,
                 "key_dim": 3,
                 "value_dim": 5,
-                "short_convolution": True,
+                "canon": True,
                 "output_norm": False,
                 "output_gate": True,
                 "bias": False,
@@ -65,8 +65,8 @@ OPTIONS = {
         for gate in ("none", "fixed", "scalar", "vector")
     }
     | {
-        "linear, convolution": {"gate": "scalar", "short_convolution": True, "output_norm": False, "bias": False},
-        "linear, normalised": {"short_convolution": True, "output_norm": True, "output_gate": True},
+        "linear, convolution": {"gate": "scalar", "canon": True, "output_norm": False, "bias": False},
+        "linear, normalised": {"canon": True, "output_norm": True, "output_gate": True},
     },
     "local": {
         f"local, {name}": {"n": 3, "head_dim": 4, "value_dim": 3, "position": position}

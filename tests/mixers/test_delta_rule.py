@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from headway.mixers.delta_rule import chunked_delta_rule
+from headway.mixers.delta_rule import DeltaRule, chunked_delta_rule
+from tests import reference
+from tests.mixers.oracles import DIM, assert_equals_oracle
 
 GATES = ("none", "scalar", "vector")
 
@@ -81,3 +83,54 @@ def test_beta_may_be_at_its_ends(gate, beta):
     inputs[3].fill_(beta)
     inputs[6].fill_(beta)
     assert_equal_with_gradients(inputs, both=True)
+
+
+def oracle(mixer, x, mask):
+    """The whole mixer: maps, gates, the equation head by head from either end, and what is made of the reads."""
+    projected = mixer.in_projection(x)
+    if mixer.canon is not None:
+        projected = reference.canon(mixer.canon, projected, mask)
+    values = torch.zeros_like(x)
+    for row, real in enumerate(mask):
+        where = real.nonzero().flatten()
+        own = x[row, where]
+        reads = []
+        for head in range(mixer.heads):
+            query, key, value = (
+                part.chunk(mixer.heads, -1)[head][where][None] for part in projected[row].split(mixer.widths, -1)
+            )
+            query, key = (part / part.norm(dim=-1, keepdim=True) for part in (query, key))
+            gates = [gates_of(mixer, own, direction, head) for direction in range(mixer.directions)]
+            state = torch.zeros(1, mixer.key_dim, mixer.value_dim, dtype=x.dtype)
+            read, _ = recurrence(query, key, value, *gates[0], state)
+            if not mixer.causal:
+                back = [None if each is None else each.flip(1) for each in (query, key, value, *gates[1])]
+                read = read + recurrence(*back, state, own=False)[0].flip(1)
+            if mixer.norm is not None:
+                read = read / (read.square().mean(-1, keepdim=True) + 1e-6).sqrt() * mixer.norm.weight
+            reads.append(read[0])
+        joined = torch.cat(reads, -1)
+        if mixer.output_gate is not None:
+            gate = mixer.output_gate(own)
+            joined = joined * gate * gate.sigmoid()
+        values[row, where] = mixer.out_projection(joined)
+    return values
+
+
+def gates_of(mixer, own, direction, head):
+    """beta (1, L) and log a (1, L, 1 or d) of a head."""
+    beta = mixer.beta(own)[:, direction * mixer.heads + head].sigmoid() * (2 if mixer.negative_eigenvalues else 1)
+    if mixer.gate == "none":
+        return beta[None], None
+    given = mixer.decay(own).view(len(own), mixer.directions, mixer.heads, -1)[:, direction, head]
+    return beta[None], (-mixer.rate[direction, head].exp() * (1 + given.exp()).log())[None]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize(
+    "options", [{}, {"negative_eigenvalues": True, "output_gate": True}, {"canon": True, "output_norm": False}]
+)
+def test_the_mixer_equals_its_oracle(gate, causal, options):
+    torch.manual_seed(3)
+    assert_equals_oracle(DeltaRule(DIM, causal, gate=gate, heads=2, key_dim=4, value_dim=5, **options), oracle)

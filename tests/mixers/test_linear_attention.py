@@ -14,8 +14,8 @@ GATES = ["none", "fixed", "scalar", "vector"]
 def recurrence(mixer, x, mask):
     """S_t = A_t S_{t-1} + s_t k_t v_t^T and o_t = S_t^T q_t, head by head, from either end where it is not causal."""
     projected = mixer.in_projection(x)
-    if mixer.convolution is not None:
-        projected = reference.canon(mixer.convolution, projected, mask)
+    if mixer.canon is not None:
+        projected = reference.canon(mixer.canon, projected, mask)
     values = torch.zeros_like(x)
     for row, real in enumerate(mask):
         where = real.nonzero().flatten().tolist()
@@ -79,7 +79,7 @@ def built(causal, gate, **options):
 @pytest.mark.parametrize("gate", GATES)
 def test_equals_the_recurrence(gate, causal):
     assert_equals_oracle(built(causal, gate), recurrence)
-    assert_equals_oracle(built(causal, gate, short_convolution=True), recurrence)
+    assert_equals_oracle(built(causal, gate, canon=True), recurrence)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -130,7 +130,7 @@ def test_long_sequences_with_weak_and_strong_decay(gate, causal, decay):
 
 @pytest.mark.parametrize("gate", GATES)
 def test_prompts_of_many_positions_and_what_follows_them(gate):
-    mixer = with_decay(built(True, gate, short_convolution=True), 0.1)
+    mixer = with_decay(built(True, gate, canon=True), 0.1)
     x, counts = torch.randn(2, 300, DIM, dtype=torch.float64), torch.tensor([200, 150])
     with torch.no_grad():
         whole = mixer(x, None).values

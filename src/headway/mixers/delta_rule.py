@@ -196,7 +196,7 @@ class DeltaRule(MatrixMemory):
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
-        short_convolution: whether queries, keys and values are each mixed with those of their neighbours.
+        canon: whether queries, keys and values are each mixed with those of their neighbours (point B of Canon layers).
         output_norm: whether what a head has read is normalised.
         output_gate: whether it is gated.
         bias: whether the maps to queries, keys and values and the last one have one.
@@ -219,14 +219,14 @@ class DeltaRule(MatrixMemory):
         key_dim: Width | None = None,
         value_dim: Width | None = None,
         gate_rank: Width = 16,
-        short_convolution: bool = False,
+        canon: bool = False,
         output_norm: bool = True,
         output_gate: bool = False,
         bias: bool = True,
     ) -> None:
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim,
-            short_convolution=short_convolution, output_norm=output_norm, output_gate=output_gate, bias=bias,
+            canon=canon, output_norm=output_norm, output_gate=output_gate, bias=bias,
         )  # fmt: skip
         self.gate, self.negative_eigenvalues, self.directions = gate, negative_eigenvalues, 1 if causal else 2
         self.beta = Linear(dim, self.directions * heads, bias=False)

@@ -59,7 +59,7 @@ class LinearAttention(MatrixMemory):
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
-        short_convolution: whether queries, keys and values are each mixed with those of their neighbours.
+        canon: whether queries, keys and values are each mixed with those of their neighbours (point B of Canon layers).
         output_norm: whether what a head has read is normalised; by default with a gate.
         output_gate: whether it is gated; by default with a gate.
         bias: whether the maps to queries, keys and values and the last one have one.
@@ -79,7 +79,7 @@ class LinearAttention(MatrixMemory):
         key_dim: Width | None = None,
         value_dim: Width | None = None,
         gate_rank: Width = 16,
-        short_convolution: bool = False,
+        canon: bool = False,
         output_norm: bool | None = None,
         output_gate: bool | None = None,
         bias: bool = True,
@@ -87,7 +87,7 @@ class LinearAttention(MatrixMemory):
         gated = gate != "none"
         super().__init__(
             dim, causal, heads=heads, head_dim=head_dim, key_dim=key_dim, value_dim=value_dim,
-            short_convolution=short_convolution, output_norm=gated if output_norm is None else output_norm,
+            canon=canon, output_norm=gated if output_norm is None else output_norm,
             output_gate=gated if output_gate is None else output_gate, bias=bias,
         )  # fmt: skip
         self.gate, self.directions = gate, 1 if causal else 2

@@ -42,7 +42,7 @@ class MatrixState(MixerState):
 class MatrixMemory(Mixer):
     """W_o [g^1 * norm(o^1); ...; g^K * norm(o^K)], o_t^h = S_t^T q_t what head h reads of its memory S_t.
 
-    Queries, keys and values are linear maps of x, by option after a short convolution (point B of Canon layers,
+    Queries, keys and values are linear maps of x, by option after a short convolution (a Canon layer at point B,
     Allen-Zhu 2025). norm divides by the root mean square of a head, with one learned scale for all heads, and
     g = Swish(x W_g); an option leaves out either. A subclass says how the memory goes from position to position.
 
@@ -53,7 +53,7 @@ class MatrixMemory(Mixer):
         head_dim: d and d_v where they are not given, by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
-        short_convolution: whether queries, keys and values are each mixed with those of their neighbours.
+        canon: whether queries, keys and values are each mixed with those of their neighbours (point B of Canon layers).
         output_norm: whether what a head has read is normalised.
         output_gate: whether it is gated.
         bias: whether the maps to queries, keys and values and the last one have one.
@@ -71,7 +71,7 @@ class MatrixMemory(Mixer):
         head_dim: int | None,
         key_dim: int | None,
         value_dim: int | None,
-        short_convolution: bool,
+        canon: bool,
         output_norm: bool,
         output_gate: bool,
         bias: bool,
@@ -81,7 +81,7 @@ class MatrixMemory(Mixer):
         self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
         self.widths = [heads * self.key_dim, heads * self.key_dim, heads * self.value_dim]
         self.in_projection = Linear(dim, sum(self.widths), bias=bias)  # queries, keys, values, one below the other
-        self.convolution = Canon(sum(self.widths), causal) if short_convolution else None
+        self.canon = Canon(sum(self.widths), causal) if canon else None
         self.norm = nn.RMSNorm(self.value_dim, eps=EPSILON) if output_norm else None
         self.output_gate = Linear(dim, heads * self.value_dim, bias=False) if output_gate else None
         self.out_projection = Linear(heads * self.value_dim, dim, bias=bias)
@@ -119,8 +119,8 @@ class MatrixMemory(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         projected = self.in_projection(x)
-        if self.convolution is not None:
-            projected = self.convolution(projected, mask)
+        if self.canon is not None:
+            projected = self.canon(projected, mask)
         query, key, value = self._split(zero_padding(projected, mask))
         read, _ = self.read(x, query, key, value, mask, None)
         weights = self.weights(x, query, key, mask) if need_weights else None
@@ -146,7 +146,7 @@ class MatrixMemory(Mixer):
         return MatrixState(
             torch.zeros(rows, dtype=torch.int64, device=weight.device),
             weight.new_zeros(rows, self.heads, *self._sizes(), dtype=torch.promote_types(weight.dtype, torch.float32)),
-            None if self.convolution is None else self.convolution.initial_state(rows),
+            None if self.canon is None else self.canon.initial_state(rows),
         )
 
     def _sizes(self) -> tuple[int, int]:
@@ -156,9 +156,9 @@ class MatrixMemory(Mixer):
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
         assert isinstance(state, MatrixState)
         projected, recent, count = self.in_projection(x), state.recent, x.shape[1]
-        if self.convolution is not None:
+        if self.canon is not None:
             assert recent is not None
-            projected, recent = self.convolution.extend(projected, recent, lengths)
+            projected, recent = self.canon.extend(projected, recent, lengths)
         mask = None if lengths is None else torch.arange(count, device=x.device) < lengths[:, None]
         query, key, value = self._split(zero_padding(projected, mask))
         read, memory = self.read(x, query, key, value, mask, state.memory)
