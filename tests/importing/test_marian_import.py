@@ -54,3 +54,23 @@ def test_logits_and_greedy_outputs_are_those_of_marian(tmp_path: Path, changes: 
         best = marian.greedy([*read, 0], 12)
         assert [order.index(id) for id in output.hypotheses[0].ids if id != EOS] == best
         assert output.text == pieces[-1].decode(best)
+
+
+@pytest.mark.parametrize("changes", KINDS)
+def test_a_model_comes_back_as_it_was(run_headway: Command, tmp_path: Path, changes: dict[str, Any]) -> None:
+    model, arrays, options = write_model(tmp_path / "marian", **changes)
+    names = ("vocab.spm",) if options["tied-embeddings-all"] else ("source.spm", "target.spm")
+    import_run(["marian", str(model), *(str(model.parent / name) for name in names)], tmp_path / "run")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{line}\n" for line in SOURCES), encoding="utf-8")
+    back = tmp_path / "back"
+    code, out, err = run_headway("export", "marian", tmp_path / "run", "--output", back, "--input", lines)
+    assert (code, "5 of 5 best outputs" in out) == (0, True), out + err
+    again = read_npz(back / "model.npz")
+    assert again.keys() == {*arrays, "special:model.yml"}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(again[name], array)
+        assert again[name].dtype == array.dtype
+    for name in names:
+        assert (back / name).read_bytes() == (model.parent / name).read_bytes()
+    assert not list(back.glob("*vocab*.yml"))
