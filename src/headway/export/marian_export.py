@@ -75,7 +75,7 @@ class MarianExporter(Exporter):
 
 
 def _needs(run: Run) -> Iterator[str]:
-    """What a run would have to be, by the keys of its recipe."""
+    """Values that a run would need, by the keys of its recipe."""
     section = run.recipe.model
     if type(run.model) is not Transformer or not isinstance(section, TransformerConfig):
         yield "model.kind: transformer"

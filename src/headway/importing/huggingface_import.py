@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from headway.core.errors import UserError, option
+from headway.core.errors import UserError
 from headway.importing.importer import Imported, Importer
 from headway.processing.marian_files import (
     PREFIX,
@@ -30,7 +30,7 @@ class HuggingFaceImporter(Importer):
     def read(self, places: Sequence[str]) -> Imported:
         if len(places) > 1:
             what = "one model is imported at a time"
-            raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
+            raise UserError(what, received=" ".join(places), allowed=self.places)
         folder = marian_folder(f"{PREFIX}{places[0]}")
         config, tokenizers = read_config(folder), read_tokenizers(folder)
         files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".spm", ".safetensors")]
