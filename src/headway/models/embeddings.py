@@ -42,20 +42,38 @@ class SourceReader(nn.Module, ABC):
 
 
 class Embedding(SourceReader):
-    """Token vectors times a factor, plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
+    """Token vectors times a factor, plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4).
 
-    def __init__(self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float, scale: float) -> None:
+    Args:
+        tokens: a vector for each id.
+        position: a vector for each position.
+        dropout: of the sum.
+        scale: the factor.
+        norm: of the sum, before dropout, as BART has it (Lewis et al. 2020); None for none.
+    """
+
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        position: AbsolutePosition,
+        dropout: float,
+        scale: float,
+        norm: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.tokens, self.position, self.dropout, self.scale = tokens, position, Dropout(dropout), scale
+        self.norm = norm
 
     def forward(self, ids: Tensor) -> Tensor:
         """Whole sequences of ids (B, L) to (B, L, D)."""
-        x = self.tokens(ids) * self.scale + self.position.between(0, ids.shape[-1])
-        return self.dropout(x)  # type: ignore[no-any-return]
+        return self._end(self.tokens(ids) * self.scale + self.position.between(0, ids.shape[-1]))
 
     def at(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids (R, n) at `positions` (R, n) to (R, n, D)."""
-        return self.dropout(self.tokens(ids) * self.scale + self.position(positions))  # type: ignore[no-any-return]
+        return self._end(self.tokens(ids) * self.scale + self.position(positions))
+
+    def _end(self, x: Tensor) -> Tensor:
+        return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
 
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return self(source), mask

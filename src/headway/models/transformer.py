@@ -26,6 +26,7 @@ from headway.models.stacks import (
     StackConfig,
     StackedConfig,
     build_blocks,
+    build_norm,
     last_norm,
     shared_positions,
     stack_end,
@@ -37,11 +38,13 @@ from headway.tensors.masks import drop_full
 class TransformerConfig(StackedConfig):
     """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens.
 
-    `output_bias`: whether logits have a bias, as Marian's have.
+    `output_bias`: whether logits have a bias, as Marian's have. `embedding_norm`: whether the sum of token and position
+    is normalised, as BART's is.
     """
 
     kind: Literal["transformer"] = "transformer"
     output_bias: bool = False
+    embedding_norm: bool = False
     front_end: FrontEndConfig | None = None
     encoder: StackConfig = StackConfig()
     decoder: ReadingStackConfig = ReadingStackConfig()
@@ -96,13 +99,15 @@ class Transformer(Seq2Seq):
         source = token_embedding(source_size, dim) if config.front_end is None else None
         target = token_embedding(target_size, dim)
         positions = [build_absolute(config.position, dim, config.max_position) for _ in range(2)]
+        norms = [build_norm(config) if config.embedding_norm else None for _ in range(2)]
         self.source_embedding: SourceReader
         if config.front_end is None:
             assert source is not None
-            self.source_embedding = Embedding(source, positions[0], dropout, scale)
+            self.source_embedding = Embedding(source, positions[0], dropout, scale, norms[0])
         else:
             self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], dropout, scale)
-        self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], dropout, scale)
+        tokens = source if source and tied == "all" else target
+        self.target_embedding = Embedding(tokens, positions[1], dropout, scale, norms[1])
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
         self.encoder_end, self.decoder_end = stack_end(config, config.encoder), stack_end(config, config.decoder)
