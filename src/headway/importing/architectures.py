@@ -68,7 +68,10 @@ def model_section(config: Any, raw: Mapping[str, Any], where: str) -> dict[str, 
 
 def _t5_section(config: Any) -> dict[str, Any]:
     kind = GATED[config.feed_forward_proj]
-    distances = {"buckets": config.relative_attention_num_buckets, "max_distance": config.relative_attention_max_distance}
+    distances = {
+        "buckets": config.relative_attention_num_buckets,
+        "max_distance": config.relative_attention_max_distance,
+    }
     return {
         "kind": "transformer",
         "dim": config.d_model,

@@ -81,7 +81,9 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
     sides = list[Side]()
     texts, made = dict[tuple[int, ...], Vocabulary](), dict[Any, Vocabulary]()  # what both sides have is one object
     for side, code in zip(("source", "target"), chosen, strict=True):
-        opening, closing = ([code if code is not None and row == usual else row for row in part] for part in (before, after))
+        opening, closing = (
+            [code if code is not None and row == usual else row for row in part] for part in (before, after)
+        )
         *inner, end = closing
         start, own = begin, tags
         if inner and side == "target":  # the code is the begin mark of an output, and ends a source
@@ -109,7 +111,9 @@ def _codes(tokenizer: Any) -> dict[str, int]:
         return dict(tokenizer.lang_token_to_id)
     named = {str(token) for token in tokenizer.special_tokens_map.values() if not isinstance(token, list)}
     codes = [token for token in tokenizer.all_special_tokens if token not in named]
-    return dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True)) if hasattr(tokenizer, "src_lang") else {}
+    return (
+        dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True)) if hasattr(tokenizer, "src_lang") else {}
+    )
 
 
 def _chosen(codes: Mapping[str, int], language: str | None, usual: int | None, side: str) -> int | None:
