@@ -68,10 +68,7 @@ def model_section(config: Any, raw: Mapping[str, Any], where: str) -> dict[str, 
 
 def _t5_section(config: Any) -> dict[str, Any]:
     kind = GATED[config.feed_forward_proj]
-    distances = {
-        "buckets": config.relative_attention_num_buckets,
-        "max_distance": config.relative_attention_max_distance,
-    }
+    buckets, farthest = config.relative_attention_num_buckets, config.relative_attention_max_distance
     return {
         "kind": "transformer",
         "dim": config.d_model,
@@ -83,7 +80,7 @@ def _t5_section(config: Any) -> dict[str, Any]:
         "bias": False,
         "norm": "pre",
         "norm_kind": {"kind": "rms", "eps": config.layer_norm_epsilon},
-        "position": {"kind": "t5", **distances},
+        "position": {"kind": "t5", "buckets": buckets, "max_distance": farthest},
         "tied": "all" if config.scale_decoder_outputs else "none",
         "output_bias": True,
         "scale_embeddings": False,

@@ -10,7 +10,7 @@ from headway.core.errors import UserError
 from headway.core.languages import is_language
 from headway.processing.marian_files import M2mVocabulary
 from headway.processing.pretrained import transformers_quiet
-from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary
+from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of
 from headway.processing.text.vocabulary import Vocabulary
 from headway.tensors.batch import SPECIALS
 
@@ -117,16 +117,13 @@ def _codes(tokenizer: Any) -> dict[str, int]:
 
 
 def _chosen(codes: Mapping[str, int], language: str | None, usual: int | None, side: str) -> int | None:
-    """The row of a language's code, which may be written without what surrounds it. UserError: there is none."""
-    if not codes and language is None:
-        return None
-    if language is None and usual is not None:
-        return usual
-    fitting = [code for code in codes if language in (code, code.strip("_"), code.partition("_")[0])]
-    if len(fitting) != 1:
-        what = "this model has no such language" if language else "this model needs to know the language"
-        raise UserError(what, where=f"{side}_language", received=language, allowed=list(codes) or "no language")
-    return codes[fitting[0]]
+    """The row of a language's code. UserError: there is none, or it has to be chosen."""
+    if language is not None:
+        return codes[code_of(language, codes, f"{side}_language")]
+    if codes and usual is None:
+        what = "this model needs to know the language"
+        raise UserError(what, where=f"{side}_language", allowed=list(codes))
+    return usual
 
 
 def _text(tokenizer: Any, rows: Sequence[int]) -> Vocabulary:

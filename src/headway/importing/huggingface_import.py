@@ -41,6 +41,7 @@ class HuggingFaceImporter(Importer):
     places = "NAME_OR_FOLDER"
     extra = "pretrained"
     packages: ClassVar[tuple[str, ...]] = ("transformers", "huggingface_hub")
+    config: HuggingFaceOptions
 
     def read(self, places: Sequence[str]) -> Imported:
         if len(places) > 1:
@@ -66,12 +67,10 @@ def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
     The library's lengths count the decoder's start. It divides by length ** exponent, which grows like ((5 + length) /
     6) ** alpha at 20 tokens for alpha = exponent / 0.8.
     """
-    longest, shortest = search.get("max_length"), search.get("min_length")
+    longest, shortest, exponent = search.get("max_length"), search.get("min_length"), search.get("length_penalty")
     return {
         "beam": search.get("num_beams") or 1,
-        "length_penalty": max(
-            0.0, round((search.get("length_penalty") or 0.0 if "length_penalty" in search else 1.0) / 0.8, 4)
-        ),
+        "length_penalty": max(0.0, round((1.0 if exponent is None else exponent) / 0.8, 4)),
         "max_length": max(1, longest - 1) if longest else None,
         "min_length": max(0, shortest - 1) if shortest else 0,
         "no_repeat_ngram": search.get("no_repeat_ngram_size") or 0,

@@ -36,6 +36,15 @@ def imported_alone(config: TokensConfig, where: str) -> UserError:
     return UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
 
 
+def code_of(language: str, codes: Iterable[str], where: str) -> str:
+    """The code of a language, which may be written as `de` for `__de__` or `de_DE`. UserError: there is no such."""
+    fitting = [code for code in codes if language in (code, code.strip("_"), code.partition("_")[0])]
+    if len(fitting) != 1:
+        allowed = fitting or list(codes) or "no language: this model does not choose among several"
+        raise UserError("this model has no such language", where=where, received=language, allowed=allowed)
+    return fitting[0]
+
+
 class TokenizersVocabulary(Vocabulary):
     """A tokenizer of the library `tokenizers`, whose pieces have the ids of headway.
 
