@@ -376,6 +376,7 @@ def _specification(model: nn.Module) -> Any:
     encoder = _stack(model.encoder, model.encoder_norm, source_embedding, decoder=False)
     decoder = _stack(model.decoder, model.decoder_norm, model.target_embedding, decoder=True)
     _fill_linear(decoder.projection, model.projection)
+    decoder.start_from_zero_embedding = model.target_embedding.zero_first
     specification = TransformerSpec(encoder, decoder)
     first = model.encoder[0]
     assert isinstance(first, Block)
@@ -401,8 +402,11 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         rms_norm=isinstance(first.mixer_residual.norm, RmsNorm),
         num_heads_kv=mixer.heads,
         head_dim=mixer.key_dim,
+        layernorm_embedding=embedding.norm is not None,
         **_rotation(mixer.position),
     )
+    if embedding.norm is not None:
+        _fill_norm(stack.layernorm_embedding, embedding.norm)
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = embedding.scale != 1
     if isinstance(mixer.position, Rotary):

@@ -38,12 +38,14 @@ from headway.tensors.masks import drop_full
 class TransformerConfig(StackedConfig):
     """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens.
 
-    `output_bias`: whether logits have a bias, as Marian's have. `embedding_norm`: whether the sum of token and position
-    is normalised, as BART's is.
+    `output_bias`: whether logits have a bias, as Marian's have. `first_input`: what the decoder reads before the first
+    token, the vector of the begin mark (`bos`) or, as in Marian, a zero vector (`zero`), plus the position of 0.
+    `embedding_norm`: whether the sum of a token's and its position's vector is normalised, as BART's is.
     """
 
     kind: Literal["transformer"] = "transformer"
     output_bias: bool = False
+    first_input: Literal["bos", "zero"] = "bos"
     embedding_norm: bool = False
     front_end: FrontEndConfig | None = None
     encoder: StackConfig = StackConfig()
@@ -103,11 +105,11 @@ class Transformer(Seq2Seq):
         self.source_embedding: SourceReader
         if config.front_end is None:
             assert source is not None
-            self.source_embedding = Embedding(source, positions[0], dropout, scale, norms[0])
+            self.source_embedding = Embedding(source, positions[0], dropout, scale, norm=norms[0])
         else:
             self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], dropout, scale)
-        tokens = source if source and tied == "all" else target
-        self.target_embedding = Embedding(tokens, positions[1], dropout, scale, norms[1])
+        tokens, zero = source if source and tied == "all" else target, config.first_input == "zero"
+        self.target_embedding = Embedding(tokens, positions[1], dropout, scale, zero, norms[1])
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
         self.encoder_end, self.decoder_end = stack_end(config, config.encoder), stack_end(config, config.decoder)
