@@ -32,14 +32,21 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def unigram(special: list[str], size: int = 90) -> list[tuple[str, float]]:
-    """Pieces with their scores."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>", show_progress=False)
-    tokenizer.train_from_iterator(LINES * 3, trainer)
-    pieces: list[tuple[str, float]] = [tuple(each) for each in json.loads(tokenizer.to_str())["model"]["vocab"]]
-    return pieces
+def sentencepiece_model(kind: str, size: int) -> bytes:
+    """A SentencePiece model of the lines."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 3), model_writer=model, model_type=kind, vocab_size=size,
+        hard_vocab_limit=False, minloglevel=3, num_threads=1,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+def unigram(special: list[str]) -> list[tuple[str, float]]:
+    """Special tokens, then pieces with their scores."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model("unigram", 70))
+    pieces = [(processor.id_to_piece(id), processor.get_score(id)) for id in range(3, len(processor))]
+    return [*((token, 0.0) for token in special), *pieces]
 
 
 def byte_pairs(special: list[str], *, bytes_: bool) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -74,13 +81,9 @@ def tokenizer_of(case: str, folder: Path) -> Any:
     if kind == "nllb":
         pieces, merges = byte_pairs(fairseq, bytes_=False)
         return transformers.NllbTokenizer(vocab=pieces, merges=merges, src_lang="eng_Latn", tgt_lang="fra_Latn")
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 3), model_writer=model, model_type="bpe", vocab_size=80,
-        hard_vocab_limit=False, minloglevel=3, num_threads=1,
-    )  # fmt: skip
-    (folder / "sentencepiece.bpe.model").write_bytes(model.getvalue())
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    model = sentencepiece_model("bpe", 80)
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     known = [processor.id_to_piece(id) for id in range(3, len(processor) - 5)]  # the table lacks some
     (folder / "vocab.json").write_text(json.dumps({piece: id for id, piece in enumerate([*fairseq, *known])}))
     files = [str(folder / name) for name in ("vocab.json", "sentencepiece.bpe.model")]
@@ -114,12 +117,25 @@ def write_model(folder: Path, case: str, **changes: Any) -> Path:
     model = made(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(std=0.3)
+            parameter.copy_(0.3 * torch.randn_like(parameter) + (parameter if parameter.dim() == 1 else 0))
         if "final_logits_bias" in dict(model.named_buffers()):
             model.final_logits_bias.normal_()
+    _learn(model, tokenizer)
     model.generation_config.max_length = 30
     if kind != "t5":
         model.generation_config.forced_bos_token_id = forced
     model.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     return folder
+
+
+def _learn(model: Any, tokenizer: Any) -> None:
+    """Some updates on a few pairs, so that outputs are no repetitions, and end."""
+    pairs = tokenizer(LINES, text_target=[*LINES[5:], *LINES[:5]], padding=True, return_tensors="pt")
+    pairs["labels"] = pairs["labels"].masked_fill(pairs["labels"] == tokenizer.pad_token_id, -100)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(50):
+        optimizer.zero_grad()
+        model(**pairs).loss.backward()
+        optimizer.step()
+    model.requires_grad_(False)

@@ -61,7 +61,7 @@ def model_section(config: Any, raw: Mapping[str, Any], where: str) -> dict[str, 
         refuse("activation_function", config.activation_function, ACTIVATIONS)
     for key in ("ffn_dim", "attention_heads"):
         if getattr(config, f"encoder_{key}") != getattr(config, f"decoder_{key}"):
-            refuse(f"decoder_{key}", getattr(config, f"decoder_{key}"), getattr(config, f"encoder_{key}"))
+            refuse(f"decoder_{key}", getattr(config, f"decoder_{key}"), str(getattr(config, f"encoder_{key}")))
     tied = "all" if config.tie_word_embeddings else "none"
     return marian_section(config.to_dict()) | {"tied": tied} | BART_LIKE[config.model_type]
 

@@ -12,11 +12,13 @@ from torch import Tensor
 from headway.core.config import Section
 from headway.core.documents import read_json
 from headway.core.errors import UserError, option
+from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.importing.architectures import carried, model_section
 from headway.importing.hub_tokenizers import TOKENIZERS, read_tokenizer, sides_of
 from headway.importing.importer import Imported, Importer, Weights
+from headway.importing.importing import import_run
 from headway.processing.hub_models import hub_folder, read_weights, weight_files
-from headway.processing.marian_files import marian_section, marian_vocabulary, read_config, read_tokenizers
+from headway.processing.marian_files import PREFIX, marian_section, marian_vocabulary, read_config, read_tokenizers
 from headway.processing.pretrained import transformers_quiet
 from headway.tasks.marian import marian_weights
 
@@ -54,11 +56,39 @@ class HuggingFaceImporter(Importer):
             what, where = "headway has no such architecture", f"{folder / 'config.json'}: model_type"
             raise UserError(what, where=where, received=kind, allowed=["marian", *TOKENIZERS])
         search = raw | (read_json(generation) if generation.is_file() else {})
+        if kind == "marian" and self.config.model_fields_set:
+            what, allowed = (
+                "a Marian model is told a language by each line",
+                "lines that begin with >>fra<<, or the like",
+            )
+            raise UserError(what, where=next(iter(self.config.model_fields_set)), allowed=allowed)
         imported = _marian(folder) if kind == "marian" else _other(folder, raw, search, self.config)
         imported.sections["decoding"] = _decoding(search)
-        names = ("*.json", "*.spm", "*.model", "merges.txt")
-        files = [path for name in names for path in sorted(folder.glob(name)) if not path.name.endswith("index.json")]
-        return imported._replace(files=[*files, *weight_files(folder, WHERE)])
+        return imported._replace(files=_files(folder))
+
+
+def kept_import(place: str, language: str | None) -> Path:
+    """The run in the cache of a model `hf:NAME_OR_FOLDER`, which is imported at first use, for each language.
+
+    Raises:
+        UserError: as `import_run`.
+        RunError: the cache cannot be written.
+    """
+    name = place.removeprefix(PREFIX)
+    folder, keys = hub_folder(name, "RUN"), [] if language is None else [f"target_language={language}"]
+    key = fingerprint([software(), keys, hashes_of(_files(folder))])
+    run = Path(Path(name).name)  # which the card names
+
+    def make(built: Path) -> None:
+        import_run([WHERE, str(folder)], built / run, keys)
+
+    return kept_folder(cache_folder() / "imports" / key, make, lambda kept: kept / run)
+
+
+def _files(folder: Path) -> list[Path]:
+    names = ("*.json", "*.spm", "*.model", "merges.txt")
+    files = [path for name in names for path in sorted(folder.glob(name)) if not path.name.endswith("index.json")]
+    return [*files, *weight_files(folder, WHERE)]
 
 
 def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,5 +132,6 @@ def _other(folder: Path, raw: Mapping[str, Any], search: Mapping[str, Any], opti
     def weights(names: Mapping[str, Tensor]) -> Weights:
         return carried(config, read_weights(folder, WHERE), names, (source.rows, target.rows), str(folder))
 
-    sections = {"model": section, "vocabulary": {"kind": source.vocabulary.family}, "text": languages}
+    vocabulary = {"kind": source.vocabulary.family, "shared": source.rows == target.rows}
+    sections = {"model": section, "vocabulary": vocabulary, "text": languages}
     return Imported(sections, (source.vocabulary, target.vocabulary), weights, ())

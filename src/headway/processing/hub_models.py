@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 from pathlib import Path
 
 import torch
@@ -105,7 +106,9 @@ def _pickled(file: Path) -> dict[str, Tensor]:
     what = "this file wants to run code, or holds more than tensors; it is not read"
     allowed = "model.safetensors, or a file of tensors alone"
     try:
-        loaded = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, on forms that it has not written itself
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, AttributeError, ImportError, TypeError, KeyError, IndexError) as error:
         raise UserError(what, where=str(file), allowed=allowed) from error
     if not isinstance(loaded, dict) or not all(isinstance(tensor, Tensor) for tensor in loaded.values()):

@@ -101,6 +101,8 @@ class TokenizersVocabulary(Vocabulary):
             encoding = self._encoding(segmented)
             for row, piece, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
                 id = self._ids.get(row, UNKNOWN)
+                if piece in MARKS and not segmented[start:end].isspace():  # a mark of a space that is not in the text
+                    end = start
                 spans.append(TokenSpan(id, segmented[start:end] if id == UNKNOWN else piece, start, end))
         return spans
 
