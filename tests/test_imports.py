@@ -16,6 +16,7 @@ GROUND: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "documents": {"errors"},
+    "archives": {"errors"},
     "log": set(),
     "tables": {"errors"},
     "tensors": set(),
@@ -49,10 +50,11 @@ for room in ("predictors", "tasks", "runs"):
 INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
     "export": set(INSIDE),
+    "importing": set(INSIDE),
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
     "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "export", "experiments", "comparison"},
+    "cli": {*INSIDE, "export", "importing", "experiments", "comparison"},
     "__main__": {"cli"},
     "pytest_plugin": {"mixers", "recipe"},
 }

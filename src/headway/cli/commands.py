@@ -194,7 +194,8 @@ def predict(
         Path,
         argument(
             "RUN",
-            "One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+            "One run, or several to decode as an ensemble; for speech, then the recordings to write down. "
+            "hf:NAME_OR_FOLDER is a model of Hugging Face, which is imported at first use.",
             required=True,
         ),
     ],
@@ -222,6 +223,10 @@ def predict(
         what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
         raise UserError(what, where="RUN", received=str(named[0]), allowed=allowed)
+    if str(named[0]).startswith("hf:"):
+        from headway.importing.huggingface_import import kept_import
+
+        named = (kept_import(str(named[0]), options.pop("target_language", None)), *named[1:])
     files = [path for path in named[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [named[0], *(path for path in named[1:] if path not in files)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
@@ -324,6 +329,29 @@ def augment(
 app.command(inspect_app)
 command(app, group=COMPARE)(compare)
 command(app, group=COMPARE)(reproduce)
+
+
+@command(app, "import", SHIP)
+def import_(
+    *words: Annotated[
+        str,
+        argument(
+            "FORMAT FILES [KEY=VALUE]",
+            "The format; `headway list importers` has all. Then its files, and changes to the recipe that is made of "
+            "them, such as text.source.language=ja. hf:NAME stands for hf NAME.",
+            required=True,
+        ),
+    ],
+    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
+    licence: Annotated[
+        str | None, flag("The licence of the weights, for the card, such as cc-by-4.0.", "what the files tell")
+    ] = None,
+) -> None:
+    """Make a run of a model that others have trained; every command takes it like any run."""
+    from headway.importing.importing import import_run
+
+    keys = [word for word in words if "=" in word and not Path(word).exists()]
+    import_run([word for word in words if word not in keys], output, keys, licence)
 
 
 @command(app, group=SHIP)

@@ -117,6 +117,25 @@ LEFTOVERS = "|".join(
 LARGEST_HEADER = 1 << 22  # bytes, in a file of weights; of some forty thousand tensors
 
 
+class ImportedFile(BaseModel):
+    """A file that a run was imported from."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    sha256: str
+
+
+class ImportedEntry(BaseModel):
+    """The origin of a run that others have trained: the format, and the files."""
+
+    model_config = ConfigDict(strict=True)
+
+    format: str
+    files: list[ImportedFile]
+    licence: str | None = None
+
+
 class ManifestEntries(BaseModel):
     """The types of a manifest's entries, each of which may be missing; others may be there."""
 
@@ -140,6 +159,7 @@ class ManifestEntries(BaseModel):
     averaged_updates: list[int] = []
     dev_language: str = ""
     trained: dict[str, Any] = {}
+    imported: ImportedEntry | None = None
     vocabulary: dict[str, str] = {}
     model_sha256: str = ""
     next_model_sha256: str = ""
@@ -388,7 +408,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> No
     if wrong:
         raise UserError(f"these weights are not of this model (first difference: {wrong[0]})", where=where)
     if bad := not_finite(weights, model):
-        raise UserError(f"these weights are not finite (the first: {bad[0]}): training had diverged", where=where)
+        raise UserError(f"these weights are not finite (the first: {bad[0]}), as where training diverges", where=where)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(weights[name])
