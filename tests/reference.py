@@ -557,6 +557,15 @@ def dependency_loss(weights: Tensor, heads: Tensor, taught: tuple[int, ...]) -> 
     return sum(losses) / len(losses)
 
 
+def guided_alignment(weights: Tensor, links: list[list[tuple[int, int, float]]], head: int) -> Tensor:
+    """L_a of Garg et al. (2019): the mean over linked target tokens of - sum_s G[t, s] log A[t, s]; links (t, s, G)."""
+    losses = {}
+    for b, pair in enumerate(links):
+        for t, s, share in pair:
+            losses[b, t] = losses.get((b, t), 0) - share * torch.log(weights[b, head, t, s])
+    return sum(losses.values()) / len(losses)
+
+
 def mean_head(weights: Tensor, heads: tuple[int, ...] | None) -> Tensor:
     """One sentence's (K, L, S) to (L, S)."""
     chosen = range(len(weights)) if heads is None else heads

@@ -207,4 +207,4 @@ def test_parses_that_training_would_miss_are_told(tmp_path: Path, run_headway: C
     )
     ended = run_headway("data", "check", write_recipe(tmp_path), *changes)
     assert ended.code == 2
-    assert "these sentences have not been parsed yet; allowed: headway data annotate" in ended.err
+    assert "these sentences have no parses yet; allowed: headway data annotate" in ended.err

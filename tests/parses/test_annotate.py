@@ -131,7 +131,7 @@ def test_a_corpus_carries_heads_and_notices_other_parses(tmp_path, parallel, sid
         source=conllu(tmp_path, a_b_c=[2, 0, 2]),
         target=ParserConfig(kind="conllu", model=str(tmp_path / "made.conllu")),
     )
-    with pytest.raises(UserError, match="have not been parsed yet"):
+    with pytest.raises(UserError, match="have no parses yet"):
         head_labellers(corpus, parses, ["source_heads"])
     toys.write_conllu(tmp_path, toys.tree_lines({"a b c": [2, 0, 2], "A B": [0, 1], "C A B": [3, 3, 0], "B": [0]}))
 

@@ -17,9 +17,9 @@ PARSE = Parse([Token(0, 2, 1, "nsubj"), Token(3, 8, 1, "root 100%:x\t")])
 
 
 def write(path, *lines, parser=PARSER):
-    with open_writer(path, parser) as writer:
+    with open_writer(path, parser, ParseStore) as writer:
         known = set(writer.known)
-        writer.add([(key_of(line), PARSE) for line in lines])
+        writer.add([(key_of(line), PARSE.write()) for line in lines])
     return known
 
 
@@ -75,20 +75,20 @@ def test_another_parser_or_process_is_refused(tmp_path):
     write(path, "one")
     with pytest.raises(UserError, match="another parser, or version of it, made these parses"):
         write(path, "two", parser=PARSER | {"model": "other"})
-    with open_writer(path, PARSER), pytest.raises(UserError, match="another process is adding"):
+    with open_writer(path, PARSER, ParseStore), pytest.raises(UserError, match="another process is adding"):
         write(path, "two")
 
 
 def test_what_is_no_store_is_refused(tmp_path):
     path = tmp_path / "a.parses"
-    with pytest.raises(UserError, match=r"have not been parsed yet; allowed: headway data annotate"):
+    with pytest.raises(UserError, match=r"have no parses yet; allowed: headway data annotate"):
         ParseStore(path)
     for content in ("no JSON\n", "[]\n", json.dumps({"format": 99}) + "\n"):
         path.write_text(content, encoding="utf-8")
         with pytest.raises(UserError, match="this is no store of parses"):
             ParseStore(path)
     path.write_text(json.dumps({"format": 1}) + f"\n{key_of('one')}\t0:1\n", encoding="utf-8")
-    with pytest.raises(UserError, match="a parse is damaged"):
+    with pytest.raises(UserError, match="parses are damaged"):
         ParseStore(path).get("one")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be kept here"):

@@ -98,7 +98,7 @@ def data_split(
 
 @command(data_app, "annotate")
 def data_annotate(
-    corpus: Annotated[Path, argument("RECIPE|FILE", "A recipe with data.parses, or a text file.")],
+    corpus: Annotated[Path, argument("RECIPE|FILE", "A recipe with data.parses or data.links, or a text file.")],
     /,
     *overrides: Overrides,
     parser: Annotated[
@@ -117,16 +117,26 @@ def data_annotate(
         Count | None,
         flag("Only parse and draw so many sentences a side.", "parse all"),
     ] = None,
+    links: Annotated[bool, flag("Align the words of a recipe's pairs, as data.links says.", negative=())] = False,
 ) -> None:
-    """Parse a corpus, both sides. If it is killed, the same command continues where it stopped."""
+    """Parse a corpus, both sides, or align its words. If it is killed, the same command continues where it stopped."""
     from headway.core.errors import check_companions
     from headway.formats.lines import kept_pipes
     from headway.parses.annotation import draw_samples, part_of_file, parts_of_corpora, run_annotate
     from headway.recipe import load_recipe, parse_parser
 
-    given = {"parser": parser, "whitespace": whitespace, "folder": folder}
+    given: dict[str, Any] = {"parser": parser, "whitespace": whitespace, "folder": folder}
     needs = {"whitespace": ("parser",), "folder": ("parser",)}
     check_companions([name for name, value in given.items() if value], needs)
+    if links:
+        given |= {"processes": processes, "sample": sample}
+        if wrong := [name for name, value in given.items() if value]:
+            raise UserError("this is an option of parses, not of links", where=option(wrong[0]))
+        from headway.runs.link_annotation import annotate_links
+
+        with kept_pipes():
+            annotate_links(load_recipe(corpus, overrides))
+        return
     with kept_pipes():
         if parser is None:
             data = load_recipe(corpus, overrides).data

@@ -2,8 +2,9 @@
 
 A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
 other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each pair begins, `lines.npy` (N,) with line
-numbers, `labels/NAME.npy` with labels of all tokens, and `report.json`. Its name is a hash of all that decides its
-content: raw text, vocabularies, filters, what labels come from, what becomes of broken rows, format.
+numbers, `labels/NAME.npy` with labels of all tokens, or links with `labels/NAME_offsets.npy`, and `report.json`. Its
+name is a hash of all that decides its content: raw text, vocabularies, filters, what labels come from, what becomes of
+broken rows, format.
 """
 
 import hashlib
@@ -39,6 +40,7 @@ from headway.corpora.plan import EncodedPairs
 from headway.formats.pairs import Pair, PairSource
 from headway.processing.processor import Truncation, encode_beginnings
 from headway.processing.text.text_processor import Labeller, TextProcessor, load_processors, save_processors
+from headway.tensors.batch import LINKS
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
 PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in
@@ -69,9 +71,10 @@ class EncodedSide:
 
 @dataclass(frozen=True)
 class EncodedLabels:
-    """Labels of one side of N pairs: those of all tokens one after the other, and what was counted of each line."""
+    """Labels of N pairs one after the other, how many each pair has, (N,), and what was counted of each."""
 
     values: NDArray[np.int32]
+    lengths: NDArray[np.int64]
     counts: NDArray[np.int64]
 
 
@@ -127,18 +130,21 @@ def encode(
     target, _ = _encode_side(sides[1], chunk.targets, None)
     labels = {}
     for labeller in labellers:
-        encoded = (source, target)[labeller.side]
-        labels[labeller.name] = _labels(labeller, sides[labeller.side], texts[labeller.side], encoded.lengths)
+        labels[labeller.name] = _labels(labeller, sides, texts)
+        if labeller.side is not None:
+            assert (labels[labeller.name].lengths == (source, target)[labeller.side].lengths).all()
     lines = np.array(chunk.lines, dtype=np.int64)
     return EncodedChunk(lines, source, target, chunk.duplicates, labels, truncated)
 
 
-def _labels(labeller: Labeller, side: TextProcessor, texts: Sequence[str], lengths: NDArray[np.int64]) -> EncodedLabels:
-    labelled = [labeller.label(text, side) for text in texts]
-    assert [len(values) for values, _ in labelled] == lengths.tolist()
-    values = np.concatenate([values for values, _ in labelled]) if labelled else np.zeros(0)
-    counts = np.array([counts for _, counts in labelled], dtype=np.int64)
-    return EncodedLabels(values.astype(np.int32), counts.reshape(len(texts), len(labeller.counted)))
+def _labels(
+    labeller: Labeller, sides: tuple[TextProcessor, TextProcessor], texts: tuple[Sequence[str], Sequence[str]]
+) -> EncodedLabels:
+    labelled = [labeller.label(pair, sides) for pair in zip(*texts, strict=True)]
+    flat = [values.ravel() for values, _ in labelled]
+    values = np.concatenate(flat) if labelled else np.zeros(0)
+    counts = np.array([counts for _, counts in labelled], dtype=np.int64).reshape(-1, len(labeller.counted))
+    return EncodedLabels(values.astype(np.int32), np.array([len(each) for each in flat], dtype=np.int64), counts)
 
 
 def _encode_side(
@@ -231,6 +237,12 @@ class Corpus(EncodedPairs):
         report = CorpusReport.from_json(read_json(folder / "report.json", what="report"))
         self.report, self.fingerprint = replace(report, name=name), folder.name
         self._labels = {label: read_array(folder / "labels" / f"{label}.npy") for label in report.labels}
+        self._label_offsets = {
+            label: read_array(offsets)
+            if (offsets := folder / "labels" / f"{label}_offsets.npy").exists()
+            else (self._source_offsets if label.startswith("source_") else self._target_offsets)
+            for label in report.labels
+        }
         self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
         self.target_lengths = np.diff(self._target_offsets).astype(np.int32)
 
@@ -243,8 +255,9 @@ class Corpus(EncodedPairs):
     def labels(self, index: int) -> dict[str, NDArray[np.integer]]:
         by_name = {}
         for name, values in self._labels.items():
-            offsets = self._source_offsets if name.startswith("source_") else self._target_offsets
-            by_name[name] = values[offsets[index] : offsets[index + 1]]
+            offsets = self._label_offsets[name]
+            chosen = values[offsets[index] : offsets[index + 1]]
+            by_name[name] = chosen.reshape(-1, 3) if name == LINKS else chosen
         return by_name
 
 
@@ -313,14 +326,21 @@ def _write(
             labeller.name: stack.enter_context(GrowingArray(folder / "labels" / f"{labeller.name}.npy", np.int32))
             for labeller in labellers
         }
+        offsets = {
+            labeller.name: _offsets(folder / "labels", labeller.name, stack)
+            for labeller in labellers
+            if labeller.side is None
+        }
         read = chunks(source, bool(filters.get("drop_duplicates")))
         for chunk in encode_all(read, processors, sides, labellers, truncation):
             kept = _keep(chunk, filters, counts)
             counts.truncated += int((chunk.truncated & kept).sum())
             lines.append(chunk.lines[kept])
             for labeller in labellers:
-                lengths, labelled = (chunk.source, chunk.target)[labeller.side].lengths, chunk.labels[labeller.name]
-                labels[labeller.name].append(labelled.values[np.repeat(kept, lengths)])
+                labelled, values = chunk.labels[labeller.name], labels[labeller.name]
+                if labeller.side is None:
+                    offsets[labeller.name].append(values.length + np.cumsum(labelled.lengths[kept]))
+                values.append(labelled.values[np.repeat(kept, labelled.lengths)])
                 counts.label(labeller.name, labeller.counted, labelled.counts[kept])
             for side, write, count in (
                 (chunk.source, write_source, counts.source),
@@ -334,12 +354,18 @@ def _write(
     write_json(folder / "report.json", counts.report("", origins, source.row_errors.report(bool(origins))).to_json())
 
 
+def _offsets(folder: Path, name: str, stack: ExitStack) -> GrowingArray:
+    """The file of where each pair begins, and the last ends; the first begins at 0."""
+    offsets = stack.enter_context(GrowingArray(folder / f"{name}_offsets.npy", np.int64))
+    offsets.append(np.zeros(1, dtype=np.int64))
+    return offsets
+
+
 def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:
     """A function that appends the ids and offsets of one side to its files."""
     dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
     ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))
-    offsets = stack.enter_context(GrowingArray(folder / f"{name}_offsets.npy", np.int64))
-    offsets.append(np.zeros(1, dtype=np.int64))
+    offsets = _offsets(folder, name, stack)
 
     def write(part: EncodedSide) -> None:
         offsets.append(ids.length + np.cumsum(part.lengths))

@@ -154,7 +154,8 @@ class EncodedPairs(ABC):
 
     @abstractmethod
     def labels(self, index: int) -> Mapping[str, Ids]:
-        """Labels of the tokens of pair `index` by name, each as long as the side that the name begins with."""
+        """Labels of the tokens of pair `index` by name, each as long as the side that the name begins with; and
+        `links` (N, 3), as `collate` reads them."""
 
     def __len__(self) -> int:
         return len(self.target_lengths)

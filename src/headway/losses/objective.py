@@ -77,7 +77,7 @@ class Objective:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The names of the per-token labels that batches have to carry."""
+        """The names of the labels that batches have to carry."""
         return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.labels))
 
     def check(self, attention: Mapping[str, Tensor], axes: Callable[[str], Axes]) -> None:

@@ -55,6 +55,7 @@ LOSSES: Registry[LossPart] = Registry(
     {
         "cross_entropy": "headway.losses.cross_entropy:CrossEntropy",
         "dependency": "headway.losses.dependency_loss:DependencyLoss",
+        "guided_alignment": "headway.losses.guided_alignment:GuidedAlignment",
         "synchronous": "headway.losses.synchronous:SynchronousLoss",
     },
 )

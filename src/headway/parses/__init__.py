@@ -1,4 +1,7 @@
-"""Dependency parses of a corpus: made once by a parser, kept by sentence, carried over to tokens of a vocabulary."""
+"""Annotations of a corpus: dependency parses, and links between the words of pairs.
+
+They are made once by a parser or an aligner, kept by sentence or pair, and carried over to tokens of a vocabulary.
+"""
 
 from typing import TYPE_CHECKING
 

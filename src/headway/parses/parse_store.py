@@ -1,7 +1,7 @@
-"""Parses on disk, beside the corpus, found by a hash of their sentence: a changed sentence has none.
+"""Annotations on disk, beside the corpus, found by a hash of their sentence: a changed sentence has none.
 
-A store is a text file: a line of JSON that says which parser made it, then one line a sentence, `KEY TAB PARSE`. It
-only grows, and a line that a crash cut off is no line, so that annotating goes on where it was.
+A store is a text file: a line of JSON that says what made it, then one line a sentence, `KEY TAB PARSE`. It only grows,
+and a line that a crash cut off is no line, so that annotating goes on where it was.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
 from headway.parses.parsers import AnyParser, Parser, ParserConfig, load_parser
+from headway.processing.text.text_processor import Labeller
 
 FORMAT = 1
 KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20
@@ -69,31 +71,24 @@ def store_beside(file: Path, parser: ParserConfig, folder: Path | None) -> Path:
     return (file.parent if folder is None else folder) / name
 
 
-def _read_header(path: Path) -> dict[str, Any]:
-    """Who made the store. Raises UserError where there is none or it is damaged."""
-    if not exists(path):
-        what, allowed = "these sentences have not been parsed yet", "headway data annotate makes the parses"
-        raise UserError(what, where=str(path), allowed=allowed)
-    try:
-        with path.open("rb") as file:
-            header: Any = json.loads(file.readline())
-        error = "" if isinstance(header, dict) and header.get("format") == FORMAT else "another format"
-    except (OSError, ValueError) as damage:
-        error = str(damage)
-    if error:
-        raise UserError(f"this is no store of parses ({error})", where=str(path))
-    return dict(header)
+class AnnotationStore:
+    """The annotations of a store, looked up one at a time; only an index is in memory, 16 bytes a sentence.
 
-
-class ParseStore:
-    """The parses of a store, looked up one at a time; only an index is in memory, 16 bytes a sentence.
+    Attributes:
+        noun: what they are called in messages.
+        maker: what makes them.
+        command: how they are made.
 
     Raises:
         UserError: there is no such store, or it is damaged.
     """
 
+    noun: ClassVar[str]
+    maker: ClassVar[str]
+    command: ClassVar[str] = "headway data annotate"
+
     def __init__(self, path: Path) -> None:
-        self.path, self.header = path, _read_header(path)
+        self.path, self.header = path, self._read_header(path)
         with path.open("rb") as file:
             self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         prefixes, offsets = [], []
@@ -117,22 +112,30 @@ class ParseStore:
         for offset in self._offsets:
             yield self._content[int(offset) : int(offset) + 2 * KEY_BYTES].decode()
 
-    def get(self, line: str) -> Parse | None:
-        """The parse of a sentence, without tokens where the parser had none; None where it was never parsed.
+    def _read_header(self, path: Path) -> dict[str, Any]:
+        """Who made the store. Raises UserError where there is none or it is damaged."""
+        if not exists(path):
+            what, allowed = f"these sentences have no {self.noun} yet", f"{self.command} makes them"
+            raise UserError(what, where=str(path), allowed=allowed)
+        try:
+            with path.open("rb") as file:
+                header: Any = json.loads(file.readline())
+            error = "" if isinstance(header, dict) and header.get("format") == FORMAT else "another format"
+        except (OSError, ValueError) as damage:
+            error = str(damage)
+        if error:
+            raise UserError(f"this is no store of {self.noun} ({error})", where=str(path))
+        return dict(header)
 
-        Raises:
-            UserError: the store is damaged there.
-        """
+    def text(self, line: str) -> str | None:
+        """The annotation of a sentence as it is written; None where there is none."""
         key = key_of(line)
         at = int(np.searchsorted(self._prefixes, np.uint64(int(key[:16], 16))))
         while at < len(self._prefixes) and int(self._prefixes[at]) == int(key[:16], 16):
             offset = int(self._offsets[at])
             text = self._content[offset : self._content.find(b"\n", offset)].decode()
             if text.startswith(f"{key}\t"):
-                try:
-                    return Parse.read(text[len(key) + 1 :])
-                except ValueError as error:
-                    raise UserError(f"a parse is damaged ({error})", where=str(self.path), received=text) from error
+                return text[len(key) + 1 :]
             at += 1
         return None
 
@@ -140,16 +143,66 @@ class ParseStore:
         """A hash of the content."""
         return hashes_of([self.path])[0]
 
+    def damaged(self, text: str, error: Exception) -> UserError:
+        """The error of an annotation that cannot be read."""
+        return UserError(f"{self.noun} are damaged ({error})", where=str(self.path), received=text)
+
+
+class ParseStore(AnnotationStore):
+    """The parses of a store."""
+
+    noun, maker = "parses", "parser"
+
+    def get(self, line: str) -> Parse | None:
+        """The parse of a sentence, without tokens where the parser had none; None where it was never parsed.
+
+        Raises:
+            UserError: the store is damaged there.
+        """
+        text = self.text(line)
+        try:
+            return None if text is None else Parse.read(text)
+        except ValueError as error:
+            raise self.damaged(str(text), error) from error
+
+
+Store = TypeVar("Store", bound=AnnotationStore)
+
+
+class StoreLabeller(Labeller, Generic[Store]):
+    """A labeller whose labels are made of annotations; they are opened anew in another process.
+
+    Raises:
+        UserError: the store is missing or damaged.
+    """
+
+    kind: ClassVar[type[AnnotationStore]]
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fingerprint = self.store.fingerprint()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "store"}
+
+    @cached_property
+    def store(self) -> Store:
+        """The annotations."""
+        return self.kind(self.path)  # type: ignore[return-value]
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
 
 class StoreWriter:
-    """Adds parses to a store. `known` holds the keys of those that are there already."""
+    """Adds annotations to a store. `known` holds the keys of those that are there already."""
 
     def __init__(self, path: Path, file: int, known: set[str]) -> None:
         self.path, self.known, self._file = path, known, file
 
-    def add(self, parses: Iterable[tuple[str, Parse]]) -> None:
-        """Append parses by key; once this returns they survive a crash."""
-        lines = [f"{key}\t{parse.write()}\n" for key, parse in parses]
+    def add(self, annotations: Iterable[tuple[str, str]]) -> None:
+        """Append annotations by key; once this returns they survive a crash."""
+        lines = [f"{key}\t{text}\n" for key, text in annotations]
         _write(self.path, self._file, "".join(lines))
         os.fsync(self._file)
 
@@ -163,42 +216,43 @@ def _write(path: Path, file: int, text: str) -> None:
 
 
 @contextmanager
-def open_writer(path: Path, parser: dict[str, Any]) -> Iterator[StoreWriter]:
-    """Make a store, or go on with one that the same `parser` (as JSON has it) made.
+def open_writer(path: Path, maker: dict[str, Any], kind: type[AnnotationStore]) -> Iterator[StoreWriter]:
+    """Make a store, or go on with one that the same `maker` (as JSON has it) made.
 
     Raises:
-        UserError: another parser made it, another process writes it, or it cannot be written.
+        UserError: another one made it, another process writes it, or it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
         raise UserError(
-            f"parses cannot be kept here ({error.strerror})",
+            f"{kind.noun} cannot be kept here ({error.strerror})",
             where=str(path),
-            allowed=f"data.parses.folder or {option('folder')}",
+            allowed=f"data.{kind.noun}.folder" + (f" or {option('folder')}" if kind is ParseStore else ""),
         ) from error
     try:
         if (free := take_lock(file)) is False:
-            raise UserError("another process is adding to these parses", where=str(path))
+            raise UserError(f"another process is adding to these {kind.noun}", where=str(path))
         if free is None:
-            warn(f"{path}: this file system has no locks; see that no other process adds to these parses")
-        yield StoreWriter(path, file, _go_on(path, file, {"format": FORMAT} | parser))
+            warn(f"{path}: this file system has no locks; see that no other process adds to these {kind.noun}")
+        yield StoreWriter(path, file, _go_on(path, file, {"format": FORMAT} | maker, kind))
     finally:
         os.close(file)
 
 
-def _go_on(path: Path, file: int, header: dict[str, Any]) -> set[str]:
+def _go_on(path: Path, file: int, header: dict[str, Any], kind: type[AnnotationStore]) -> set[str]:
     """Write the header of a new store, or check it and cut off an unfinished line; gives the keys that are there."""
     content = path.read_bytes()
     os.ftruncate(file, content.rfind(b"\n") + 1)
     if b"\n" not in content:
         _write(path, file, json.dumps(header, ensure_ascii=False) + "\n")
         return set()
-    store = ParseStore(path)
+    store = kind(path)
     if store.header != header:
         raise UserError(
-            "another parser, or version of it, made these parses; remove them, or keep the new ones in another folder",
+            f"another {kind.maker}, or version of it, made these {kind.noun};"
+            " remove them, or keep the new ones in another folder",
             where=str(path),
             received=header,
             allowed=str(store.header),
@@ -262,10 +316,10 @@ def annotate(
     parser = load_parser(config, where)
     used = 1 if config.kind == "conllu" else processes or cores()
     result = Annotated(store, 0, 0, 0, 0.0, used)
-    with open_writer(store, parser.identity()) as writer, progress(store.name, total, "lines") as line:
+    with open_writer(store, parser.identity(), ParseStore) as writer, progress(store.name, total, "lines") as line:
         began = time.monotonic()
         for parsed in _parse_all(_fresh(lines, writer.known, result), parser, config, used, where):
-            writer.add(parsed)
+            writer.add((key, parse.write()) for key, parse in parsed)
             result.parsed += len(parsed)
             result.without += sum(not parse.tokens for _, parse in parsed)
             result.seconds = time.monotonic() - began

@@ -16,9 +16,8 @@ Shapes: L subwords of a line.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
@@ -26,10 +25,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.core.errors import UserError
+from headway.core.log import warn
 from headway.formats.corpus_config import AnyCorpus
 from headway.parses.parse import Parse
-from headway.parses.parse_store import ParsesConfig, ParseStore, store_of
-from headway.processing.text.text_processor import Labeller, TextProcessor, TextToken
+from headway.parses.parse_store import ParsesConfig, ParseStore, StoreLabeller, store_of
+from headway.processing.text.text_processor import TextProcessor, TextToken
 
 NONE = -1
 # What is counted of each line, in this order.
@@ -176,7 +177,7 @@ def _kept_head(token: int, covered: Sequence[range], parse: Parse) -> int | None
     return head
 
 
-class HeadLabeller(Labeller):
+class HeadLabeller(StoreLabeller[ParseStore]):
     """`source_heads` or `target_heads`: where the head of each subword stands; on the target side never to the right.
 
     Raises:
@@ -184,30 +185,30 @@ class HeadLabeller(Labeller):
     """
 
     counted: ClassVar[tuple[str, ...]] = COUNTED
+    kind = ParseStore
 
     def __init__(self, name: str, store: Path) -> None:
-        self.name, self.path = name, store
-        self._fingerprint = self._store.fingerprint()
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "_store"}
-
-    @cached_property
-    def _store(self) -> ParseStore:
-        return ParseStore(self.path)
-
-    def fingerprint(self) -> str:
-        return self._fingerprint
+        self.name, self.side = name, ("source", "target").index(name.partition("_")[0])
+        super().__init__(store)
 
     def project(self, line: str, side: TextProcessor) -> Projection:
         """The heads of a line's subwords, those to the right included."""
-        return project(side.encode_with_spans(line), self._store.get(line), segmented=side.config.segment != "none")
+        return project(side.encode_with_spans(line), self.store.get(line), segmented=side.config.segment != "none")
 
-    def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
-        projection = self.project(line, processor)
+    def label(
+        self, texts: tuple[str, str], sides: tuple[TextProcessor, TextProcessor]
+    ) -> tuple[NDArray[np.integer], Sequence[int]]:
+        assert self.side is not None
+        projection = self.project(texts[self.side], sides[self.side])
         if self.side == 1:
             projection = projection.left_only()
         return projection.heads, [projection.counts[name] for name in COUNTED]
+
+    def check(self, counts: Mapping[str, int]) -> None:
+        if not counts["edges"]:
+            raise UserError("none of the sentences has a parse here", where=str(self.path), received=dict(counts))
+        if missing := counts["lines without a parse"]:
+            warn(f"{self.name}: {missing:,} of {counts['lines']:,} lines have no parse in {self.path}")
 
 
 def head_labellers(corpus: AnyCorpus, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:

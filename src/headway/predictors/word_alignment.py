@@ -15,6 +15,7 @@ from headway.core.errors import UserError, option
 from headway.core.log import say
 from headway.formats.alignments import Links, check_links
 from headway.formats.pairs import open_source
+from headway.losses.guided_alignment import guided
 from headway.metrics import build_metric
 from headway.predictors.captured_attention import AttentionName, alignment_layer
 from headway.predictors.input_account import InputAccount, accounted
@@ -112,12 +113,15 @@ def build_aligner(
 ) -> Aligner:
     """An aligner for a model. Raises UserError where it has no attention to the source, or no such layer.
 
-
-    Layers of the decoder and heads count from 1; by default they are that of `alignment_layer`, and all.
+    Layers of the decoder and heads count from 1; by default they are those that were taught alignments, else that of
+    `alignment_layer`, and all.
     """
     names = cross_layers(predictor)
     if layer is None:
-        chosen = str(alignment_layer(names))
+        taught = guided(predictor.recipe.objective.losses)
+        if taught is not None and heads is None:
+            return Aligner(taught.layer, (taught.head,))
+        chosen = str(alignment_layer(names)) if taught is None else taught.layer
     else:
         chosen = str(AttentionName("decoder", layer, "cross"))
         if chosen not in names:

@@ -238,12 +238,20 @@ def resolve_paths(recipe: Recipe, folders: Sequence[Path]) -> Recipe:
             "folder": parses.folder and parses.folder.absolute(),
         }
     )
+    links = data.links and data.links.model_copy(
+        update={
+            "file": data.links.file and resolve(data.links.file),
+            "run": data.links.run and resolve(data.links.run),
+            "folder": data.links.folder and data.links.folder.absolute(),
+        }
+    )
     resolved = {
         "train": paths_resolved(data.train, resolve),
         "dev": data.dev and paths_resolved(data.dev, resolve),
         "general": data.general and paths_resolved(data.general, resolve),
         "folder": None,
         "parses": parses,
+        "links": links,
     }
     text = TextConfig(source=prepared(recipe.text.source), target=prepared(recipe.text.target))
     changes = {"data": data.model_copy(update=resolved), "model": model(recipe.model), "text": text}

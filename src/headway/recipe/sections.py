@@ -17,6 +17,7 @@ from headway.formats.corpus_config import AnyCorpus, CorpusField
 from headway.losses import ObjectiveConfig
 from headway.models import MODELS, ModelSection, TransformerConfig, model_section
 from headway.optimizers.optimizers import OptimizerConfig
+from headway.parses.links import AnyLinks
 from headway.parses.parse_store import ParsesConfig
 from headway.processing.audio.features import AudioConfig
 from headway.processing.text.text_processor import TextConfig
@@ -30,8 +31,8 @@ class DataConfig(Filters):
     `train` and `dev`: a corpus (`headway list formats`), or a list of several, one after the other. `folder`: where
     their relative paths begin. `general`: a second dev set, of what a model can do before it goes on with other data;
     it is evaluated beside dev, and what is forgotten is said. `lead`: beginnings of the dev sources that are scored as
-    if they were outputs, beside the model's. `parses` names the parsers of both sides; `audio` says how
-    recordings become frames.
+    if they were outputs, beside the model's. `parses` names the parsers of both sides, `links` what aligns words;
+    `audio` says how recordings become frames.
     """
 
     train: CorpusField
@@ -40,6 +41,7 @@ class DataConfig(Filters):
     folder: Path | None = None
     lead: tuple[LeadConfig, ...] = ()
     parses: ParsesConfig = ParsesConfig()
+    links: AnyLinks | None = None
     audio: AudioConfig = AudioConfig()
 
     def corpora(self) -> dict[str, AnyCorpus]:

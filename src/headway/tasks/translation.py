@@ -11,7 +11,7 @@ import torch
 
 from headway.core.errors import UserError, option
 from headway.core.languages import look_unspaced
-from headway.core.log import progress, say, warn
+from headway.core.log import progress, say
 from headway.core.storage import file_hashes, keep_folder
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
@@ -24,6 +24,7 @@ from headway.formats.pairs import Pair, PairSource, check_references, check_side
 from headway.formats.penn import parse_tree
 from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
+from headway.parses.links import link_labellers
 from headway.parses.projection import head_labellers
 from headway.predictors.output import Example, Output, TestSet
 from headway.predictors.predictor import Run
@@ -46,6 +47,7 @@ from headway.recipe import Recipe
 from headway.tasks.checks import check_objective, check_predictions, meta_model, warn_of_cut_sources
 from headway.tasks.marian import fill_from_marian, marian_processors
 from headway.tasks.task import Corpora, DevSet, Task, given_pairs
+from headway.tensors.batch import LINKS
 from headway.trees.tree import draw
 
 SIDES: tuple[Literal["source", "target"], ...] = ("source", "target")
@@ -120,8 +122,7 @@ class Translation(Task):
         refused = refusal(partial(_check_corpora, lenient, corpora))
         held_out = (partial(check_references, source, name) for name, source in sources.items() if name != "data.train")
         refused = next((error for check in held_out if (error := refusal(check))), refused)
-        heads = partial(head_labellers, recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
-        refused = refused or refusal(heads)
+        refused = refused or refusal(partial(_labellers, recipe))
         reports = [corpus.report for corpus in corpora.values()]
         found = [
             finding
@@ -141,7 +142,7 @@ class Translation(Task):
         for name, corpus in recipe.data.corpora().items():
             if name != "data.train":
                 check_references(open_source(corpus, name, recipe.data.broken), name)
-        labellers = head_labellers(recipe.data.train, recipe.data.parses, Objective(recipe.objective).labels)
+        labellers = _labellers(recipe)
         both = _prepared_processors(recipe, folder)
         _check_tags(recipe, both[0].vocabulary.tags)
         say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
@@ -149,11 +150,7 @@ class Translation(Task):
         say(train.report.text())
         _check_train(recipe, train)
         for labeller in labellers:
-            counts = train.report.labels[labeller.name]
-            if not counts["edges"]:
-                raise UserError("none of the sentences has a parse here", where=str(labeller.path), received=counts)
-            if missing := counts["lines without a parse"]:
-                warn(f"{labeller.name}: {missing:,} of {counts['lines']:,} lines have no parse in {labeller.path}")
+            labeller.check(train.report.labels[labeller.name])
         train.mixture = mixture_of(recipe.data.train, train.lines, train.report)
         train.sampler = _sampler(recipe, both)
         held_out = {}
@@ -355,6 +352,13 @@ def _extended(recipe: Recipe, older: Path) -> tuple[TextProcessor, TextProcessor
         characters[0].update(pair.source)
         characters[1].update(pair.target)
     return with_characters(source, characters[0]), with_characters(target, characters[1])
+
+
+def _labellers(recipe: Recipe) -> list[Labeller]:
+    """What gives the labels that the objective learns. Raises UserError where they are not there."""
+    train, data, names = recipe.data.train, recipe.data, Objective(recipe.objective).labels
+    heads = head_labellers(train, data.parses, [name for name in names if name != LINKS])
+    return [*heads, *(link_labellers(train, data.links, recipe.text) if LINKS in names else ())]
 
 
 def _tags(recipe: Recipe) -> list[str]:

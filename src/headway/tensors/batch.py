@@ -24,6 +24,7 @@ Ids = NDArray[np.integer]
 Frames = NDArray[np.float32]
 Indices = NDArray[np.int64]
 UNLABELLED = -1
+LINKS, WHOLE = "links", 1 << 30  # the name of the labels that link tokens of both sides; the unit of their weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,8 @@ class Batch(TargetBatch):
         source_mask: (B, S).
         target_input: (B, T) ids BOS y1 .. yn: what the decoder reads; T = 0 where there are no targets.
         labels: by name, one a source piece, (B, S), or a target piece, (B, T), as the name begins (`source_heads`);
-            `UNLABELLED` at end marks, padding and tokens without one.
+            `UNLABELLED` at end marks, padding and tokens without one. `links` (B, T, S) are float32, the shares of each
+            target piece in the source pieces that it is linked with: a row adds up to 1, or has none and is 0.
     """
 
     source: Tensor
@@ -88,7 +90,8 @@ def collate(
         sources: of each pair, source ids (m,) without begin and end marks, or frames (m, M).
         targets: target ids of each pair, or None where only sources are known.
         indices: (B,) positions of the pairs in their corpus; by default 0 .. B - 1.
-        labels: the labels of each pair, of the same names; none by default.
+        labels: the labels of each pair, of the same names; none by default. Those of `links` (N, 3) are target piece,
+            source piece, and the share in units of 1 / `WHOLE`.
     """
     source, source_mask = _padded(sources, PAD, EOS) if sources[0].ndim == 1 else _padded_frames(sources)
     if targets is None:
@@ -100,8 +103,13 @@ def collate(
         target_input = torch.cat([begin, target_output[:, :-1]], dim=1).masked_fill(~target_mask, PAD)
     positions = np.arange(len(sources)) if indices is None else np.asarray(indices, dtype=np.int64)
     names = labels[0] if labels else ()
-    padded = {name: _padded([each[name] for each in labels], UNLABELLED, UNLABELLED)[0] for name in names}
+    padded = {
+        name: _padded([each[name] for each in labels], UNLABELLED, UNLABELLED)[0] for name in names if name != LINKS
+    }
     counts = {name: int((each != UNLABELLED).sum()) for name, each in padded.items()}
+    if LINKS in names:
+        padded[LINKS] = _linked([each[LINKS] for each in labels], target_output.shape[1], source.shape[1])
+        counts[LINKS] = int(padded[LINKS].any(-1).sum())
     counts |= {"target_tokens": int(target_mask.sum())}
     return Batch(
         source=source, source_mask=source_mask, target_input=target_input, target_output=target_output,
@@ -116,6 +124,15 @@ def _padded(rows: Sequence[Ids], padding: int, end: int) -> tuple[Tensor, Tensor
     values[padding_mask(lengths, values.shape[1])] = torch.from_numpy(np.concatenate(rows).astype(np.int64))
     values[torch.arange(len(rows)), lengths] = end
     return values, padding_mask(lengths + 1, values.shape[1])
+
+
+def _linked(rows: Sequence[Ids], targets: int, sources: int) -> Tensor:
+    """(B, T, S) of the links (N, 3) of each pair."""
+    links = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+    pair = torch.repeat_interleave(torch.tensor([len(row) for row in rows]))
+    values = torch.zeros(len(rows), targets, sources)
+    values[pair, links[:, 0], links[:, 1]] = links[:, 2].float() / WHOLE
+    return values
 
 
 def _padded_frames(rows: Sequence[Frames]) -> tuple[Tensor, Tensor]:

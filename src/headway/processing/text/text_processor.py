@@ -425,25 +425,31 @@ def _texts(tree: Any) -> Iterator[str]:
 
 
 class Labeller(ABC):
-    """Labels the tokens of one side of a corpus. Can be sent to another process.
+    """Labels the tokens of one side of a corpus, or links those of both. Can be sent to another process.
 
     Attributes:
-        name: what the labels are called; it begins with the side, `source_` or `target_`.
+        name: what the labels are called.
+        side: 0 for the source, 1 for the target, None for links.
         counted: what is counted of each line, for the report.
     """
 
     name: str
+    side: int | None
     counted: ClassVar[tuple[str, ...]]
-
-    @property
-    def side(self) -> int:
-        """0 for the source, 1 for the target."""
-        return ("source", "target").index(self.name.partition("_")[0])
 
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash of all that decides the labels of a line, besides the line and the side."""
 
     @abstractmethod
-    def label(self, line: str, processor: TextProcessor) -> tuple[NDArray[np.integer], Sequence[int]]:
-        """The labels (L,) of a raw line's tokens, -1 for none, and a number for each of `counted`."""
+    def label(
+        self, texts: tuple[str, str], sides: tuple[TextProcessor, TextProcessor]
+    ) -> tuple[NDArray[np.integer], Sequence[int]]:
+        """The labels of a raw pair, and a number for each of `counted`.
+
+        They are (L,), one a token of the side, -1 for none; or those of `links`, (N, 3), as batches read them.
+        """
+
+    @abstractmethod
+    def check(self, counts: Mapping[str, int]) -> None:
+        """Warn of lines without labels, by what was counted of all. Raises UserError where none has any."""

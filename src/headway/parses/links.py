@@ -1,0 +1,160 @@
+"""Links between the words of pairs: kept by pair beside the corpus, and carried over to tokens of a vocabulary.
+
+Words are the units that the text's segmentation separates by spaces, as everywhere where headway aligns words. A pair's
+line in the store has links `i-j`, source word and target word from 0, or `i-j:p` with the share p of the target word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, model_validator
+
+from headway.core.config import Layers, Section, Width, named
+from headway.core.errors import UserError
+from headway.core.log import warn
+from headway.formats.alignments import Link
+from headway.formats.corpus_config import AnyCorpus, parts
+from headway.formats.corpus_format import open_format
+from headway.parses.parse_store import AnnotationStore, StoreLabeller
+from headway.processing.text.text_processor import TextConfig, TextProcessor
+from headway.tensors.batch import LINKS, WHOLE
+
+LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9.]{1,20}))?")
+
+
+class LinksConfig(Section):
+    """Links between the words of pairs; the name of a kind is short for it.
+
+    `kind`: `eflomal` aligns all pairs itself, and `symmetrise` says what becomes of its two directions. `pharaoh` reads
+    `file`, which has a line for each pair of data.train, in any format that AER reads. `teacher` takes the attention of
+    `run` to the source, forced to the targets: the mean of `heads` in `layer` of its decoder, by default as for
+    alignments of words. `folder`: where links are kept, by default beside the corpus.
+    """
+
+    kind: Literal["eflomal", "pharaoh", "teacher"] = "eflomal"
+    symmetrise: Literal["grow-diag-final-and", "intersection"] = "grow-diag-final-and"
+    file: Path | None = None
+    run: Path | None = None
+    layer: Layers | None = None
+    heads: Annotated[tuple[Width, ...], Field(min_length=1)] | None = None
+    folder: Path | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> LinksConfig:
+        for kind, key in (("pharaoh", "file"), ("teacher", "run")):
+            if (self.kind == kind) != (getattr(self, key) is not None):
+                raise ValueError(f"kind {kind} has its {key}, and no other kind has one")
+        return self
+
+
+AnyLinks = Annotated[LinksConfig, BeforeValidator(lambda value: named(value, "kind"))]
+
+
+def store_of_links(corpus: AnyCorpus, links: LinksConfig) -> Path:
+    """The store of the links of a corpus. Several corpora share that of the first, since pairs are found by text."""
+    where, first = parts(corpus, "data")[0]
+    source, target = (open_format(first, where).annotations(side) for side in ("source", "target"))
+    return (links.folder or source.parent) / f"{source.name}-{target.name}.{links.kind}.links"
+
+
+def key_text(source: str, target: str) -> str:
+    """The text of a pair that its key is a hash of: no text of a pair has a line end."""
+    return f"{source}\n{target}"
+
+
+class LinkStore(AnnotationStore):
+    """The links of a store."""
+
+    noun, maker, command = "links", "aligner", "headway data annotate with its option links"
+
+    def get(self, source: str, target: str) -> dict[Link, float | None] | None:
+        """The links of a raw pair, with shares where they have such; None where the pair was never aligned.
+
+        Raises:
+            UserError: the store is damaged there.
+        """
+        text = self.text(key_text(source, target))
+        if text is None:
+            return None
+        links = [LINK.fullmatch(link) for link in text.split()]
+        if None in links:
+            raise self.damaged(text, ValueError("no links"))
+        return {(int(link[1]), int(link[2])): float(link[3]) if link[3] else None for link in links if link}
+
+
+class LinkLabeller(StoreLabeller[LinkStore]):
+    """`links`: for each target token the source tokens that it is linked with, each with its share.
+
+    Tokens of linked words are linked, all with equal shares; where links have shares, a source word's is spread over
+    its tokens. The shares of a target token add up to 1.
+
+    Raises:
+        UserError: the store is missing or damaged, or its words are those of another preparation of the text.
+    """
+
+    name, side, kind = LINKS, None, LinkStore
+    counted: ClassVar[tuple[str, ...]] = ("pairs", "pairs without links", "links", "target tokens without links")
+
+    def __init__(self, store: Path, text: TextConfig) -> None:
+        super().__init__(store)
+        if (received := self.store.header.get("text")) != (allowed := text.model_dump(mode="json")):
+            what = "these links are between words of another preparation of the text; remove them and make them anew"
+            raise UserError(what, where=str(store), received=received, allowed=str(allowed))
+
+    def label(
+        self, texts: tuple[str, str], sides: tuple[TextProcessor, TextProcessor]
+    ) -> tuple[NDArray[np.integer], Sequence[int]]:
+        links = self.store.get(*texts) or {}
+        both = zip(sides, texts, strict=True)
+        source_words, target_words = ([token.word for token in side.encode_with_spans(text)] for side, text in both)
+        shares = token_links(links, source_words, target_words)
+        target, source = shares.nonzero()
+        units = np.rint(shares[target, source] * WHOLE).astype(np.int32)
+        without = int((~shares.any(1)).sum())
+        return np.stack([target, source, units], 1), [1, int(not links), len(links), without]
+
+    def check(self, counts: Mapping[str, int]) -> None:
+        if not counts["links"]:
+            raise UserError("none of the pairs has links here", where=str(self.path), received=dict(counts))
+        if missing := counts["pairs without links"]:
+            warn(f"{self.name}: {missing:,} of {counts['pairs']:,} pairs have none in {self.path}")
+
+
+def token_links(
+    links: Mapping[Link, float | None], source: Sequence[int], target: Sequence[int]
+) -> NDArray[np.float64]:
+    """(T, S): the shares of source tokens in each target token, of which the words of each are given; rows of links
+    add up to 1, others are 0."""
+    source_words, target_words = np.array(source, int), np.array(target, int)
+    shares = np.zeros((len(target), len(source)))
+    for (one, other), share in links.items():
+        read = source_words == one
+        shares[np.ix_(target_words == other, read)] += 1.0 if share is None else share / max(1, read.sum())
+    totals = shares.sum(1, keepdims=True)
+    shares /= np.where(totals > 0, totals, 1)
+    return shares
+
+
+def link_labellers(corpus: AnyCorpus, links: LinksConfig | None, text: TextConfig) -> list[LinkLabeller]:
+    """The labeller of the links of a corpus. Raises UserError: the recipe names no links, or they are missing."""
+    return [LinkLabeller(store_of_links(corpus, named_links(links)), text)]
+
+
+def named_links(links: LinksConfig | None) -> LinksConfig:
+    """The links that a recipe names. Raises UserError where it names none."""
+    if links is None:
+        allowed = "eflomal; {kind: pharaoh, file: FILE}; {kind: teacher, run: RUN}"
+        raise UserError("the recipe names no links", where="data.links", allowed=allowed)
+    return links
+
+
+def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, Any]:
+    """All that tells a store's links from others, as JSON has it: what made them, and of which words."""
+    made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
+    return made | {"version": version, "text": text.model_dump(mode="json")}
