@@ -15,5 +15,6 @@ EXPORTERS: "Registry[Exporter]" = Registry(
         "argos": "headway.export.argos_export:ArgosExporter",
         "onnx": "headway.export.onnx_export:OnnxExporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
+        "firefox": "headway.export.firefox_export:FirefoxExporter",
     },
 )
