@@ -45,6 +45,7 @@ class Interpolated(Rotary):
         {"norm": "pre", "norm_kind": {"kind": "rms"}, "activation": "gelu"},
         {"norm_kind": {"kind": "layer", "eps": 0.1}, "feed_forward": {"kind": "swiglu", "hidden": 12}},
         {"position": {"kind": "learned"}, "decoder": {"layers": 1}, "scale_embeddings": False},
+        {"first_input": "zero", "position": {"kind": "sinusoidal", "arrangement": "halves"}, "output_bias": True},
         {"head_dim": 6, "position": {"kind": "rotary", "share": 0.7, "base": 500}},
     ],
     ids=str,
@@ -85,6 +86,7 @@ def test_positions_that_differ_by_layer_are_refused(tmp_path: Path, changes: dic
     ("changes", "received"),
     [
         ({"decoder": {"layers": 1, "mixer": {"kind": "ngram", "n": 2}}}, "Ngram"),
+        ({"decoder": {"layers": 1, "mixer": "ssru"}}, "Ssru"),
         ({"position": {"kind": "alibi"}}, "Alibi"),
         ({"norm_kind": {"kind": f"{__name__}:Halved"}}, "Halved"),
         ({"position": {"kind": f"{__name__}:Interpolated"}}, "Interpolated"),

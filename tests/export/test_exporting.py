@@ -79,6 +79,16 @@ def test_lines_that_leave_no_room_for_an_output_are_not_compared(reversal: Rever
     assert 0 < longest_output(run, lines) <= 12
 
 
+def test_a_model_that_begins_or_counts_otherwise_is_no_marian_model(reversal: Reversal) -> None:
+    run = open_run(reversal.run)
+    assert marian_refusal(run) is None
+    embedding = run.model.target_embedding
+    embedding.zero_first = True
+    assert "begins with the embedding of a token" in str(marian_refusal(run))
+    embedding.zero_first, embedding.position.arrangement = False, "halves"
+    assert "frequencies of arrangement interleaved" in str(marian_refusal(run))
+
+
 def test_the_lengths_of_outputs_are_those_of_the_run(reversal: Reversal, tmp_path: Path) -> None:
     """Those of `generate` count the decoder's start as well."""
     run = changed_run(reversal, tmp_path / "run", decoding={"min_length": 3, "max_length": 3, "beam": 1})

@@ -57,6 +57,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "forget, shared heads, norms": SMALL
     | {side: {"layers": 1, "mixer": SHARED | {"forget": True}} for side in ("encoder", "decoder")}
     | {"position": "rotary"},
+    "student": SMALL
+    | {
+        "first_input": "zero",
+        "position": {"kind": "sinusoidal", "arrangement": "halves"},
+        "norm_kind": {"kind": "layer", "eps": 1e-6},
+        "output_bias": True,
+        "decoder": {"layers": 2, "mixer": "ssru"},
+    },
     "ssru": SMALL | {"decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
     "linear": SMALL | {"encoder": {"layers": 1, "mixer": "linear"}, "decoder": {"layers": 2, "mixer": [
         {"kind": "linear", "gate": "vector"}, {"kind": "linear", "gate": "scalar", "short_convolution": True}]}},

@@ -18,6 +18,18 @@ def test_sinusoids_equal_the_oracle(dim):
     assert torch.allclose(sinusoids(30, dim), expected, atol=rounding(steps=10))
 
 
+@pytest.mark.parametrize("dim", [6, 7, 2])
+def test_halves_equal_the_oracle(dim):
+    half = (dim + 1) // 2
+    angles = [
+        [t * 1e-4 ** ((c % half) / max(half - 1, 1)) + (c // half) * math.pi / 2 for c in range(dim)] for t in range(30)
+    ]
+    position = Sinusoidal(dim, 8, arrangement="halves")
+    expected = torch.tensor(angles, dtype=torch.float64).sin().float()
+    assert torch.allclose(position.between(0, 30), expected, atol=rounding(steps=10))
+    assert torch.equal(position(torch.arange(30)), position.between(0, 30))
+
+
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (3, 8), (6, 20), (12, 20)])
 def test_a_table_that_is_too_short_changes_nothing(start, stop):
     short, long = Sinusoidal(6, 8), Sinusoidal(6, 100)

@@ -97,6 +97,9 @@ TRANSFORMERS = {
     "values of the first layer": sides(VALUES, VALUES, norm="pre"),
     "values of the lowest attention, n-grams below and between, post": sides(
         [BOTTOM[0], "attention", BOTTOM[0], VALUES], [LOCAL, "attention", VALUES, BOTTOM[0]], position="rotary"),
+    "zero first input, positions in halves": {
+        "first_input": "zero", "position": {"kind": "sinusoidal", "arrangement": "halves"}, "output_bias": True,
+        "decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
     "no biases": {"bias": False, "norm_kind": "rms"},
 }  # fmt: skip
 DECODER_ONLY = {

@@ -55,9 +55,11 @@ TRAINING: dict[str, tuple[Any, ...]] = {
         for value in (0, 1, 2, 5, 101, 0.5, 1.0, -1, NAN, 10**12)
     ),
     "model.position": (
-        "none", "alibi", "t5", "learned", {"kind": "rotary", "base": 1e38}, {"kind": "rotary", "base": 0},
+        "none", "alibi", "t5", "learned", {"kind": "sinusoidal", "arrangement": "halves"},
+        {"kind": "rotary", "base": 1e38}, {"kind": "rotary", "base": 0},
         {"kind": "rotary", "share": 0.01}, {"kind": "t5", "buckets": 1}, {"kind": "t5", "max_distance": 1},
     ),
+    "model.first_input": ("zero", "bos", "one"),
     "model.max_position": (1, 3, 5, 10**6, *SMALL),
     "vocabulary.kind": ("char", "word", "whitespace", "bpe", "unigram"),
     "vocabulary.size": (64, *WHOLES),

@@ -376,6 +376,7 @@ def _specification(model: nn.Module) -> Any:
     encoder = _stack(model.encoder, model.encoder_norm, source_embedding, decoder=False)
     decoder = _stack(model.decoder, model.decoder_norm, model.target_embedding, decoder=True)
     _fill_linear(decoder.projection, model.projection)
+    decoder.start_from_zero_embedding = model.target_embedding.zero_first
     specification = TransformerSpec(encoder, decoder)
     first = model.encoder[0]
     assert isinstance(first, Block)

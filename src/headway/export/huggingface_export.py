@@ -122,8 +122,10 @@ def _marian_faults(run: Run) -> Iterator[str]:
         yield "MarianMTModel is an encoder and decoder of text, a Transformer"
         return
     for embedding in (model.source_embedding, model.target_embedding):
-        if type(embedding.position) is not Sinusoidal:
-            yield "MarianMTModel has sinusoidal positions"
+        if type(embedding.position) is not Sinusoidal or embedding.position.arrangement != "interleaved":
+            yield "MarianMTModel has sinusoidal positions with the frequencies of arrangement interleaved"
+    if model.target_embedding.zero_first:
+        yield "MarianMTModel begins with the embedding of a token (first_input: bos)"
     for stack in (model.encoder, model.decoder):
         yield from _stack_faults([block for block in stack if isinstance(block, Block)], model.projection.in_features)
     truncation = run.recipe.data.truncation()

@@ -5,7 +5,7 @@ Shapes: L length, D model.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -41,15 +41,26 @@ class AbsolutePosition(Position, ABC):
         """(..., D): the vectors of `positions` (...) int64, counted from 0, or (1, D) where all have the same."""
 
 
-def sinusoids(length: int, dim: int) -> Tensor:
-    """(L, D): PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(t / 10000^(2i/D))."""
-    return _sinusoids_at(torch.arange(length), dim)
+Arrangement = Literal["interleaved", "halves"]
 
 
-def _sinusoids_at(positions: Tensor, dim: int) -> Tensor:
+def sinusoids(length: int, dim: int, arrangement: Arrangement = "interleaved") -> Tensor:
+    """(L, D): PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(t / 10000^(2i/D)).
+
+    In `halves` PE(t, i) = sin(t / 10000^(i/(T-1))), PE(t, T+i) = cos(t / 10000^(i/(T-1))), T = D / 2.
+    """
+    return _sinusoids_at(torch.arange(length), dim, arrangement)
+
+
+def _sinusoids_at(positions: Tensor, dim: int, arrangement: Arrangement) -> Tensor:
     """(..., D) for positions (...), computed in float64 where the device has it."""
-    exact = exact_dtype(positions.device)
-    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=exact, device=positions.device) / dim)
+    exact, device = exact_dtype(positions.device), positions.device
+    if arrangement == "halves":
+        half = (dim + 1) // 2
+        frequencies = 10000.0 ** (-torch.arange(half, dtype=exact, device=device) / max(half - 1, 1))
+        angles = positions.to(exact)[..., None] * frequencies
+        return torch.cat([angles.sin(), angles.cos()], -1)[..., :dim].float()
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=exact, device=device) / dim)
     angles = positions.to(exact)[..., None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float()
 
@@ -58,11 +69,18 @@ class Sinusoidal(AbsolutePosition):
     """Sines and cosines, defined for every length: those beyond the table are computed when they are needed.
 
     They are not kept, so that threads can share the module.
+
+    Args:
+        dim: D.
+        max_length: the rows of the table.
+        arrangement: sine and cosine of a frequency side by side (`interleaved`), or all sines before all cosines
+            (`halves`), with Marian's frequencies.
     """
 
-    def __init__(self, dim: int, max_length: int) -> None:
+    def __init__(self, dim: int, max_length: int, *, arrangement: Arrangement = "interleaved") -> None:
         super().__init__(dim, max_length)
-        self.register_buffer("table", sinusoids(max_length, dim), persistent=False)
+        self.arrangement: Arrangement = arrangement
+        self.register_buffer("table", sinusoids(max_length, dim, arrangement), persistent=False)
         self.table: Tensor
 
     def between(self, start: int, stop: int) -> Tensor:
@@ -71,7 +89,7 @@ class Sinusoidal(AbsolutePosition):
             return self.forward(torch.arange(start, stop, device=self.table.device))
         if stop <= size:
             return self.table[start:stop]
-        beyond = _sinusoids_at(torch.arange(max(start, size), stop), dim)
+        beyond = _sinusoids_at(torch.arange(max(start, size), stop), dim, self.arrangement)
         return torch.cat([self.table[start:size], beyond.to(self.table)])
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -80,7 +98,7 @@ class Sinusoidal(AbsolutePosition):
         if extremes is not None and extremes[1] < size:
             return F.embedding(positions, self.table)
         within = F.embedding(positions.clamp(max=size - 1), self.table)
-        beyond = _sinusoids_at(positions, dim).to(self.table)
+        beyond = _sinusoids_at(positions, dim, self.arrangement).to(self.table)
         return torch.where((positions < size)[..., None], within, beyond)
 
 

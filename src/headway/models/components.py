@@ -197,7 +197,13 @@ NORMS: Registry[nn.Module] = Registry(
 # pairs; modern has the block of recent language models, whose gated network is 2/3 as wide for as many parameters. The
 # n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for translation,
 # 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose maxout has 500 units, here
-# as many as the embedding); Luong et al. (2015), section 4.1.
+# as many as the embedding); Luong et al. (2015), section 4.1. student is what translation engines in browsers
+# compute, with the decoder of Kim et al. (2019).
+_STUDENT: dict[str, Any] = {
+    "dim": 384, "feed_forward": 1536, "heads": 8, "tied": "all", "output_bias": True, "first_input": "zero",
+    "norm_kind": {"kind": "layer", "eps": 1e-6}, "position": {"kind": "sinusoidal", "arrangement": "halves"},
+    "encoder": {"layers": 6}, "decoder": {"layers": 2, "mixer": "ssru"},
+}  # fmt: skip
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {"kind": "transformer"},
     "transformer-big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
@@ -210,6 +216,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     "transformer-modern": {
         "norm": "pre", "norm_kind": "rms", "feed_forward": {"kind": "swiglu", "hidden": 1365}, "position": "rotary",
         "bias": False, "query_key_norm": True, "value_residual": True,
+    },
+    "student": _STUDENT,
+    "student-tiny": {
+        **_STUDENT, "dim": 256, "feed_forward": 1024, "encoder": {"layers": 2},
     },
     "multinn-base": {
         "encoder": {"mixer": {"kind": "ngram", "n": 12, "global_context": True}},

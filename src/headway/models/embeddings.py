@@ -42,20 +42,35 @@ class SourceReader(nn.Module, ABC):
 
 
 class Embedding(SourceReader):
-    """Token vectors times a factor, plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4)."""
+    """Token vectors times a factor, plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4).
 
-    def __init__(self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float, scale: float) -> None:
+    Args:
+        tokens: their vectors.
+        position: the vectors of positions.
+        dropout: the share of elements that are left out.
+        scale: the factor.
+        zero_first: whether position 0 has a zero vector in the place of its token's, as Marian's decoders have.
+    """
+
+    def __init__(
+        self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float, scale: float, zero_first: bool = False
+    ) -> None:
         super().__init__()
         self.tokens, self.position, self.dropout, self.scale = tokens, position, Dropout(dropout), scale
+        self.zero_first = zero_first
 
     def forward(self, ids: Tensor) -> Tensor:
         """Whole sequences of ids (B, L) to (B, L, D)."""
-        x = self.tokens(ids) * self.scale + self.position.between(0, ids.shape[-1])
-        return self.dropout(x)  # type: ignore[no-any-return]
+        x = self._scaled(ids, torch.arange(ids.shape[-1], device=ids.device) if self.zero_first else None)
+        return self.dropout(x + self.position.between(0, ids.shape[-1]))  # type: ignore[no-any-return]
 
     def at(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids (R, n) at `positions` (R, n) to (R, n, D)."""
-        return self.dropout(self.tokens(ids) * self.scale + self.position(positions))  # type: ignore[no-any-return]
+        return self.dropout(self._scaled(ids, positions) + self.position(positions))  # type: ignore[no-any-return]
+
+    def _scaled(self, ids: Tensor, positions: Tensor | None) -> Tensor:
+        x: Tensor = self.tokens(ids) * self.scale
+        return x.masked_fill((positions == 0)[..., None], 0) if self.zero_first and positions is not None else x
 
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return self(source), mask

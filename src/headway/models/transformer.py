@@ -37,11 +37,13 @@ from headway.tensors.masks import drop_full
 class TransformerConfig(StackedConfig):
     """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens.
 
-    `output_bias`: whether logits have a bias, as Marian's have.
+    `output_bias`: whether logits have a bias, as Marian's have. `first_input`: what the decoder reads before the first
+    token, the vector of the begin mark (`bos`) or, as in Marian, a zero vector (`zero`), plus the position of 0.
     """
 
     kind: Literal["transformer"] = "transformer"
     output_bias: bool = False
+    first_input: Literal["bos", "zero"] = "bos"
     front_end: FrontEndConfig | None = None
     encoder: StackConfig = StackConfig()
     decoder: ReadingStackConfig = ReadingStackConfig()
@@ -102,7 +104,8 @@ class Transformer(Seq2Seq):
             self.source_embedding = Embedding(source, positions[0], dropout, scale)
         else:
             self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], dropout, scale)
-        self.target_embedding = Embedding(source if source and tied == "all" else target, positions[1], dropout, scale)
+        tokens, zero = source if source and tied == "all" else target, config.first_input == "zero"
+        self.target_embedding = Embedding(tokens, positions[1], dropout, scale, zero)
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
         self.encoder_end, self.decoder_end = stack_end(config, config.encoder), stack_end(config, config.decoder)
