@@ -49,10 +49,11 @@ for room in ("predictors", "tasks", "runs"):
 INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
     "export": set(INSIDE),
+    "importing": set(INSIDE),
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
     "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "export", "experiments", "comparison"},
+    "cli": {*INSIDE, "export", "importing", "experiments", "comparison"},
     "__main__": {"cli"},
     "pytest_plugin": {"mixers", "recipe"},
 }

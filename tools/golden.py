@@ -99,6 +99,7 @@ headway reproduce
 headway export onnx run --output onnx
 headway export --list run
 !headway export nosuch run --output never
+!headway import marian nosuch.npz --output never
 headway pack run run.zip
 headway predict run.zip --input src.txt
 """

@@ -40,7 +40,7 @@ LINES = {
     "pack": "pack RUN pack.zip",
 }
 # Verbs without results, that need what is not here, or that take long; they write as the others do.
-OTHERS = ["reproduce", "train", "demo", "doctor", "data-annotate"]
+OTHERS = ["reproduce", "train", "demo", "doctor", "data-annotate", "import"]
 WORDS = "ab\nabc\ndcba\n"
 TREES = "(S (NP (D a) (N b)) (V c))\n"
 

@@ -60,6 +60,7 @@ SOUND = {
     "inspect tables (layers)": "layers @tagger@ --data @tsv@",
     "inspect tables (dependencies)": "dependencies @dependency@",
     "export": "onnx @run@ --output @new@",
+    "import": "hf @folder@ --output @new@",
     "recipes": "",
     "recipes (copied)": "dates/transformer --output @new@",
     "pack": "@run@ @new@.zip",
@@ -67,8 +68,8 @@ SOUND = {
     "reproduce": "",
 }
 BOUNDED = ("train", "demo", "doctor", "export", "compare", "reproduce", "inspect", "data annotate")
-# The line above asks for what there is not: a corpus of its own.
-REFUSED = ("data make (treebanks)",)
+# The lines above ask for what there is not: a corpus of its own, a model.
+REFUSED = ("data make (treebanks)", "import")
 PLACE = re.compile(r"@(\w+)@")
 FILES = ("run", "other", "tagger", "parser", "speech", "dependency", "recipe", "text", "empty", "odd", "binary", "tsv",
          "wav", "conllu", "trees", "zip", "json", "grid", "folder", "loop", "new")  # fmt: skip

@@ -304,6 +304,29 @@ command(app, group=COMPARE)(compare)
 command(app, group=COMPARE)(reproduce)
 
 
+@command(app, "import", SHIP)
+def import_(
+    *words: Annotated[
+        str,
+        argument(
+            "FORMAT FILES [KEY=VALUE]",
+            "The format; `headway list importers` has all. Then its files, and changes to the recipe that is made of "
+            "them, such as text.source.language=ja. hf:NAME stands for hf NAME.",
+            required=True,
+        ),
+    ],
+    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
+    licence: Annotated[
+        str | None, flag("The licence of the weights, for the card, such as cc-by-4.0.", "what the files tell")
+    ] = None,
+) -> None:
+    """Make a run of a model that others have trained; every command takes it like any run."""
+    from headway.importing.importing import import_run
+
+    keys = [word for word in words if "=" in word and not Path(word).exists()]
+    import_run([word for word in words if word not in keys], output, keys, licence)
+
+
 @command(app, group=SHIP)
 def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,

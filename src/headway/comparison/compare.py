@@ -352,7 +352,7 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
 
     assert name.path is not None
     manifest = open_run(name.path).manifest
-    if manifest.get("status") != "finished":
+    if manifest.get("status") not in ("finished", "imported"):
         warn(f"{name.path}: training is not complete; its best weights so far are compared")
     decoding = open_run(name.path, options.allow_code).recipe.decoding.model_dump(mode="json")
     stamp: Mapping[str, Any] = {

@@ -325,6 +325,7 @@ CATALOGUE = {
     "vocabularies": "headway.processing:VOCABULARIES",
     "parsers": "headway.parses:PARSERS",
     "exporters": "headway.export:EXPORTERS",
+    "importers": "headway.importing:IMPORTERS",
     "engines": "headway.runs.engines:ENGINES",
 }
 

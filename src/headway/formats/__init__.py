@@ -21,5 +21,6 @@ FORMATS: "Registry[CorpusFormat]" = Registry(
         "conllu": "headway.formats.conllu:Conllu",
         "m2": "headway.formats.labelled_words:M2",
         "librispeech": "headway.formats.recordings:LibriSpeech",
+        "absent": "headway.formats.absent:Absent",
     },
 )

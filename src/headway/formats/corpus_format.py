@@ -130,6 +130,7 @@ class CorpusFormat(ABC):
         products: what it can be opened as: `pairs`; `trees`, which are pairs of a sentence and a linear form; `tags`
             or `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. A task may read
             further ones.
+        fault: what is wrong where a task wants another product.
         config: the options that were given.
         where: the recipe key of the corpus, for messages.
         row_errors: of sentences of labelled words, what becomes of those that cannot be read, and their account.
@@ -137,6 +138,7 @@ class CorpusFormat(ABC):
 
     Config: ClassVar[type[CorpusConfig]] = CorpusConfig
     products: ClassVar[tuple[str, ...]]
+    fault: ClassVar[str] = "the task reads no such corpus"
     config: CorpusConfig
 
     def __init__(self, config: CorpusConfig, where: str) -> None:
@@ -178,9 +180,9 @@ class CorpusFormat(ABC):
 def check_product(corpus: GivenCorpus, where: str, product: str) -> None:
     """Raise UserError unless every format of the corpus gives the product, such as `pairs`."""
     for key, config in parts(corpus, where):
-        if product not in FORMATS.get(config.kind, f"{key}.kind").products:
+        if product not in (kind := FORMATS.get(config.kind, f"{key}.kind")).products:
             allowed = [name for name in FORMATS if product in FORMATS.get(name).products]
-            raise UserError("the task reads no such corpus", where=key, received=config.kind, allowed=allowed)
+            raise UserError(kind.fault, where=key, received=config.kind, allowed=allowed)
 
 
 def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFormat]:

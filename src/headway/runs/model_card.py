@@ -58,7 +58,8 @@ def card_of(
         export: a text on an export of the run.
     """
     manifest, recipe = run.manifest, run.recipe
-    task, languages = recipe.task, _languages(recipe)
+    task, languages, imported = recipe.task, _languages(recipe), manifest.get("imported", {})
+    licence = licence or imported.get("licence")
     keys = {
         **({"language": list(dict.fromkeys(map(base_language, languages)))} if languages else {}),
         "license": licence or "other",
@@ -70,7 +71,8 @@ def card_of(
     shown = parse_recipe(portable(recipe.model_dump(mode="json")))  # without the folders of a machine
     facts = {
         "headway": headway.__version__,
-        "trained with headway": manifest.get("headway"),
+        f"{'imported' if imported else 'trained'} with headway": manifest.get("headway"),
+        **{f"{each['name']}, its SHA-256": each["sha256"] for each in imported.get("files", ())},
         "seed": manifest.get("seed"),
         "updates": manifest.get("updates"),
         "SHA-256 of the weights": manifest.get("model_sha256"),

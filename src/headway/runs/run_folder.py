@@ -117,6 +117,25 @@ LEFTOVERS = "|".join(
 LARGEST_HEADER = 1 << 22  # bytes, in a file of weights; of some forty thousand tensors
 
 
+class ImportedFile(BaseModel):
+    """A file that a run was imported from."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    sha256: str
+
+
+class ImportedEntry(BaseModel):
+    """The origin of a run that others have trained: the format, and the files."""
+
+    model_config = ConfigDict(strict=True)
+
+    format: str
+    files: list[ImportedFile]
+    licence: str | None = None
+
+
 class ManifestEntries(BaseModel):
     """The types of a manifest's entries, each of which may be missing; others may be there."""
 
@@ -140,6 +159,7 @@ class ManifestEntries(BaseModel):
     averaged_updates: list[int] = []
     dev_language: str = ""
     trained: dict[str, Any] = {}
+    imported: ImportedEntry | None = None
     vocabulary: dict[str, str] = {}
     model_sha256: str = ""
     next_model_sha256: str = ""

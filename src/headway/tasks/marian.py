@@ -148,23 +148,33 @@ def fill_from_marian(model: nn.Module, place: str) -> None:
     Raises:
         UserError: weights that are missing, damaged or of another shape.
     """
-    folder = marian_folder(place)
-    tokenizers, weights = read_tokenizers(folder), read_safetensors(folder)
     tensors = dict(model.named_parameters())
+    carried = marian_weights(marian_folder(place), tensors)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(carried[name])
+
+
+def marian_weights(folder: Path, tensors: Mapping[str, Tensor]) -> Weights:
+    """The weights of a Marian model for a Transformer with these parameters, whose values are not looked at.
+
+    Raises:
+        UserError: weights that are missing, damaged or of another shape.
+    """
+    tokenizers, weights = read_tokenizers(folder), read_safetensors(folder)
     try:
         rows = [torch.tensor(rows) for rows in (tokenizers.source_rows, tokenizers.target_rows)]
-        carried = from_marian(weights, dict(model.state_dict()), *rows)
+        carried = from_marian(weights, tensors, *rows)
     except KeyError as error:
         raise UserError(f"this model lacks the weight {error.args[0]}", where=WHERE, received=str(folder)) from error
     except IndexError as error:
         raise _wrong_shape("its embeddings", folder) from error
     if tokenizers.target_rows[PAD] == tokenizers.target_rows[BOS]:
         carried["projection.bias"][BOS] = NEVER
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            if tensor.shape != carried[name].shape:
-                raise _wrong_shape(f"{name}: {tuple(carried[name].shape)}, not {tuple(tensor.shape)}", folder)
-            tensor.copy_(carried[name])
+    for name, tensor in tensors.items():
+        if tensor.shape != carried[name].shape:
+            raise _wrong_shape(f"{name}: {tuple(carried[name].shape)}, not {tuple(tensor.shape)}", folder)
+    return carried
 
 
 def _wrong_shape(what: str, folder: Path) -> UserError:

@@ -1,0 +1,14 @@
+"""The corpus of a model that others have trained: it is not here, and nothing reads it."""
+
+from typing import ClassVar
+
+from headway.formats.corpus_format import CorpusFormat
+
+ABSENT = "absent"
+
+
+class Absent(CorpusFormat):
+    """The corpus of a run that was imported."""
+
+    products: ClassVar[tuple[str, ...]] = ()
+    fault = "the corpus of an imported run is not here; a new recipe goes on from such a run by training.from: RUN"
