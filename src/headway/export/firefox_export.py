@@ -6,11 +6,12 @@ is three-fold: the run, the engine, and headway's own computation with the same 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain, islice, product, zip_longest
 from math import isclose
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from headway.export.exporter import (
 )
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
 from headway.export.parity import ParityReport
+from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import as_metrics
@@ -47,7 +49,7 @@ from headway.models.transformer import Transformer
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.marian_binary import read_items, write_items
-from headway.processing.shortlist import pharaoh, read_shortlist, shortlist_of, write_shortlist
+from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.subwords import SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
 from headway.tasks.student import EPSILON, engine_rows, engine_vocabulary, student_items, vocabulary_fault
@@ -276,19 +278,28 @@ def engine_ids(run: Run) -> dict[int, int]:
 
 
 def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
-    """The linked (source, target) ids of the training pairs. Raises UserError for links that are not of these pairs."""
+    """The (source, target) ids of the training pairs whose words are linked.
+
+    Raises:
+        UserError: no corpus, or links that are not of its pairs.
+    """
     source, target = text_processors(run)
-    pairs = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
-    lines = pharaoh(read_lines(file), str(file))
-    for number, pair in enumerate(pairs, start=1):
-        links = next(lines, None)
-        read, written = source.encode(pair.source).values, target.encode(pair.target).values
-        if links is None or any(one >= len(read) or other >= len(written) for one, other in links):
-            what = "these are no links between the tokens of the training pairs"
-            raise UserError(
-                what, where=f"{file}:{number}", received=links and max(links), allowed="a line for each pair"
-            )
-        yield from ((read[one], written[other]) for one, other in links)
+    pairs, lines = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken), read_alignments(file)
+    for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
+        if pair is None or line is None:
+            what, received = "there is no line of links for each pair of data.train", f"{len(lines)} lines"
+            raise UserError(what, where=str(file), received=received)
+        sides = []
+        for processor, text in ((source, pair.source), (target, pair.target)):
+            ids, words = processor.encode(text).values, defaultdict[int, list[int]](list)
+            for id, word in zip(ids, processor.words(ids).of, strict=True):
+                words[word].append(id)
+            sides.append(words)
+        for one, other in parse_pharaoh(line, f"{file}:{number}").possible:
+            if one not in sides[0] or other not in sides[1]:
+                what, received = "there is no such word in this pair of data.train", f"{one}-{other}"
+                raise UserError(what, where=f"{file}:{number}", received=received)
+            yield from product(sides[0][one], sides[1][other])
 
 
 def _needs(model: nn.Module) -> Iterator[str]:

@@ -79,13 +79,12 @@ class Reference:
 
     def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
         """(..., out) of x (..., in): the integers nearest to both, multiplied, back in floats."""
-        factor = self.floats[factor_name(name)][0]
-        wide = self._wide[name]
-        rounded = np.clip(np.rint(x * factor), -MOST, MOST)
-        y: Floats = (rounded.astype(wide.dtype) @ wide).astype(np.float32) * (
-            np.float32(1) / (factor * self.matrices[name].factor)
-        )
-        return y if bias is None else y + self.floats[bias][0]
+        factor, wide = self.floats[factor_name(name)][0], self._wide[name]
+        rounded = np.clip(np.rint(x * factor), -MOST, MOST).astype(wide.dtype)
+        unit = np.float32(1) / (factor * self.matrices[name].factor)
+        shift = SHIFT * wide.sum(0)  # engines take it away again in floats, which rounds
+        y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
+        return y + ((0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32))
 
     def _encode(self, ids: NDArray[Any]) -> Floats:
         """(B, S, D)."""
@@ -166,10 +165,12 @@ class Reference:
 
 
 def _positions(length: int, dim: int) -> Floats:
-    """(L, D): all sines before all cosines."""
-    half = dim // 2
-    angles = np.arange(length)[:, None] * 1e-4 ** (np.arange(half) / (half - 1))
-    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+    """(L, D): all sines before all cosines, of angles that are rounded as in engines."""
+    half, channels = dim // 2, np.arange(dim)
+    frequencies = (1e-4 ** ((channels % half) / (half - 1))).astype(np.float32)
+    offsets = (channels // half * (np.pi / 2)).astype(np.float32)
+    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies + offsets
+    return np.sin(angles.astype(np.float64)).astype(np.float32)
 
 
 class Calibration(Reference):
