@@ -175,7 +175,7 @@ class FirefoxExporter(Exporter):
 
     def search(self, run: Run, beam: int | None, longest: int) -> Search:
         if beam not in (None, 1):
-            raise UserError("the engine has no beam", where=option("beam"), received=beam, allowed=1)
+            raise UserError("the engine has no beam", where=option("beam"), received=beam, allowed="1")
         return Search(1, longest_of(1), 2.0)
 
     def examined(self, run: Run, folder: Path, report: ParityReport, examples: Sequence[Example]) -> ParityReport:

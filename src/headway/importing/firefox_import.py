@@ -18,7 +18,6 @@ from headway.processing.shortlist import read_shortlist
 from headway.tasks.marian_transformer import marian_section, weights_of
 from headway.tasks.student import float_arrays
 
-LARGEST = 1 << 31  # bytes of a file
 LANGUAGES = re.compile(r"\.([a-z]{2})([a-z]{2})\.")  # of both sides, as in model.ende.intgemm.alphas.bin
 
 
@@ -36,11 +35,11 @@ class FirefoxImporter(Importer):
             what = "one model is imported at a time"
             raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
         (model,), where = models, str(models[0])
-        arrays = float_arrays(read_items(read_bytes(model, LARGEST, "model"), where))
+        arrays = float_arrays(read_items(_content(model), where))
         section = marian_section(read_options(arrays, model), arrays, model)
         source, target = read_vocabularies([file for file in files if file not in (model, *lists)])
         for file in lists:
-            read_shortlist(read_bytes(file, LARGEST, "shortlist"), max(target.rows) + 1, str(file))
+            read_shortlist(_content(file), max(target.rows) + 1, str(file))
         sides = source.vocabulary, target.vocabulary
         sections: dict[str, Any] = {
             "model": section,
@@ -51,3 +50,8 @@ class FirefoxImporter(Importer):
             languages = zip(("source", "target"), named.groups(), strict=True)
             sections["text"] = {side: {"language": language} for side, language in languages}
         return Imported(sections, sides, partial(weights_of, arrays, (source.rows, target.rows), where), files)
+
+
+def _content(file: Path) -> bytes:
+    """A file, for which no more memory is asked for than it has bytes. Raises UserError where there is none."""
+    return read_bytes(file, file.stat().st_size if file.is_file() else 0)
