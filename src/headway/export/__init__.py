@@ -16,5 +16,6 @@ EXPORTERS: "Registry[Exporter]" = Registry(
         "onnx": "headway.export.onnx_export:OnnxExporter",
         "marian": "headway.export.marian_export:MarianExporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
+        "firefox": "headway.export.firefox_export:FirefoxExporter",
     },
 )

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from headway.core.errors import UserError, option
 from headway.core.files import write_bytes, write_json
-from headway.core.languages import base_language, language_name
+from headway.core.languages import language_name
 from headway.core.log import warn
 from headway.export.ctranslate2_export import CTranslate2Exporter, answering_by_ctranslate2
 from headway.export.export_options import ArgosOptions, CTranslate2Options
@@ -23,6 +23,7 @@ from headway.export.exporter import (
     Answering,
     Exporter,
     Search,
+    language_codes,
     sentencepiece_fault,
     sentencepiece_of,
     text_processors,
@@ -68,7 +69,7 @@ class ArgosExporter(Exporter):
         return f"{package_name(run, self.config)}{ENDING}"
 
     def write(self, run: Run, folder: Path) -> None:
-        model, (source, target) = self.config.sentence_model, _codes(run)
+        model, (source, target) = self.config.sentence_model, language_codes(run)
         if model is not None and not model.is_file():
             raise UserError("there is no such file", where=option("sentence_model"), received=str(model))
         if source == target:
@@ -125,7 +126,7 @@ class ArgosExporter(Exporter):
         return answer
 
     def usage(self, run: Run) -> str:
-        source, target = _codes(run)
+        source, target = language_codes(run)
         names = {"FILE": package_name(run, self.config), "FROM": source, "TO": target}
         text = USAGE
         for old, new in names.items():
@@ -136,12 +137,6 @@ class ArgosExporter(Exporter):
         return CTranslate2Exporter(CTranslate2Options(quantization=self.config.quantization))
 
 
-def _codes(run: Run) -> tuple[str, str]:
-    """The languages of both sides, as the index of packages names them."""
-    text = run.recipe.text
-    return base_language(text.source.language), base_language(text.target.language)
-
-
 def package_name(run: Run, config: ArgosOptions) -> str:
     """The name of a package, as those of the index are called."""
-    return "translate-{}_{}-{}".format(*_codes(run), config.package_version.replace(".", "_"))
+    return "translate-{}_{}-{}".format(*language_codes(run), config.package_version.replace(".", "_"))

@@ -70,5 +70,28 @@ class ArgosOptions(QuantizedOptions):
     )
 
 
+class FirefoxOptions(Section):
+    """The options of the engines of browsers."""
+
+    calibration: Path | None = Field(
+        default=None,
+        description="firefox: source lines that the range of activations is measured on.",
+        json_schema_extra={"default_text": "train's, or dev's"},
+    )
+    calibration_lines: int = Field(default=300, description="firefox: at most so many of them.", ge=1, le=10**5)
+    activations: Literal["largest", "deviation"] = Field(
+        default="largest",
+        description="firefox: the range of activations, the largest of all, or the mean of those of each position "
+        "plus 1.1 deviations, as Marian has it.",
+    )
+    links: Path | None = Field(
+        default=None,
+        description="firefox: links of the words of the training pairs, a line each: a shortlist is made of them.",
+        json_schema_extra={"default_text": "none: the engine looks at all"},
+    )
+    shortlist_first: int = Field(default=50, description="firefox: so many tokens are in every list.", ge=1, le=10**6)
+    shortlist_best: int = Field(default=50, description="firefox: so many more of a source token.", ge=1, le=10**6)
+
+
 # The options of single formats.
-FORMAT_OPTIONS: tuple[type[Section], ...] = (CTranslate2Options, ArgosOptions)
+FORMAT_OPTIONS: tuple[type[Section], ...] = (CTranslate2Options, ArgosOptions, FirefoxOptions)

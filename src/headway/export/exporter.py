@@ -9,15 +9,20 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from headway.core.config import Section
 from headway.core.files import write_bytes
+from headway.core.languages import base_language
+from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processor
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
 from headway.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from headway.export.parity import ParityReport
 
 PROCESSORS = "vocabulary"  # as in a run
 
@@ -39,10 +44,14 @@ class Answer(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A search that every engine has: so many hypotheses, ranked by their log probability, all of them returned."""
+    """A search that every engine has: so many hypotheses, ranked by their log probability, all of them returned.
+
+    The longest output has `longest` tokens, and `ratio` more for each of the source.
+    """
 
     beam: int
     longest: int
+    ratio: float = 0.0
 
 
 # The answers for each line, best first.
@@ -97,6 +106,20 @@ class Exporter(ABC):
         """Whether outputs have to be those of the run; weights of fewer bits give others now and then."""
         return True
 
+    def search(self, run: Run, beam: int | None, longest: int) -> Search:
+        """The search that run and export are compared by. Raises UserError for a beam that the format does not have.
+
+        Args:
+            run: what is exported.
+            beam: as it was asked for.
+            longest: more tokens than any sound output of the lines has.
+        """
+        return Search(beam or run.recipe.decoding.beam, longest)
+
+    def examined(self, run: Run, folder: Path, report: ParityReport, examples: Sequence[Example]) -> ParityReport:
+        """The report on a written folder, with what the format has to add on the examples that were decoded."""
+        return report
+
     def finish(self, run: Run, folder: Path, card: str) -> None:  # noqa: B027 - most formats have nothing to add
         """Put the model card where the format itself has a place for it."""
 
@@ -142,3 +165,9 @@ def text_processors(run: Run) -> tuple[TextProcessor, TextProcessor]:
 def tokens_of(processor: TextProcessor) -> list[str]:
     """The tokens of a vocabulary in the order of their ids."""
     return processor.tokens(range(processor.size))
+
+
+def language_codes(run: Run) -> tuple[str, str]:
+    """The languages of both sides, as indices of packages name them."""
+    text = run.recipe.text
+    return base_language(text.source.language), base_language(text.target.language)

@@ -16,8 +16,8 @@ from headway.core.storage import check_new, put_in_place, workspace
 from headway.core.tables import Column, Table
 from headway.export import EXPORTERS
 from headway.export.export_options import ExportOptions
-from headway.export.exporter import Exporter, Search
-from headway.export.parity import ParityReport, compare, longest_output, parity_lines
+from headway.export.exporter import Exporter
+from headway.export.parity import ParityReport, compare, longest_output, parity_examples
 from headway.predictors.predictor import Run
 from headway.runs.model_card import card_of
 from headway.runs.run import open_run
@@ -89,14 +89,16 @@ def export_run(
     run = open_run(path, allow_code).loaded()
     with run.trusted():
         check_expressible(exporter, run)
-        lines = parity_lines(run, options.input, options.sentences)
+        examples = parity_examples(run, options.input, options.sentences)
+        lines = [example.source for example in examples]
+        search = exporter.search(run, options.beam, longest_output(run, lines))
         with workspace(output.absolute().parent) as space:
             folder = space / "export"
-            search = Search(options.beam or run.recipe.decoding.beam, longest_output(run, lines))
             with progress(f"export to {exporter.name}") as line:
                 exporter.write(run, folder)
                 line.update(0, f"comparing {len(lines)} lines")
                 report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
+                report = exporter.examined(run, folder, report, examples)
             write_json(folder / PARITY, report.to_json())
             usage = exporter.usage(run)
             if (truncation := run.recipe.data.truncation()) is not None:

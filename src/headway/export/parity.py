@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headway.models import Seq2Seq
 from headway.models.model import log_probabilities
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example
 from headway.predictors.predictor import Predictor, Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.pretrained import Window
@@ -55,6 +56,7 @@ class ParityReport:
         unknown: for how many lines the best output has an unknown token, which libraries write in ways of their own.
         score_difference: the largest between a score of the export and the run's of the same output.
         differences: the lines whose best outputs differ.
+        outputs: the texts of the best outputs of both for every line, which are not stored.
     """
 
     format: str
@@ -66,6 +68,7 @@ class ParityReport:
     unknown: int
     score_difference: float
     differences: list[Difference] = field(default_factory=list)
+    outputs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
@@ -74,7 +77,7 @@ class ParityReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as values that JSON can hold."""
-        values = {key: value for key, value in vars(self).items() if key != "differences"}
+        values = {key: value for key, value in vars(self).items() if key not in ("differences", "outputs")}
         return values | {
             "search": self.search._asdict(),
             "passed": self.passed,
@@ -100,8 +103,8 @@ class ParityReport:
         return "\n".join(lines)
 
 
-def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
-    """Texts of a file, or else of the recipe's dev: the first `count` that have a token and are not too long.
+def parity_examples(run: Run, source: Path | None, count: int) -> list[Example]:
+    """Examples of a file, or else of the recipe's dev: the first `count` that have a token and are not too long.
 
     Raises:
         UserError: neither a file nor dev, or no such line in them.
@@ -117,11 +120,16 @@ def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
     read: Callable[[str], str] = str
     if isinstance(predictor, SequencePredictor):  # exports are given the text that the model reads as it is
         read = predictor.formatter(predictor.Options()).source
-    texts = (read(example.source) for example in corpus.examples if example.source.strip())
-    lines = list(islice((text for text in texts if _fits(run, text)), count))
-    if not lines:
+    found = (replace(each, source=read(each.source)) for each in corpus.examples if each.source.strip())
+    examples = list(islice((example for example in found if _fits(run, example.source)), count))
+    if not examples:
         raise UserError("there is no line to decode", where=option("input"), received=source and str(source))
-    return lines
+    return examples
+
+
+def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
+    """The sources of `parity_examples`."""
+    return [example.source for example in parity_examples(run, source, count)]
 
 
 def predictor_of(run: Run) -> Predictor[Any, Any]:
@@ -157,8 +165,8 @@ def answering_by(predictor: SequencePredictor) -> Answering:
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         predictions = predictor.predict(
-            lines, beam=search.beam, nbest=search.beam, length_penalty=0.0, max_length=search.longest, truncate=True,
-            no_repeat_ngram=0, min_length=0, unknown_words="keep",
+            lines, beam=search.beam, nbest=search.beam, length_penalty=0.0, truncate=True, no_repeat_ngram=0,
+            max_length_ratio=search.ratio, max_length_offset=search.longest, min_length=0, unknown_words="keep",
         )  # fmt: skip
         return [
             [
@@ -210,7 +218,8 @@ def compare(
             pairs = (own[0].text, own[0].score), (other[0].text, other[0].score)
             differences.append(Difference(number, line, *pairs, scored[0]))
     equal = len(lines) - len(differences)
-    return ParityReport(name, exact, search, len(lines), equal, lists, unknown, largest, differences)
+    outputs = [(own[0].text, other[0].text) for own, other in zip(ours, theirs, strict=True)]
+    return ParityReport(name, exact, search, len(lines), equal, lists, unknown, largest, differences, outputs)
 
 
 @torch.inference_mode()

@@ -1,0 +1,367 @@
+"""Students for the translation engine of Firefox, and for those that read the same files: Marian's, with int8 weights.
+
+A folder has the model, the vocabulary, a shortlist where there are links, and an entry for a registry of models. Parity
+is three-fold: the run, the engine, and headway's own computation with the same integers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from itertools import chain, islice, product, zip_longest
+from math import isclose
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import nn
+
+from headway.core.errors import UserError, option
+from headway.core.files import sha256, write_bytes, write_json
+from headway.core.log import say, warn
+from headway.export.export_options import FirefoxOptions
+from headway.export.exporter import (
+    Answer,
+    Answering,
+    Exporter,
+    Search,
+    language_codes,
+    sentencepiece_fault,
+    text_processors,
+)
+from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
+from headway.export.parity import ParityReport
+from headway.formats.alignments import parse_pharaoh, read_alignments
+from headway.formats.lines import read_lines
+from headway.formats.pairs import open_source
+from headway.metrics import as_metrics
+from headway.mixers.attention import Attention
+from headway.mixers.positions import Sinusoidal
+from headway.mixers.relative import RelativePosition
+from headway.mixers.ssru import Ssru
+from headway.models.block import Block, Residual
+from headway.models.components import LayerNorm, ReluFeedForward
+from headway.models.cross_attention import MultiHeadCross
+from headway.models.embeddings import Embedding
+from headway.models.transformer import Transformer
+from headway.predictors.output import Example
+from headway.predictors.predictor import Run
+from headway.processing.marian_binary import read_items, write_items
+from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
+from headway.processing.text.subwords import SubwordVocabulary, scored_pieces
+from headway.processing.text.text_processor import TextProcessor
+from headway.tasks.student import EPSILON, engine_rows, engine_vocabulary, student_items, vocabulary_fault
+
+MULTIPLE = 16  # of the sizes that engines multiply fast
+REGISTRY = "registry.json"
+ENGINE = "fxtranslate"
+LEAST_EQUAL, LEAST_EXACT, MOST_BLEU = 0.95, 0.99, 0.3
+
+USAGE = """```python
+from pathlib import Path
+
+from fxtranslate import Translator  # pip install fxtranslate
+
+model, vocabulary = Path("FOLDER/MODEL").read_bytes(), Path("FOLDER/VOCABULARY").read_bytes()
+translator = Translator(model=model, src_vocab=vocabulary, trg_vocab=vocabularySHORTLIST)
+print(translator.translate("..."))
+```
+
+`registry.json` has names, sizes and checksums of the files, as registries of models for browsers want them."""
+
+
+class FirefoxExporter(Exporter):
+    """A folder with the files of Firefox's translation engine."""
+
+    Config: ClassVar = FirefoxOptions
+    name = "firefox"
+    config: FirefoxOptions
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def refusal(self, run: Run) -> str | None:
+        for side, processor in (("source", run.source), ("target", run.target)):
+            if not isinstance(processor, TextProcessor):
+                return "the engine translates text"
+            vocabulary = processor.vocabulary
+            if not isinstance(vocabulary, SubwordVocabulary) or scored_pieces(vocabulary)[0] != "unigram":
+                return "it needs vocabulary.kind: unigram"
+            if (fault := vocabulary_fault(vocabulary)) is not None:
+                return f"it needs {fault}"
+            if sentencepiece_fault(processor) is not None:
+                return f"it needs text.{side} without normalise and segment: SentencePiece alone reads the text"
+        source, target = text_processors(run)
+        if not source.vocabulary.shares_ids_with(target.vocabulary):
+            return "it needs vocabulary.shared: true"
+        if needs := list(dict.fromkeys(_needs(run.model))):
+            return f"it needs {', '.join(needs)}; the presets student and student-tiny are such models"
+        return None
+
+    def form(self, run: Run) -> str:
+        return " and ".join(self.names(run)[:2])
+
+    def names(self, run: Run) -> list[str]:
+        """The files of the model, the vocabulary and the shortlist, named as those of Firefox are."""
+        pair, first, best = "".join(language_codes(run)), self.config.shortlist_first, self.config.shortlist_best
+        return [f"model.{pair}.intgemm.alphas.bin", f"vocab.{pair}.spm", f"lex.{first}.{best}.{pair}.s2t.bin"]
+
+    def write(self, run: Run, folder: Path) -> None:
+        (source, _), (model, vocabulary, shortlist) = text_processors(run), self.names(run)
+        ids = engine_ids(run)
+        sources = [[ids[id] for id in each] for each in self._calibration(run, source)]
+        first: Any = run.model.blocks()[0]
+        items, matrices = student_items(dict(run.model.named_parameters()), first.mixer.heads)
+        items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
+        folder.mkdir()
+        assert isinstance(source.vocabulary, SubwordVocabulary)
+        write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary))
+        write_bytes(folder / model, write_items(items))
+        if self.config.links is not None:
+            links = _linked_ids(run, self.config.links)
+            lists = shortlist_of(
+                ((ids[source], ids[target]) for source, target in links), len(engine_rows(source.size)),
+                self.config.shortlist_first, self.config.shortlist_best,
+            )  # fmt: skip
+            write_bytes(folder / shortlist, write_shortlist(lists))
+        else:
+            say("without links there is no shortlist: the engine looks at all target tokens")
+
+    def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
+        """Encoded sources that activations are measured on."""
+        count, data, file = self.config.calibration_lines, run.recipe.data, self.config.calibration
+        if file is not None:
+            lines: list[str] = [*islice(read_lines(file), count)]
+        else:
+            lines = []
+            for corpus, where in ((data.train, "data.train"), (data.dev, "data.dev")):
+                try:
+                    lines = (
+                        lines or [each.source for each in islice(open_source(corpus, where), count)] if corpus else []
+                    )
+                except UserError:
+                    continue
+        ids = [source.encode(line, data.truncation()).values for line in lines]
+        if not (found := [each for each in ids if 0 < len(each) < LONGEST]):
+            what, allowed = "there are no lines to measure activations on", "a file with source lines"
+            raise UserError(what, where=option("calibration"), received=file and str(file), allowed=allowed)
+        return found
+
+    def open(self, folder: Path, run: Run) -> Answering:
+        reference, (source, target) = self.reference(folder, run), text_processors(run)
+        ids, rows = engine_ids(run), engine_rows(source.size)
+
+        def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
+            encoded = (source.encode(line, run.recipe.data.truncation()).values for line in lines)
+            answers = []
+            for each in reference.translate([[ids[id] for id in line] for line in encoded]):
+                written = tuple(rows[id] for id in each.ids)
+                score = sum(each.log_probabilities)
+                answers.append([Answer(tuple(target.tokens(written)), score, target.decode(written), written)])
+            return answers
+
+        return answer
+
+    def reference(self, folder: Path, run: Run) -> Reference:
+        """headway's own computation with the files of a folder."""
+        model, _, lists = (folder / name for name in self.names(run))
+        items = read_items(model.read_bytes(), str(model))
+        size = len(engine_rows(text_processors(run)[0].size))
+        shortlist = read_shortlist(lists.read_bytes(), size, str(lists)) if lists.exists() else None
+        return Reference(items, str(model), shortlist)
+
+    def search(self, run: Run, beam: int | None, longest: int) -> Search:
+        if beam not in (None, 1):
+            raise UserError("the engine has no beam", where=option("beam"), received=beam, allowed="1")
+        return Search(1, longest_of(1), 2.0)
+
+    def examined(self, run: Run, folder: Path, report: ParityReport, examples: Sequence[Example]) -> ParityReport:
+        """The report with the engine's outputs, where it is installed; and the entry for a registry."""
+        texts = {"run": [own for own, _ in report.outputs], "int8": [other for _, other in report.outputs]}
+        engine = None
+        if find_spec(ENGINE) is None:
+            warn(f"{ENGINE} is not installed: headway's own computation with the same integers is compared alone")
+        else:
+            texts["engine"], engine = self._by_engine(run, folder, examples)
+        language, scores = run.recipe.text.target.language, dict[str, dict[str, float]]()
+        if all(example.references for example in examples):
+            assert isinstance(run.target, TextProcessor)
+            written = [example.as_written(run.target.config).references for example in examples]
+            references = [list(each) for each in zip(*written, strict=True)]
+            for metric in as_metrics(("bleu", "chrf"), language):
+                scores[metric.label] = {name: metric.score(said, references).value for name, said in texts.items()}
+        rows = zip(examples, *texts.values(), strict=True)
+        differing = tuple(
+            dict(zip(("line", "source", *texts), (number, example.source, *said), strict=True))
+            for number, (example, *said) in enumerate(rows, start=1)
+            if len(set(said)) > 1
+        )
+        whole = FirefoxReport(**vars(report), engine=engine, scores=scores, differing=differing)
+        names = dict(zip(("model", "vocab", "lex"), self.names(run), strict=True))
+        files = {
+            kind: {"name": name, "size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+            for kind, name in names.items()
+            if (folder / name).exists()
+        }
+        source, target = language_codes(run)
+        own = {label: round(by["engine" if engine else "int8"], 2) for label, by in scores.items()}
+        write_json(folder / REGISTRY, {"from": source, "to": target, "files": files, "scores": own})
+        return whole
+
+    def _by_engine(self, run: Run, folder: Path, examples: Sequence[Example]) -> tuple[list[str], str]:
+        """The engine's outputs, and what engine it is."""
+        from fxtranslate import Translator
+
+        model, vocabulary, *lists = (path.read_bytes() for name in self.names(run) if (path := folder / name).exists())
+        translator = Translator(
+            model=model, src_vocab=vocabulary, trg_vocab=vocabulary, shortlist=next(iter(lists), None)
+        )
+        source, _ = text_processors(run)
+        texts = [translator.translate(source.prepare(example.source)) for example in examples]
+        return texts, f"{ENGINE} {metadata.version(ENGINE)} ({translator.backend()})"
+
+    def usage(self, run: Run) -> str:
+        model, vocabulary, shortlist = self.names(run)
+        given = f', shortlist=Path("FOLDER/{shortlist}").read_bytes()' if self.config.links else ""
+        return USAGE.replace("MODEL", model).replace("VOCABULARY", vocabulary).replace("SHORTLIST", given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirefoxReport(ParityReport):
+    """The comparison of a run, of the engine, and of headway's own computation with the engine's integers, `int8`.
+
+    Attributes:
+        engine: its name, version and instructions; None where it is not installed.
+        scores: for each metric those of all three.
+        differing: every line with outputs that are not all equal, with these.
+    """
+
+    engine: str | None
+    scores: dict[str, dict[str, float]]
+    differing: tuple[dict[str, Any], ...]
+
+    def share(self, one: str, other: str) -> float:
+        """The share of lines for which two of them have the same output."""
+        return 1 - sum(each[one] != each[other] for each in self.differing) / self.lines
+
+    @property
+    def passed(self) -> bool:
+        judged = "engine" if self.engine else "int8"
+        exact = not self.engine or self.share("engine", "int8") >= LEAST_EXACT
+        bleu = self.scores.get("BLEU", {judged: 0.0, "run": 0.0})
+        return exact and self.share(judged, "run") >= LEAST_EQUAL and bleu["run"] - bleu[judged] <= MOST_BLEU
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = [("engine", "run"), ("engine", "int8"), ("int8", "run")] if self.engine else [("int8", "run")]
+        shares = {f"{one} equal to {other}": self.share(one, other) for one, other in pairs}
+        return super().to_json() | {"differing": list(self.differing), "shares": shares}
+
+    def text(self) -> str:
+        shown = self.to_json()
+        lines = [f"{self.format}: {self.lines} lines, {self.engine or 'without the engine'}"]
+        lines += [f"  {share:.1%} of outputs: {name}" for name, share in shown["shares"].items()]
+        for label, by in self.scores.items():
+            lines.append(f"  {label}: " + ", ".join(f"{name} {value:.2f}" for name, value in by.items()))
+        for each in self.differing:
+            lines.append(f"  line {each['line']}: {each['source']}")
+            lines += [f"    {name:7} {each[name]}" for name in ("run", "int8", "engine") if name in each]
+        return "\n".join(lines)
+
+
+def engine_ids(run: Run) -> dict[int, int]:
+    """For each id of the run's vocabulary that the engine has the id there."""
+    rows = engine_rows(text_processors(run)[0].size)
+    return {id: row for row, id in enumerate(rows) if id >= 0}
+
+
+def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
+    """The (source, target) ids of the training pairs whose words are linked.
+
+    Raises:
+        UserError: no corpus, or links that are not of its pairs.
+    """
+    source, target = text_processors(run)
+    pairs, lines = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken), read_alignments(file)
+    for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
+        if pair is None or line is None:
+            what, received = "there is no line of links for each pair of data.train", f"{len(lines)} lines"
+            raise UserError(what, where=str(file), received=received)
+        sides = []
+        for processor, text in ((source, pair.source), (target, pair.target)):
+            ids, words = processor.encode(text).values, defaultdict[int, list[int]](list)
+            for id, word in zip(ids, processor.words(ids).of, strict=True):
+                words[word].append(id)
+            sides.append(words)
+        for one, other in parse_pharaoh(line, f"{file}:{number}").possible:
+            if one not in sides[0] or other not in sides[1]:
+                what, received = "there is no such word in this pair of data.train", f"{one}-{other}"
+                raise UserError(what, where=f"{file}:{number}", received=received)
+            yield from product(sides[0][one], sides[1][other])
+
+
+def _needs(model: nn.Module) -> Iterator[str]:
+    """What a model that is no student would have to be, by the keys of its recipe."""
+    if type(model) is not Transformer or type(model.source_embedding) is not Embedding:
+        yield "model.kind: transformer over tokens"
+        return
+    source, target, projection = model.source_embedding, model.target_embedding, model.projection
+    dim = source.tokens.embedding_dim
+    if not (source.tokens is target.tokens and projection.weight is source.tokens.weight):
+        yield "model.tied: all"
+    if projection.bias is None:
+        yield "model.output_bias: true"
+    if not isclose(source.scale, dim**0.5):
+        yield "model.scale_embeddings: true"
+    positions = source.position, target.position
+    if not all(type(each) is Sinusoidal and each.arrangement == "halves" for each in positions):
+        yield "model.position: {kind: sinusoidal, arrangement: halves}"
+    if not target.zero_first:
+        yield "model.first_input: zero"
+    if dim % MULTIPLE:
+        yield f"model.dim: a multiple of {MULTIPLE}"
+    first: Any = model.encoder[0]
+    for stack, block in chain(
+        (("encoder", each) for each in model.encoder), (("decoder", each) for each in model.decoder)
+    ):
+        yield from _needs_of(block, stack, dim, first)
+
+
+def _needs_of(block: Block, stack: str, dim: int, first: Block) -> Iterator[str]:
+    canons = block.mixer_canon, block.feed_forward_canon, block.feed_forward_inner_canon
+    if any(canons):
+        yield f"model.{stack} without canon"
+    residuals = [block.mixer_residual, block.feed_forward_residual]
+    attention: list[Any] = [] if stack == "decoder" else [block.mixer]
+    if stack == "decoder":
+        if type(block.mixer) is not Ssru:
+            yield "model.decoder.mixer: ssru"
+        if type(block.cross) is not MultiHeadCross:
+            yield "model.decoder.cross: multi_head"
+            return
+        attention, residuals = [block.cross], [*residuals, block.cross_residual]
+    elif not (type(block.mixer) is Attention and block.mixer.plain and not block.mixer.shares_values):
+        yield "model.encoder.mixer: attention without options"
+        return
+    elif type(block.mixer.position) is not RelativePosition:
+        yield "model.encoder.mixer without position"
+    for each in attention:
+        heads = getattr(first.mixer, "heads", None)
+        if (each.heads, each.key_dim, each.value_dim) != (heads, dim // each.heads, dim // each.heads):
+            yield "model.heads alike in all layers, without head_dim, key_dim and value_dim"
+        if each.out_projection.bias is None:
+            yield "model.bias: true"
+    for residual in residuals:
+        if type(residual) is not Residual:
+            yield f"model.{stack}.residual: plain"
+        elif not residual.post:
+            yield "model.norm: post"
+        if not (type(residual.norm) is LayerNorm and isclose(residual.norm.eps, EPSILON)):
+            yield "model.norm_kind: {kind: layer, eps: 1e-6}"
+    network: Any = block.feed_forward
+    if type(network) is not ReluFeedForward or network.inner.bias is None:
+        yield "model.feed_forward of kind relu with bias"
+    elif network.width % MULTIPLE or network.width != getattr(first.feed_forward, "width", None):
+        yield f"model.feed_forward: a multiple of {MULTIPLE}, the same in all layers"

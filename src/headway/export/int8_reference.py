@@ -1,0 +1,248 @@
+"""The computation of the engines in browsers, in numpy: what an exported student has to answer, and its calibration.
+
+Shapes: B sources of one length, S source, D model, K heads, V vocabulary, R rows that are still decoded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.processing.marian_binary import EMBEDDING, MOST, Floats, Item, Items, Quantized, quantized
+from headway.processing.shortlist import Shortlist
+from headway.tasks.marian_transformer import OUTPUT_BIAS
+from headway.tasks.student import END, EPSILON, factor_name, student_options
+
+LONGEST = 256  # tokens of an output
+EXACT = 1 << 24  # integers up to which float32 adds exactly
+SATURATED = 32767  # the largest sum of two products in the 16 bits of AVX2 and SSSE3
+SHIFT = 127  # that these add to activations, whose bytes have no sign there
+SEVEN_BITS = 64  # the largest weight with which no two products saturate
+LEAST_SCALE = 0.85  # activations are not spread further than that: seven bits of the weights cost less
+DEVIATIONS = 1.1  # above the mean of the largest activations
+EVERY = 3  # of so many positions one is looked at for saturation
+TOGETHER = 64  # sources that are decoded at once
+
+
+class Written(NamedTuple):
+    """An output: ids without the end mark, and the log probability of each and of the end mark where it was written."""
+
+    ids: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+
+
+def longest_of(length: int) -> int:
+    """The longest output for a source of so many tokens, its end mark counted."""
+    return min(2 * length + 4, LONGEST)
+
+
+class Reference:
+    """A student as engines compute it: products of int8 numbers, summed in integers; float32 elsewhere."""
+
+    def __init__(self, items: Mapping[str, Item], where: str, shortlist: Shortlist | None = None) -> None:
+        options = student_options(items, where)
+        self.heads, self.layers = options["transformer-heads"], (options["enc-depth"], options["dec-depth"])
+        self.shortlist = shortlist
+        self.floats: dict[str, Floats] = {}
+        self.matrices: dict[str, Quantized] = {}
+        for name, item in items.items():
+            if isinstance(item, Quantized):
+                self.matrices[name] = item
+            elif not isinstance(item, bytes):
+                self.floats[name] = item
+        self._wide = {name: self._read(matrix) for name, matrix in self.matrices.items()}
+        self.size, self.dim = self.matrices[EMBEDDING].values.shape
+        self._vectors = self.matrices[EMBEDDING].floats * np.float32(self.dim**0.5)
+        self._positions = _positions(LONGEST, self.dim)
+
+    @staticmethod
+    def _read(matrix: Quantized) -> NDArray[Any]:
+        """(in, out) in a type that sums the integers exactly."""
+        fits = MOST * MOST * matrix.values.shape[1] < EXACT
+        return np.ascontiguousarray(matrix.values.T, dtype=np.float32 if fits else np.float64)
+
+    def translate(self, sources: Sequence[Sequence[int]]) -> list[Written]:
+        """The greedy output for each source, ids without the end mark."""
+        outputs: dict[int, Written] = {}
+        rows_by_length = defaultdict[int, list[int]](list)
+        for row, source in enumerate(sources):
+            rows_by_length[len(source)].append(row)
+        for rows in rows_by_length.values():  # of one length, so that nothing is padded
+            for some in (rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)):
+                ids = np.array([[*sources[row], END] for row in some])
+                outputs |= zip(some, self._decode(self._encode(ids), ids), strict=True)
+        return [outputs[row] for row in range(len(sources))]
+
+    def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
+        """(..., out) of x (..., in): the integers nearest to both, multiplied, back in floats."""
+        factor, wide = self.floats[factor_name(name)][0], self._wide[name]
+        rounded = np.clip(np.rint(x * factor), -MOST, MOST).astype(wide.dtype)
+        unit = np.float32(1) / (factor * self.matrices[name].factor)
+        shift = SHIFT * wide.sum(0)  # engines take it away again in floats, which rounds
+        y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
+        return y + ((0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32))
+
+    def _encode(self, ids: NDArray[Any]) -> Floats:
+        """(B, S, D)."""
+        length, x = ids.shape[1], self._vectors[ids]
+        positions = self._positions if length <= LONGEST else _positions(length, self.dim)
+        x = x + positions[:length]
+        for layer in range(1, self.layers[0] + 1):
+            name = f"encoder_l{layer}"
+            x = self._norm(x + self._attend(x, self._view(x, f"{name}_self"), f"{name}_self"), f"{name}_self_Wo")
+            x = self._feed(x, f"{name}_ffn")
+        return x
+
+    def _decode(self, memory: Floats, ids: NDArray[Any]) -> list[Written]:
+        count, layers = len(ids), range(1, self.layers[1] + 1)
+        views = [self._view(memory, f"decoder_l{layer}_context") for layer in layers]
+        means = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
+        allowed = None
+        if self.shortlist is not None:
+            allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
+        written: list[list[tuple[int, float]]] = [[] for _ in ids]
+        alive, x = np.arange(count), np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
+        for step in range(longest_of(ids.shape[1])):
+            x = x + self._positions[step]
+            for index, layer in enumerate(layers):
+                name = f"decoder_l{layer}"
+                gate = 1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))
+                means[index] = gate * means[index] + (1 - gate) * self.product(x, f"{name}_rnn_W")
+                x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
+                x = self._norm(x + self._attend(x, views[index], f"{name}_context"), f"{name}_context_Wo")
+                x = self._feed(x, f"{name}_ffn")
+            logits = self.product(x[:, 0], EMBEDDING, OUTPUT_BIAS)
+            if allowed is not None:
+                logits = np.where(allowed, logits, -np.inf)
+            best = logits.argmax(1)
+            largest = logits.max(1)
+            scores = -np.log(np.exp(logits - largest[:, None]).sum(1))
+            for row, id, score in zip(alive, best.tolist(), scores.tolist(), strict=True):
+                written[row].append((id, score))
+            going = best != END
+            if not going.any():
+                break
+            if not going.all():
+                alive, best = alive[going], best[going]
+                means = [mean[going] for mean in means]
+                views = [(keys[going], values[going]) for keys, values in views]
+                allowed = None if allowed is None else allowed[going]
+            x = self._vectors[best][:, None]
+        return [
+            Written(tuple(id for id, _ in each if id != END), tuple(score for _, score in each)) for each in written
+        ]
+
+    def _view(self, x: Floats, name: str) -> tuple[Floats, Floats]:
+        """Keys (B, K, d, S) and values (B, K, S, d) of x (B, S, D)."""
+        keys, values = (self._heads(self.product(x, f"{name}_W{part}", f"{name}_b{part}")) for part in "kv")
+        return keys.swapaxes(2, 3), values
+
+    def _heads(self, x: Floats) -> Floats:
+        return x.reshape(*x.shape[:2], self.heads, -1).swapaxes(1, 2)
+
+    def _attend(self, x: Floats, view: tuple[Floats, Floats], name: str) -> Floats:
+        """Attention of x (B, T, D) to what is in view."""
+        keys, values = view
+        scores = self._heads(self.product(x, f"{name}_Wq", f"{name}_bq")) @ keys
+        scores *= np.float32((self.dim // self.heads) ** -0.5)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        joined = np.ascontiguousarray((weights @ values).swapaxes(1, 2)).reshape(x.shape)
+        return self.product(joined, f"{name}_Wo", f"{name}_bo")
+
+    def _feed(self, x: Floats, name: str) -> Floats:
+        hidden = np.maximum(self.product(x, f"{name}_W1", f"{name}_b1"), 0)
+        return self._norm(x + self.product(hidden, f"{name}_W2", f"{name}_b2"), f"{name}_ffn")
+
+    def _norm(self, x: Floats, name: str) -> Floats:
+        centred = x - x.mean(-1, keepdims=True)
+        scale = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(EPSILON))
+        return self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
+
+
+def _positions(length: int, dim: int) -> Floats:
+    """(L, D): all sines before all cosines, of angles that are rounded as in engines."""
+    half, channels = dim // 2, np.arange(dim)
+    frequencies = (1e-4 ** ((channels % half) / (half - 1))).astype(np.float32)
+    offsets = (channels // half * (np.pi / 2)).astype(np.float32)
+    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies + offsets
+    return np.sin(angles.astype(np.float64)).astype(np.float32)
+
+
+class Calibration(Reference):
+    """A student in floats, which notes what its matrices are multiplied with.
+
+    Attributes:
+        largest: for each matrix the largest activation of each position.
+        rows: for each matrix the activations (R, in) of some positions.
+    """
+
+    def __init__(self, items: Items, where: str) -> None:
+        super().__init__(items | {factor_name(name): np.ones(1, np.float32) for name in matrices_of(items)}, where)
+        self.largest = defaultdict[str, list[float]](list)
+        self.rows = defaultdict[str, list[Floats]](list)
+
+    @staticmethod
+    def _read(matrix: Quantized) -> NDArray[Any]:
+        return np.ascontiguousarray(matrix.floats.T)
+
+    def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
+        rows = x.reshape(-1, x.shape[-1])
+        first = -len(self.largest[name]) % EVERY
+        self.largest[name] += np.abs(rows).max(1).tolist()
+        self.rows[name].append(rows[first::EVERY])
+        y: Floats = x @ self._wide[name]
+        return y if bias is None else y + self.floats[bias][0]
+
+
+def matrices_of(items: Mapping[str, Item]) -> dict[str, Quantized]:
+    """The matrices of a student."""
+    return {name: item for name, item in items.items() if isinstance(item, Quantized)}
+
+
+def calibrated(items: Items, floats: Mapping[str, Floats], sources: Sequence[Sequence[int]], *, largest: bool) -> Items:
+    """The items with the factors of activations, as they are while sources are translated.
+
+    A processor that adds two products in 16 bits must not saturate: activations are spread further for that or, where
+    that would be too far, the matrix has seven bits.
+
+    Args:
+        items: those without factors.
+        floats: the matrices before they were rounded.
+        sources: ids, without end marks.
+        largest: take the largest activation of all; else the mean of the largest of each position, and 1.1 deviations.
+    """
+    notes, found = Calibration(items, "the student"), dict(items)
+    notes.translate(sources)
+    for name, matrix in matrices_of(items).items():
+        maxima = np.array(notes.largest[name])
+        bound = maxima.max() if largest else maxima.mean() + DEVIATIONS * maxima.std()
+        factor = MOST / max(float(bound), 1e-6)
+        rounded = np.clip(np.rint(np.concatenate(notes.rows[name]) * factor), -MOST, MOST)
+        scale, narrow = unsaturated(rounded, matrix.values), quantized(floats[name], SEVEN_BITS)
+        if scale < LEAST_SCALE or np.allclose(
+            narrow.floats, floats[name], rtol=0, atol=1e-6 * np.abs(floats[name]).max()
+        ):
+            found[name], scale = narrow, 1.0  # also of an imported one, which has no more bits
+        found[factor_name(name)] = np.array([factor * scale], np.float32)
+    return found
+
+
+def unsaturated(rounded: Floats, values: NDArray[np.int8]) -> float:
+    """The scale of activations (R, in) with which no sum of two products with `values` (out, in) saturates.
+
+    Neighbours whose signs differ never do, nor those that are small.
+    """
+    scale, pairs = 1.0, values.reshape(len(values), -1, 2).astype(np.float32)
+    heavy = (np.abs(pairs.sum(2)) * 2 * SHIFT > SATURATED) & (pairs.prod(2) > 0)
+    for place in np.flatnonzero(heavy.any(0)):
+        weights = np.abs(pairs[heavy[:, place], place])  # (n, 2)
+        moved = (rounded[:, 2 * place : 2 * place + 2] @ weights.T).max(0)
+        fixed = (SHIFT + 0.5) * weights.sum(1)  # what is rounded is up to a half more
+        full = fixed + moved > SATURATED
+        scale = min(scale, ((SATURATED - fixed[full]) / moved[full]).min(initial=1.0))
+    return float(scale)

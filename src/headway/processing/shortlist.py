@@ -1,0 +1,107 @@
+"""Marian's binary shortlists: the target tokens that an engine looks at for a source, by the source's tokens.
+
+u64 magic, checksum, first, best, n + 1, m; n + 1 u64 offsets into the lists, one after the other's end; m u32 ids. The
+tokens that every source has are the `first` ids of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.core.errors import UserError
+
+MAGIC, HEAD, WORD = 0xF11A48D5013417F5, struct.Struct("<6Q"), (1 << 64) - 1
+EIGHT = 8  # engines multiply matrices whose width is a multiple of it
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """The lists of all source tokens.
+
+    Attributes:
+        first: so many ids are in every list.
+        best: so many ids a list has at most.
+        offsets: (V + 1,) where the list of each id begins.
+        ids: all lists, one after the other, each ascending.
+    """
+
+    first: int
+    best: int
+    offsets: NDArray[np.uint64]
+    ids: NDArray[np.uint32]
+
+    def allowed(self, source: Sequence[int], size: int) -> NDArray[np.bool_]:
+        """(V,): the ids that an engine looks at for a source, its own ids among them, filled up to a multiple of 8."""
+        chosen = np.zeros(size, dtype=bool)
+        chosen[: self.first] = True
+        for id in source:
+            chosen[id] = True
+            chosen[self.ids[int(self.offsets[id]) : int(self.offsets[id + 1])]] = True
+        others = self.first + np.flatnonzero(~chosen[self.first :])
+        chosen[others[: -int(chosen.sum()) % EIGHT]] = True
+        return chosen
+
+
+def shortlist_of(links: Iterable[tuple[int, int]], size: int, first: int, best: int) -> Shortlist:
+    """The shortlist of (source, target) ids that are linked: for each source id the most frequent target ids.
+
+    A source id without links has the end mark alone, since Marian refuses lists that are empty at the end.
+    """
+    counts: dict[int, Counter[int]] = {}
+    for source, target in links:
+        counts.setdefault(source, Counter())[target] += 1
+    lists = [sorted(id for id, _ in _ranked(counts.get(source))[:best]) or [0] for source in range(size)]
+    offsets = np.cumsum([0, *map(len, lists)]).astype(np.uint64)
+    return Shortlist(first, best, offsets, np.array([id for each in lists for id in each], dtype=np.uint32))
+
+
+def _ranked(counts: Counter[int] | None) -> list[tuple[int, int]]:
+    return sorted((counts or {}).items(), key=lambda each: (-each[1], each[0]))
+
+
+def write_shortlist(shortlist: Shortlist) -> bytes:
+    """The file of a shortlist."""
+    sizes = shortlist.first, shortlist.best, len(shortlist.offsets), len(shortlist.ids)
+    body = (
+        struct.pack("<4Q", *sizes) + shortlist.offsets.astype("<u8").tobytes() + shortlist.ids.astype("<u4").tobytes()
+    )
+    return struct.pack("<2Q", MAGIC, _checksum(body)) + body
+
+
+def read_shortlist(content: bytes, size: int, where: str) -> Shortlist:
+    """The shortlist of a file for a vocabulary of this size. Raises UserError where it is damaged or of another one."""
+
+    def broken(what: str) -> UserError:
+        return UserError(f"this shortlist is damaged ({what})", where=where)
+
+    if len(content) < HEAD.size:
+        raise broken(f"{len(content)} bytes")
+    magic, checksum, first, best, count, total = HEAD.unpack_from(content)
+    if magic != MAGIC:
+        raise broken("it does not begin as Marian's binary shortlists do")
+    if HEAD.size + 8 * count + 4 * total != len(content):
+        raise broken(f"{count} offsets and {total} ids in {len(content)} bytes")
+    if checksum != _checksum(content[16:]):
+        raise broken("its checksum is another")
+    offsets = np.frombuffer(content, "<u8", count, HEAD.size)
+    ids = np.frombuffer(content, "<u4", total, HEAD.size + 8 * count)
+    if count != size + 1 or first > size or (total and int(ids.max()) >= size):
+        what = "this shortlist is of another vocabulary"
+        raise UserError(what, where=where, received=f"{count - 1} tokens", allowed=f"{size} tokens")
+    if int(offsets[0]) or int(offsets[-1]) != total or (offsets[1:] < offsets[:-1]).any():
+        raise broken("its lists do not follow one another")
+    return Shortlist(first, best, offsets, ids)
+
+
+def _checksum(body: bytes) -> int:
+    """Marian's hash of all whole words of 64 bits."""
+    seed = 0
+    for word in np.frombuffer(body[: len(body) // 8 * 8], "<u8").tolist():
+        seed ^= (word + 0x9E3779B9 + (seed << 6) + (seed >> 2)) & WORD
+    return seed
