@@ -126,7 +126,7 @@ class FirefoxExporter(Exporter):
             )  # fmt: skip
             write_bytes(folder / shortlist, write_shortlist(lists))
         else:
-            say(f"no {option('links')}, no shortlist: the engine looks at all {len(rows)} target tokens")
+            say(f"without links there is no shortlist: the engine looks at all {len(rows)} target tokens")
 
     def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
         """Encoded sources that activations are measured on."""

@@ -234,7 +234,7 @@ def unsaturated(highest: Floats, values: NDArray[np.int8]) -> float:
     fixed = SHIFT * pairs
     moved = np.abs(first) * highest[0::2] + np.abs(second) * highest[1::2]
     full = fixed + moved + pairs / 2 > SATURATED  # what is rounded is half an integer off
-    return float(((SATURATED - pairs - fixed) / moved)[full].min(initial=1.0))
+    return float(((SATURATED - pairs[full] - fixed[full]) / moved[full]).min(initial=1.0))
 
 
 def factor_name(matrix: str) -> str:

@@ -181,9 +181,9 @@ class Attention(Mixer):
             raise ValueError(f"key_value_heads ({key_value_heads}) do not divide heads ({heads})")
         groups = self.key_value_heads
         self.widths = [heads * self.key_dim, groups * self.key_dim, groups * self.value_dim]
-        self.in_projection = Linear(dim, sum(self.widths), bias=bias)  # queries, keys, values, one below the other
+        self.in_projection = Linear(dim, self.widths, bias=bias)  # queries, keys, values, one below the other
         self.out_projection = Linear(heads * self.value_dim, dim, bias=bias)
-        for block in torch.split(self.in_projection.weight, self.widths):
+        for block in self.in_projection.matrices():
             nn.init.xavier_uniform_(block)
         nn.init.xavier_uniform_(self.out_projection.weight)
         if bias:

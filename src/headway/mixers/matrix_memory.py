@@ -80,12 +80,12 @@ class MatrixMemory(Mixer):
         self.causal, self.heads = causal, heads
         self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
         self.widths = [heads * self.key_dim, heads * self.key_dim, heads * self.value_dim]
-        self.in_projection = Linear(dim, sum(self.widths), bias=bias)  # queries, keys, values, one below the other
+        self.in_projection = Linear(dim, self.widths, bias=bias)  # queries, keys, values, one below the other
         self.convolution = Canon(sum(self.widths), causal) if short_convolution else None
         self.norm = nn.RMSNorm(self.value_dim, eps=EPSILON) if output_norm else None
         self.output_gate = Linear(dim, heads * self.value_dim, bias=False) if output_gate else None
         self.out_projection = Linear(heads * self.value_dim, dim, bias=bias)
-        for block in torch.split(self.in_projection.weight, self.widths):
+        for block in self.in_projection.matrices():
             nn.init.xavier_uniform_(block)
         for layer in (self.output_gate, self.out_projection):
             if layer is not None:

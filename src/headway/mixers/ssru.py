@@ -37,9 +37,9 @@ class Ssru(Mixer):
     def __init__(self, dim: int, causal: bool) -> None:
         super().__init__()
         self.causal = causal
-        self.in_projection = Linear(dim, (2 if causal else 3) * dim, bias=False)  # values, then the gates
+        self.in_projection = Linear(dim, [dim] * (2 if causal else 3), bias=False)  # values, then the gates
         self.bias = nn.Parameter(torch.zeros((1 if causal else 2) * dim))  # of the gates
-        for block in torch.split(self.in_projection.weight, dim):
+        for block in self.in_projection.matrices():
             nn.init.xavier_uniform_(block)
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:

@@ -150,10 +150,10 @@ class MultiHeadCross(CrossMixer):
         self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
         self.widths = [heads * self.key_dim, heads * self.value_dim]
         self.query_projection = Linear(dim, self.widths[0], bias=bias)
-        self.memory_projection = Linear(memory_dim, sum(self.widths), bias=bias)  # keys, then values
+        self.memory_projection = Linear(memory_dim, self.widths, bias=bias)  # keys, then values
         self.out_projection = Linear(self.widths[1], dim, bias=bias)
         query, memory, out = self.query_projection, self.memory_projection, self.out_projection
-        for block in (query.weight, *torch.split(memory.weight, self.widths), out.weight):
+        for block in (query.weight, *memory.matrices(), out.weight):
             nn.init.xavier_uniform_(block)
         for layer in (query, memory, out) if bias else ():
             nn.init.zeros_(layer.bias)

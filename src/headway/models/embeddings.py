@@ -16,6 +16,7 @@ from headway.mixers.positions import AbsolutePosition
 from headway.models.model import ModelConfig
 from headway.tensors.batch import UNKNOWN
 from headway.tensors.dropout import Dropout
+from headway.tensors.int8_rounding import TokenEmbedding
 from headway.tensors.linear import Linear
 
 Tied = Literal["all", "target", "none"]
@@ -87,7 +88,7 @@ class Embedding(SourceReader):
 
 def token_embedding(size: int, dim: int) -> nn.Embedding:
     """Vectors of variance 1 / D, so that after the factor sqrt(D) each element has variance one."""
-    embedding = nn.Embedding(size, dim)
+    embedding = TokenEmbedding(size, dim)
     nn.init.normal_(embedding.weight, std=dim**-0.5)
     return embedding
 

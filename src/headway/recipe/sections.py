@@ -106,6 +106,8 @@ class TrainingConfig(Section):
     `extend_vocabulary`: the vocabularies of that run get up to so many further tokens each, from the training corpus.
     `subword_sampling`: other pieces of the same words in each epoch.
     `lora`: what begins from a run or a model learns low-rank changes alone.
+    `int8_rounding`: training and its evaluation compute with weights and activations that are rounded to 8 bits, as
+    engines round them. The weights that are kept are not rounded.
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
     side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
     instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
@@ -150,6 +152,7 @@ class TrainingConfig(Section):
     from_: Path | None = Field(default=None, alias="from")
     extend_vocabulary: Count | None = None
     lora: LoraConfig | None = None
+    int8_rounding: bool = False
     subword_sampling: SubwordSamplingConfig | None = None
 
     @model_validator(mode="after")
@@ -162,6 +165,8 @@ class TrainingConfig(Section):
             raise ValueError("extend_vocabulary is of the run of training.from, which is not given")
         if self.extend_vocabulary and self.lora is not None:
             raise ValueError("give lora or extend_vocabulary: low-rank changes learn no new tokens")
+        if self.int8_rounding and self.lora is not None:
+            raise ValueError("give lora or int8_rounding: an engine rounds weights with their changes, not without")
         if self.compile and self.activation_checkpointing:
             raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
         return self

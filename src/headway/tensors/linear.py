@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
+from headway.tensors.int8_rounding import TokenEmbedding, as_int8, int8_scale
+
 BACKENDS = ("torch", "onednn")
 
 
@@ -267,6 +269,33 @@ def exact_steps(kind: type[Int8Product]) -> int:
     return 127 if bool(((kind(ones, None, 127).multiply(ones) - 64).abs() < 0.1).all()) else 63
 
 
+class RoundedProduct:
+    """A8 W8^T / (a m) + b, as translation engines in browsers compute x W^T + b, with gradients as of the latter.
+
+    A8 = rint(a x) with a = 127 / max |x| over all that is mapped at once; W8 = rint(m W), m = 127 / max |W|. Sums of
+    such integers are exact in float32, however these are stored, up to 2^24.
+
+    Args:
+        weight: matrices one below the other, each with an m of its own.
+        bias: b.
+        parts: the rows of each matrix.
+        backend: of the product.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, parts: list[int], backend: str) -> None:
+        matrices = torch.split(weight, parts)
+        scales = [int8_scale(matrix) for matrix in matrices]
+        self.weight = torch.cat([as_int8(matrix, scale) for matrix, scale in zip(matrices, scales, strict=True)])
+        self.scale = torch.cat([scale.expand(rows) for rows, scale in zip(parts, scales, strict=True)])
+        self.bias, self.backend = bias, backend
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x (..., D) to (..., O)."""
+        scale = int8_scale(x)
+        product = linear(as_int8(x, scale), self.weight, None, self.backend) / (scale * self.scale)
+        return product if self.bias is None else product + self.bias
+
+
 # The kinds of products of each precision; one has to be clearly quicker than those before it.
 KINDS: Mapping[str, tuple[type[Product], ...]] = {
     "float32": (OneDnnProduct, PackedProduct, TransposedProduct, PlainProduct),
@@ -362,25 +391,42 @@ LEAST_GAIN = 1.2  # a precision is worth its rounding from this speed on, in tim
 class Linear(nn.Linear):
     """`torch.nn.Linear` that is quicker, and equal to rounding, where no gradient is needed.
 
+    Args:
+        inputs: D.
+        outputs: O, or those of several matrices that stand one below the other in the weight.
+        bias: whether there is one.
+
     Attributes:
+        parts: the outputs of each matrix.
         backend: the library that multiplies, a name in `BACKENDS`.
+        rounds: whether it computes what an engine would in 8 bits (see `round_to_int8`).
         product: what `prepare` has made of the weight; None where it has not, and once the weight may change.
         low_rank: what is learned in the place of the weight (see `headway.tensors.low_rank`), if that is so.
     """
 
     backend = "torch"
+    rounds = False
     product: Multiply | None = None
     low_rank: nn.Module | None
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
-        super().__init__(inputs, outputs, bias)
-        self.low_rank = None
+    def __init__(self, inputs: int, outputs: int | Sequence[int], bias: bool = True) -> None:
+        parts = [outputs] if isinstance(outputs, int) else list(outputs)
+        super().__init__(inputs, sum(parts), bias)
+        self.parts, self.low_rank = parts, None
+
+    def matrices(self) -> Sequence[Tensor]:
+        """The matrices of the weight, from the first to the last."""
+        return torch.split(self.weight, self.parts)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., D) to (..., O)."""
         return self._mapped(x) if self.low_rank is None else self._mapped(x) + self.low_rank(x)
 
     def _mapped(self, x: Tensor) -> Tensor:
+        if self.rounds:
+            rounded = self.product or RoundedProduct(self.weight, self.bias, self.parts, self.backend)
+            self.product = None if self.training or torch.is_grad_enabled() else rounded
+            return rounded(x)
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return linear(x, self.weight, self.bias, self.backend)
         outputs, inputs = self.out_features, self.in_features
@@ -418,6 +464,13 @@ def use_backend(model: nn.Module, backend: str) -> None:
     for layer in model.modules():
         if isinstance(layer, Linear):
             layer.backend = backend
+
+
+def round_to_int8(model: nn.Module) -> None:
+    """Let all linear maps and token embeddings of a model compute with rounded weights and inputs; weights stay."""
+    for layer in model.modules():
+        if isinstance(layer, Linear | TokenEmbedding):
+            layer.rounds = True
 
 
 def prepare(model: nn.Module, precision: str = "float32") -> str:

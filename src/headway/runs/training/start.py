@@ -22,7 +22,7 @@ from headway.formats.corpus_config import parts
 from headway.losses import Objective
 from headway.metrics import check_kind
 from headway.mixers.conformance import try_own_mixers
-from headway.models import Model
+from headway.models import Model, StackedConfig
 from headway.optimizers.optimizers import build_optimizer, build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
 from headway.processing.processor import Processors
@@ -52,7 +52,7 @@ from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora, Task
 from headway.tensors.batch import SPECIALS
 from headway.tensors.checkpointing import recompute_activations
-from headway.tensors.linear import use_backend
+from headway.tensors.linear import round_to_int8, use_backend
 from headway.tensors.low_rank import CHANGE, adapt
 from headway.tensors.precision import compared
 
@@ -176,6 +176,10 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
         (
             training.subword_sampling and not task.mixes_corpora,
             f"a model for {task.name} reads pieces of words as they are", "training.subword_sampling", "translation",
+        ),
+        (
+            training.int8_rounding and not isinstance(recipe.model, StackedConfig),
+            "products are rounded in Transformers alone", "training.int8_rounding", "false, or model.kind transformer",
         ),
         (
             data.general is not None and not task.mixes_corpora,
@@ -397,6 +401,8 @@ def _session(
     model.to(parallel.device)
     with parallel.autocast():
         try_own_mixers(model, recipe.model.width())
+    if recipe.training.int8_rounding:
+        round_to_int8(model)
     step = TrainingStep(model, Objective(recipe.objective))
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
@@ -412,6 +418,8 @@ def _session(
     def other_model() -> Model[Any]:
         other = new_model(recipe, corpora, initial=False)
         use_backend(other, arithmetic.backend)
+        if recipe.training.int8_rounding:
+            round_to_int8(other)
         return other
 
     by_language = not state.update or "dev_language" in folder.read_manifest()
