@@ -78,8 +78,11 @@ def test_an_output_that_the_engine_cuts_is_at_its_limit(engine) -> None:
     long, short = engine.predict(["one two " * 200, "one"])
     assert long.at_limit == (len(long.tokens) >= 256)
     assert not short.at_limit
-    assert engine.backend.longest(5) == 16
-    assert engine.backend.longest(1000) == 256
+    assert engine.backend.longest(5, "line 1") == 16
+    assert engine.backend.longest(1000, "line 1") == 256
+    first, second = engine.predict(["one", "one " * 2000], skip_broken=True)
+    assert first.text == short.text
+    assert str(second.problem).startswith("line 2: this line is longer than what the engine firefox reads; received ")
 
 
 @pytest.mark.parametrize(
@@ -121,5 +124,5 @@ def test_a_run_that_reads_beginnings_alone(run: Path, tmp_path: Path) -> None:
     cut = Path(shutil.copytree(run, tmp_path / "run"))
     recipe = cut / "recipe.yaml"
     recipe.write_text(recipe.read_text("utf-8").replace("truncate_source: null", "truncate_source: 3"), "utf-8")
-    with pytest.raises(UserError, match="reads lines whole, and this run the first 3 tokens of a source"):
+    with pytest.raises(UserError, match="reads lines whole, and this run the first 3 pieces of a source"):
         headway.load(cut, engine="firefox")
