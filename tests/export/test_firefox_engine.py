@@ -78,11 +78,11 @@ def test_an_output_that_the_engine_cuts_is_at_its_limit(engine) -> None:
     long, short = engine.predict(["one two " * 200, "one"])
     assert long.at_limit == (len(long.tokens) >= 256)
     assert not short.at_limit
-    assert engine.backend.longest(5, "line 1") == 16
-    assert engine.backend.longest(1000, "line 1") == 256
+    assert engine.backend.longest(5) == 16
+    assert engine.backend.longest(1000) == 256
     first, second = engine.predict(["one", "one " * 2000], skip_broken=True)
     assert first.text == short.text
-    assert str(second.problem).startswith("line 2: this line is longer than what the engine firefox reads; received ")
+    assert str(second.problem).startswith("line 2: this line is too long; received ")
 
 
 @pytest.mark.parametrize(

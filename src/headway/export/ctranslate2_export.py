@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headway.core.errors import UserError
+from headway.core.errors import UserError, option
 from headway.core.files import write_text
 from headway.core.log import progress
 from headway.core.processes import batched
@@ -52,7 +52,7 @@ from headway.models.components import (
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
 from headway.models.transformer import Transformer
-from headway.predictors.backend import Backend, SearchRequest, too_long
+from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -293,12 +293,13 @@ class CTranslate2Backend(Backend):
     def __init__(self, search: CTranslate2Search) -> None:
         self._engine = search
 
-    def longest(self, source_length: int, where: str) -> None:
-        if source_length >= POSITIONS:
-            raise too_long(self.name, source_length, POSITIONS - 1, where)
-
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         search = request.search
+        for line, source in zip(request.lines, request.sources, strict=True):
+            if len(source) >= POSITIONS:
+                what, received = "this line is longer than what the engine ctranslate2 reads", f"{len(source)} tokens"
+                allowed = f"up to {POSITIONS - 1}, or no {option('engine')}"
+                raise UserError(what, where=f"line {line}", received=received, allowed=allowed)
         limits = replace(request.limits, longest=[min(longest, POSITIONS - 1) for longest in request.limits.longest])
         return self._engine.search(
             request.sources, limits,

@@ -13,7 +13,7 @@ from headway.export.exporter import text_processors
 from headway.export.exporting import check_expressible
 from headway.export.firefox_export import FirefoxExporter
 from headway.export.int8_reference import longest_of
-from headway.predictors.backend import Backend, SearchRequest, too_long
+from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import Run
 from headway.processing.text.subwords import SPACE
@@ -22,7 +22,6 @@ from headway.runs.engines import Engine
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis
 
-LONGEST_SOURCE = 1000  # tokens: the time that the engine takes grows with their square, and an output has 256
 PARTS = ("model", "vocab", "lex")  # the names of the files begin so; a shortlist (lex) need not be there
 
 
@@ -52,9 +51,7 @@ class FirefoxBackend(Backend):
                 what, allowed = "the engine firefox has no such option", f"no {option('engine')}"
                 raise UserError(what, where=option(name), received=given[name], allowed=allowed)
 
-    def longest(self, source_length: int, where: str) -> int:
-        if source_length > LONGEST_SOURCE:
-            raise too_long(self.name, source_length, LONGEST_SOURCE, where)
+    def longest(self, source_length: int) -> int:
         return longest_of(source_length + 1)
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:

@@ -51,12 +51,8 @@ class Backend(ABC):
     name: str
     lacks: ClassVar[tuple[str, ...]] = ()
 
-    def longest(self, source_length: int, where: str) -> int | None:
-        """The most tokens of an output for a source of so many, where options do not say it; None where they do.
-
-        Raises:
-            UserError: a source that is too long for this backend, at `where`.
-        """
+    def longest(self, source_length: int) -> int | None:
+        """The most tokens of an output for a source of so many, where options do not say it; None where they do."""
         return None
 
     @abstractmethod
@@ -73,12 +69,6 @@ class Backend(ABC):
                     f"the engine {self.name} has no such option", where=option(name), received=value,
                     allowed=f"{usual!r}, or no {option('engine')}",
                 )  # fmt: skip
-
-
-def too_long(engine: str, length: int, most: int, where: str) -> UserError:
-    """The error for a source of more tokens than an engine reads."""
-    what = f"this line is longer than what the engine {engine} reads"
-    return UserError(what, where=where, received=f"{length} tokens", allowed=f"up to {most}, or no {option('engine')}")
 
 
 class EncodingModel(Searchable, Protocol):

@@ -165,7 +165,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             length = max(search.longest(len(source.values)), needed)
         room = self.longest_target(len(source.values))
         length = length if room is None else min(length, room)
-        length = self.backend.longest(len(source.values), where) or length
+        length = self.backend.longest(len(source.values)) or length
         if len(source.values) and needed > length:
             what = "this prefix" if len(prefix) == needed else "the shortest output"
             what = f"{what} is longer than the longest output"
