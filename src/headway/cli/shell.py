@@ -71,7 +71,8 @@ Average = Annotated[
     int | None, flag("Use the mean of the run's last N checkpoints.", "the run's weights", group=panel(MODEL))
 ]
 EngineName = Annotated[
-    str | None, flag("ctranslate2 or onnx: decode with an export, kept in the cache.", "torch", group=panel(MODEL))
+    str | None,
+    flag("ctranslate2, onnx or firefox: decode with an export, kept in the cache.", "torch", group=panel(MODEL)),
 ]
 Precision = Annotated[
     str,

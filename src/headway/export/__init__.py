@@ -13,6 +13,7 @@ EXPORTERS: "Registry[Exporter]" = Registry(
     {
         "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Exporter",
         "argos": "headway.export.argos_export:ArgosExporter",
+        "page": "headway.export.page_export:PageExporter",
         "onnx": "headway.export.onnx_export:OnnxExporter",
         "marian": "headway.export.marian_export:MarianExporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",

@@ -27,11 +27,13 @@ class SearchRequest:
 
     Attributes:
         sources: ids, or frames, without end marks.
+        texts: what was encoded, for backends that read text.
         lines: the number of each line, which random streams hang on.
         search: those of search, with those of the recipe.
     """
 
     sources: Sequence[Any]
+    texts: Sequence[Any]
     limits: Limits
     lines: Sequence[int]
     options: PredictOptions
@@ -48,6 +50,10 @@ class Backend(ABC):
 
     name: str
     lacks: ClassVar[tuple[str, ...]] = ()
+
+    def longest(self, source_length: int) -> int | None:
+        """The most tokens of an output for a source of so many, where options do not say it; None where they do."""
+        return None
 
     @abstractmethod
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:

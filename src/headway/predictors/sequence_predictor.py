@@ -176,6 +176,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             length = max(search.longest(len(source.values)), needed)
         room = self.longest_target(len(source.values))
         length = length if room is None else min(length, room)
+        length = self.backend.longest(len(source.values)) or length
         if len(source.values) and needed > length:
             what = "this prefix" if len(prefix) == needed else "the shortest output"
             what = f"{what} is longer than the longest output"
@@ -191,8 +192,8 @@ class SequencePredictor(Predictor[Recording, Output]):
                 prefixes, longest = [request.prefixes[row] for row in rows], [request.longest[row] for row in rows]
                 limits = Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
                 lines = [request.first_line + row for row in rows]
-                sources = [request.sources[row].values for row in rows]
-                outputs = self.backend.hypotheses(SearchRequest(sources, limits, lines, request.options, search))
+                sources, texts = [request.sources[row].values for row in rows], [request.texts[row] for row in rows]
+                outputs = self.backend.hypotheses(SearchRequest(sources, texts, limits, lines, request.options, search))
                 best = [hypotheses[0] for hypotheses in outputs]
                 captured = self._capture(sources, best, request.options.capture)
                 replaced = self._replace_unknown(request, rows, outputs)
@@ -308,6 +309,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         for hypothesis, unknown in hypotheses:
             ids, log_probabilities = hypothesis.ids, list(hypothesis.log_probabilities)
             written = self.target.decode_words(ids, unknown) if unknown else self.target.decode(ids)
+            written = written if hypothesis.text is None else hypothesis.text
             text, repairs = formatter.output(example.source, written)
             tokens = self.target.tokens(ids)
             outputs.append(TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids))

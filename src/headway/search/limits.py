@@ -21,11 +21,14 @@ class Hypothesis:
         ids: token ids, without the marks at either end.
         log_probabilities: of each token and, last, of the end mark; their sum is the log probability of the hypothesis.
         score: what hypotheses are ranked by, that sum over `length_penalty`.
+        text: what an engine wrote that gives text alone. Its ids are then those that this text has, and its log
+            probabilities, which the engine does not tell, are NaN.
     """
 
     ids: tuple[int, ...]
     log_probabilities: tuple[float, ...]
     score: float
+    text: str | None = None
 
     @property
     def log_probability(self) -> float:

@@ -44,6 +44,7 @@ def write_page(
     scripts: Sequence[str],
     data: Mapping[str, Any],
     assets: Traversable | None = None,
+    elements: Sequence[str] = (),
 ) -> None:
     """Write a page whole.
 
@@ -56,6 +57,7 @@ def write_page(
         data: values that JSON can hold, each in an element of its own with that id, so that a script reads what it
             needs when it needs it.
         assets: a folder of files that are not in `page/`.
+        elements: further ones, as markup, behind the data.
     """
     own = resources.files(__package__).joinpath("page")
 
@@ -66,7 +68,7 @@ def write_page(
     parts = {
         "title": html.escape(title),
         "style": "\n".join(map(read, styles)),
-        "data": "\n".join(data_element(name, value) for name, value in data.items()),
+        "data": "\n".join([*(data_element(name, value) for name, value in data.items()), *elements]),
         "script": "\n".join(map(read, scripts)),
     }
     # In one pass, so that text that looks like a placeholder stays text.
