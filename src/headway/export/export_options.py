@@ -87,7 +87,7 @@ class FirefoxOptions(Section):
     links: Path | None = Field(
         default=None,
         description="firefox: links of the words of the training pairs, a line each: a shortlist is made of them.",
-        json_schema_extra={"default_text": "none: the engine looks at all"},
+        json_schema_extra={"default_text": "those of data.links, if there are"},
     )
     shortlist_first: int = Field(default=50, description="firefox: so many tokens are in every list.", ge=1, le=10**6)
     shortlist_best: int = Field(default=50, description="firefox: so many more of a source token.", ge=1, le=10**6)

@@ -46,6 +46,7 @@ from headway.models.components import LayerNorm, ReluFeedForward
 from headway.models.cross_attention import MultiHeadCross
 from headway.models.embeddings import Embedding
 from headway.models.transformer import Transformer
+from headway.parses.links import LinkLabeller, store_of_links
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.marian_binary import read_items, write_items
@@ -120,8 +121,8 @@ class FirefoxExporter(Exporter):
         assert isinstance(source.vocabulary, SubwordVocabulary)
         write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary))
         write_bytes(folder / model, write_items(items))
-        if self.config.links is not None:
-            links = _linked_ids(run, self.config.links)
+        if (file := self._links(run)) is not None:
+            links = _linked_ids(run, file) if self.config.links else _stored_ids(run, file)
             lists = shortlist_of(
                 ((ids[source], ids[target]) for source, target in links), len(engine_rows(source.size)),
                 self.config.shortlist_first, self.config.shortlist_best,
@@ -129,6 +130,13 @@ class FirefoxExporter(Exporter):
             write_bytes(folder / shortlist, write_shortlist(lists))
         else:
             say("without links there is no shortlist: the engine looks at all target tokens")
+
+    def _links(self, run: Run) -> Path | None:
+        """The file of links that is given, or else the store of those that the run learned from, if it is there."""
+        if self.config.links is not None or run.recipe.data.links is None:
+            return self.config.links
+        store = store_of_links(run.recipe.data.train, run.recipe.data.links)
+        return store if store.exists() else None
 
     def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
         """Encoded sources that activations are measured on."""
@@ -225,7 +233,7 @@ class FirefoxExporter(Exporter):
 
     def usage(self, run: Run) -> str:
         model, vocabulary, shortlist = self.names(run)
-        given = f', shortlist=Path("FOLDER/{shortlist}").read_bytes()' if self.config.links else ""
+        given = f', shortlist=Path("FOLDER/{shortlist}").read_bytes()' if self._links(run) else ""
         return USAGE.replace("MODEL", model).replace("VOCABULARY", vocabulary).replace("SHORTLIST", given)
 
 
@@ -300,6 +308,16 @@ def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
                 what, received = "there is no such word in this pair of data.train", f"{one}-{other}"
                 raise UserError(what, where=f"{file}:{number}", received=received)
             yield from product(sides[0][one], sides[1][other])
+
+
+def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:
+    """The (source, target) ids that are linked in a store. Raises UserError where it is damaged."""
+    processors, labeller = text_processors(run), LinkLabeller(store, run.recipe.text)
+    for pair in open_source(run.recipe.data.train, "data.train", run.recipe.data.broken):
+        texts = (pair.source, pair.target)
+        source, target = (processor.encode(text).values for processor, text in zip(processors, texts, strict=True))
+        for row in labeller.label(texts, processors)[0]:
+            yield source[row[1]], target[row[0]]
 
 
 def _needs(model: nn.Module) -> Iterator[str]:

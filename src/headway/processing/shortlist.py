@@ -58,7 +58,7 @@ def shortlist_of(links: Iterable[tuple[int, int]], size: int, first: int, best: 
         counts.setdefault(source, Counter())[target] += 1
     lists = [sorted(id for id, _ in _ranked(counts.get(source))[:best]) or [0] for source in range(size)]
     offsets = np.cumsum([0, *map(len, lists)]).astype(np.uint64)
-    return Shortlist(first, best, offsets, np.array([id for each in lists for id in each], dtype=np.uint32))
+    return Shortlist(min(first, size), best, offsets, np.array([id for each in lists for id in each], dtype=np.uint32))
 
 
 def _ranked(counts: Counter[int] | None) -> list[tuple[int, int]]:
