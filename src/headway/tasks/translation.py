@@ -355,7 +355,7 @@ def _extended(recipe: Recipe, older: Path) -> tuple[TextProcessor, TextProcessor
 
 
 def _labellers(recipe: Recipe) -> list[Labeller]:
-    """The givers of the labels that the objective learns. Raises UserError where they are not there."""
+    """The labellers of what the objective learns. Raises UserError where their labels are not there."""
     train, data, names = recipe.data.train, recipe.data, Objective(recipe.objective).labels
     heads = head_labellers(train, data.parses, [name for name in names if name != LINKS])
     return [*heads, *(link_labellers(train, data.links, recipe.text) if LINKS in names else ())]
