@@ -315,3 +315,20 @@ def test_pickled_weights_are_the_same(tmp_path: Path, name: str) -> None:
     first, second = (load_file(tmp_path / run / "model.safetensors") for run in ("first", "second"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_model_is_predicted_with_at_once(run_headway: Command, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    folder, source = write_model(tmp_path / "model", "m2m"), tmp_path / "source.txt"
+    source.write_text("the cat\n__de__ ein Hund\n", encoding="utf-8")
+    import_run(["hf", str(folder)], tmp_path / "run")
+    for options in ((), ("--target-language", "de")):
+        expected = run_headway("predict", tmp_path / "run", "--input", source, *options)
+        assert expected.code == 0, expected.err
+        for again in (False, True):
+            answer = run_headway("predict", f"hf:{folder}", "--input", source, *options)
+            assert answer.out == expected.out
+            assert ("parameters" in answer.err) is not again
+    code, _, err = run_headway("predict", f"hf:{tmp_path / 'absent'}", "--input", source)
+    assert code == 2, err
+    assert "RUN: this is no folder, and no name of a repository on the hub" in err

@@ -20,7 +20,19 @@ from headway.runs.run import open_run
 from headway.tensors.batch import EOS, UNKNOWN, collate
 from tests.conftest import Command
 from tests.tasks.marian import SOURCES, TARGETS
-from tests.tasks.marian_npz import ALL, NONE, POST, PRE, SSRU, TARGET, Marian, random_arrays, write_model, write_npz
+from tests.tasks.marian_npz import (
+    ALL,
+    NONE,
+    POST,
+    PRE,
+    SSRU,
+    TARGET,
+    Marian,
+    random_arrays,
+    write_model,
+    write_model_with_table,
+    write_npz,
+)
 
 KINDS = [
     pytest.param({**POST, **ALL}, id="post-norm"),
@@ -145,22 +157,11 @@ def test_tables_are_read_however_they_are_quoted(tmp_path: Path, way: int) -> No
 
 def test_a_table_beside_sentencepiece_models_gives_the_ids(run_headway: Command, tmp_path: Path) -> None:
     """The files of OPUS-MT: a SentencePiece model a side, and one table whose ids are in an order of its own."""
-    model, _, options = write_model(tmp_path / "marian")
-    processors = [
-        sentencepiece.SentencePieceProcessor(model_file=str(model.parent / f"{side}.spm"))
-        for side in ("source", "target")
-    ]
-    known = {processor.id_to_piece(id) for processor in processors for id in range(2, len(processor))}
-    tokens = ["</s>", "<unk>", ">>fra<<", *sorted(known), "<pad>"]
-    options["dim-vocabs"] = [len(tokens)] * 2
-    arrays = random_arrays(options)
-    write_npz(model, arrays, options)
-    files = [
-        str(model.parent / "source.spm"),
-        str(model.parent / "target.spm"),
-        write_table(tmp_path / "v.yml", tokens, 0),
-    ]
-    import_run(["marian", str(model), *files], tmp_path / "run")
+    folder = write_model(tmp_path / "marian")[0].parent
+    arrays, options, tokens = write_model_with_table(folder)
+    spm = [str(folder / "source.spm"), str(folder / "target.spm")]
+    processors = [sentencepiece.SentencePieceProcessor(model_file=file) for file in spm]
+    import_run(["marian", str(folder / "opus.npz"), *spm, str(folder / "vocab.yml")], tmp_path / "run")
     run, marian = open_run(tmp_path / "run"), Marian(arrays, options)
     read = [tokens.index(piece) for piece in [">>fra<<", *processors[0].encode(SOURCES[0], out_type=str)]]
     encoded = [run.source.encode(f">>fra<< {SOURCES[0]}").values, run.target.encode(TARGETS[0]).values]

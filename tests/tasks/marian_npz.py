@@ -1,5 +1,6 @@
 """Marian in float64, one position at a time, from the names of its arrays; and small random models of it."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,6 +111,19 @@ def write_model(folder: Path, seed: int = 1, **changes: Any) -> tuple[Path, dict
     given["dim-vocabs"] = [sizes[name] for name in names]
     arrays = random_arrays(given, seed)
     return write_npz(folder / "model.npz", arrays, given), arrays, given
+
+
+def write_model_with_table(folder: Path) -> tuple[dict[str, Array], dict[str, Any], list[str]]:
+    """As OPUS-MT has it: `opus.npz` and `vocab.yml` for the `source.spm` and `target.spm` that `write_model` wrote."""
+    sides = [SentencePieceProcessor(model_file=str(folder / f"{side}.spm")) for side in ("source", "target")]
+    known = {side.id_to_piece(id) for side in sides for id in range(2, len(side))}
+    tokens = ["</s>", "<unk>", ">>fra<<", *sorted(known), "<pad>"]
+    given = options() | {"dim-vocabs": [len(tokens)] * 2}
+    arrays = random_arrays(given)
+    write_npz(folder / "opus.npz", arrays, given)
+    lines = (f"{json.dumps(token, ensure_ascii=False)}: {id}\n" for id, token in enumerate(tokens))
+    (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
+    return arrays, given, tokens
 
 
 def marian_pieces(lines: Sequence[str]) -> bytes:

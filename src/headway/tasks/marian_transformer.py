@@ -7,10 +7,10 @@ are zero here, and their logits so low that their probability is zero in float32
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -68,12 +68,8 @@ PARTS = {
     "feed_forward.outer": ("ffn_{}2",),
     "feed_forward_residual.norm": ("ffn_ffn_{}",),
 }
-RECURRENT = {
-    "post": {
-        "mixer.in_projection": ("rnn_{}", "rnn_{}f"), "mixer": ("rnn_{}f",), "mixer_residual.norm": ("rnn_ffn_{}",)
-    },
-    "pre": {"mixer.in_projection": ("rnn_{}", "rnn_{}f"), "mixer": ("rnn_{}f",), "mixer_residual.norm": ("rnn_{}",)},
-}  # fmt: skip
+RECURRENT = {"mixer.in_projection": ("rnn_{}", "rnn_{}f"), "mixer": ("rnn_{}f",)}
+RECURRENT_NORM = {"post": "rnn_ffn_{}", "pre": "rnn_{}"}
 TOKENS = ("source_embedding.tokens.weight", "target_embedding.tokens.weight", "projection.weight", "projection.bias")
 
 
@@ -82,14 +78,7 @@ class MarianModel(NamedTuple):
 
     sections: dict[str, Any]
     vocabularies: tuple[Vocabulary, Vocabulary]
-    weights: Filling
-
-
-class Filling(Protocol):
-    """Weights for the tensors of a model, whose values are not looked at."""
-
-    def __call__(self, tensors: Mapping[str, Tensor]) -> Weights:
-        """Raise UserError for weights that are missing, or of another shape."""
+    weights: Callable[[Mapping[str, Tensor]], Weights]
 
 
 def read_marian(model: Path, vocabularies: Sequence[Path]) -> MarianModel:
@@ -159,7 +148,7 @@ def marian_names(names: Collection[str]) -> dict[str, tuple[str, ...]]:
     pre = "encoder_norm.weight" in names
     parts = {"encoder": PARTS, "decoder": dict(PARTS)}
     if "decoder.0.mixer.bias" in names:
-        parts["decoder"] |= RECURRENT["pre" if pre else "post"]
+        parts["decoder"] |= {**RECURRENT, "mixer_residual.norm": (RECURRENT_NORM["pre" if pre else "post"],)}
     source = "encoder_Wemb" if TOKENS[1] in names else "Wemb"
     found: dict[str, tuple[str, ...]] = dict(
         zip(TOKENS, [(source,), ("decoder_Wemb",), (OUTPUT,), (OUTPUT_BIAS,)], strict=True)
