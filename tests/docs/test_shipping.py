@@ -41,6 +41,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "train backwards.yaml": f"train backwards.yaml {small}",
         "train both.yaml": f"train both.yaml {small} training.updates=4 training.checkpoint_every=2",
         "train student.yaml": f"train student.yaml {small} training.updates=4 training.checkpoint_every=2",
+        "train rounded.yaml": "train rounded.yaml training.updates=4 training.checkpoint_every=2",
         "--licence": "sentence_model=whole.onnx --licence",
         "python install.py": f"PYTHONPATH={ARGOS} python -W ignore install.py",
     }

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from headway.core.errors import UserError
-from headway.processing.marian_binary import CONFIG, HEAD, Items, config_lines, quantized, read_items, write_items
+from headway.processing.marian_binary import HEAD, Items, quantized, read_items, write_items
 
+CONFIG = "special:model.yml"
 MATRIX = np.array([[1.0, -2.0, 0.4], [0.0, 0.5, 1.27]], dtype=np.float32)
 ITEMS: Items = {
     CONFIG: b'type: transformer\ndim-vocabs:\n  - 8\n  - 8\nempty: ""\n\0',
@@ -51,12 +52,6 @@ def test_integers_are_the_nearest_and_the_largest_is_127() -> None:
     again = quantized(matrix.floats)
     np.testing.assert_array_equal(again.values, matrix.values)
     assert quantized(np.zeros((2, 2), np.float32)).values.any() == np.False_
-
-
-def test_the_configuration_is_read_line_by_line() -> None:
-    assert dict(config_lines(ITEMS, "model.bin")) == {"type": "transformer", "dim-vocabs": "8 8", "empty": '""'}
-    with pytest.raises(UserError, match=f"no {CONFIG}"):
-        dict(config_lines({}, "model.bin"))
 
 
 def changed(position: int, form: str, *values: float) -> bytes:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.core.errors import UserError
-from headway.processing.shortlist import MAGIC, pharaoh, read_shortlist, shortlist_of, write_shortlist
+from headway.processing.shortlist import MAGIC, read_shortlist, shortlist_of, write_shortlist
 
 LINKS = [(5, 9), (5, 9), (5, 7), (5, 8), (5, 8), (5, 8), (6, 6), (11, 2)]
 LISTS = shortlist_of(LINKS, 12, first=3, best=2)
@@ -68,10 +68,3 @@ def changed(position: int, form: str, value: int, *, checked: bool = True) -> by
 def test_a_file_that_lies_is_one_clear_error(content: bytes, size: int, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_shortlist(content, size, "lex.bin")
-
-
-def test_links_are_read_a_line_a_pair() -> None:
-    assert list(pharaoh(["0-0 2-1", "", "1-10"], "links")) == [[(0, 0), (2, 1)], [], [(1, 10)]]
-    for line in ("0-0 1", "a-b", "1-2-3"):
-        with pytest.raises(UserError, match="no links"):
-            list(pharaoh(["0-0", line], "links"))

@@ -19,6 +19,7 @@ CAMPAIGNS = {
     "cli": "tools.campaigns.cli:CliCampaign",
     "data": "tools.campaigns.data:DataCampaign",
     "audio": "tools.campaigns.audio:AudioCampaign",
+    "marian": "tools.campaigns.marian:MarianCampaign",
     "numerics": "tools.campaigns.numerics:NumericsCampaign",
     "same-answer": "tools.campaigns.same_answer:SameAnswerCampaign",
 }

@@ -193,7 +193,8 @@ def predict(
         Path,
         argument(
             "RUN",
-            "One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+            "One run, or several to decode as an ensemble; for speech, then the recordings to write down. "
+            "hf:NAME_OR_FOLDER is a model of Hugging Face, which is imported at first use.",
             required=True,
         ),
     ],
@@ -221,6 +222,10 @@ def predict(
         what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
         raise UserError(what, where="RUN", received=str(named[0]), allowed=allowed)
+    if str(named[0]).startswith("hf:"):
+        from headway.importing.huggingface_import import kept_import
+
+        named = (kept_import(str(named[0]), options.pop("target_language", None)), *named[1:])
     files = [path for path in named[1:] if not path.is_dir() and path.suffix != ".zip"]
     runs = [named[0], *(path for path in named[1:] if path not in files)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}

@@ -15,6 +15,7 @@ EXPORTERS: "Registry[Exporter]" = Registry(
         "argos": "headway.export.argos_export:ArgosExporter",
         "page": "headway.export.page_export:PageExporter",
         "onnx": "headway.export.onnx_export:OnnxExporter",
+        "marian": "headway.export.marian_export:MarianExporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
         "firefox": "headway.export.firefox_export:FirefoxExporter",
     },

@@ -402,8 +402,11 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         rms_norm=isinstance(first.mixer_residual.norm, RmsNorm),
         num_heads_kv=mixer.heads,
         head_dim=mixer.key_dim,
+        layernorm_embedding=embedding.norm is not None,
         **_rotation(mixer.position),
     )
+    if embedding.norm is not None:
+        _fill_norm(stack.layernorm_embedding, embedding.norm)
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = embedding.scale != 1
     if isinstance(mixer.position, Rotary):

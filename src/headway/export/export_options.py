@@ -79,14 +79,14 @@ class FirefoxOptions(Section):
         json_schema_extra={"default_text": "train's, or dev's"},
     )
     calibration_lines: int = Field(default=300, description="firefox: at most so many of them.", ge=1, le=10**5)
-    activations: Literal["deviation", "largest"] = Field(
-        default="deviation",
-        description="firefox: the range of activations, the mean of the largest of each line plus 1.1 deviations, as "
-        "Marian has it, or the largest of all.",
+    activations: Literal["largest", "deviation"] = Field(
+        default="largest",
+        description="firefox: the range of activations, the largest of all, or the mean of those of each position "
+        "plus 1.1 deviations, as Marian has it.",
     )
     links: Path | None = Field(
         default=None,
-        description="firefox: links of the training pairs, a line each, 0-0 1-2: a shortlist of target tokens is made.",
+        description="firefox: links of the words of the training pairs, a line each: a shortlist is made of them.",
         json_schema_extra={"default_text": "none: the engine looks at all"},
     )
     shortlist_first: int = Field(default=50, description="firefox: so many tokens are in every list.", ge=1, le=10**6)

@@ -6,11 +6,12 @@ is three-fold: the run, the engine, and headway's own computation with the same 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain, islice, product, zip_longest
 from math import isclose
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from headway.export.exporter import (
 )
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
 from headway.export.parity import ParityReport
+from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import as_metrics
@@ -47,10 +49,10 @@ from headway.models.transformer import Transformer
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.marian_binary import read_items, write_items
-from headway.processing.shortlist import pharaoh, read_shortlist, shortlist_of, write_shortlist
+from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.subwords import SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
-from headway.tasks.student import EPSILON, engine_vocabulary, rows_of, student_arrays, student_items
+from headway.tasks.student import EPSILON, engine_rows, engine_vocabulary, student_items, vocabulary_fault
 
 MULTIPLE = 16  # of the sizes that engines multiply fast
 REGISTRY = "registry.json"
@@ -86,12 +88,14 @@ class FirefoxExporter(Exporter):
             if not isinstance(processor, TextProcessor):
                 return "the engine translates text"
             vocabulary = processor.vocabulary
-            if type(vocabulary) is not SubwordVocabulary or scored_pieces(vocabulary)[0] != "unigram":
+            if not isinstance(vocabulary, SubwordVocabulary) or scored_pieces(vocabulary)[0] != "unigram":
                 return "it needs vocabulary.kind: unigram"
+            if (fault := vocabulary_fault(vocabulary)) is not None:
+                return f"it needs {fault}"
             if sentencepiece_fault(processor) is not None:
                 return f"it needs text.{side} without normalise and segment: SentencePiece alone reads the text"
         source, target = text_processors(run)
-        if source.vocabulary is not target.vocabulary:
+        if not source.vocabulary.shares_ids_with(target.vocabulary):
             return "it needs vocabulary.shared: true"
         if needs := list(dict.fromkeys(_needs(run.model))):
             return f"it needs {', '.join(needs)}; the presets student and student-tiny are such models"
@@ -109,24 +113,22 @@ class FirefoxExporter(Exporter):
         (source, _), (model, vocabulary, shortlist) = text_processors(run), self.names(run)
         ids = engine_ids(run)
         sources = [[ids[id] for id in each] for each in self._calibration(run, source)]
-        rows = rows_of(source.size)
-        arrays = student_arrays(run.model.state_dict(), rows)
-        heads: Any = run.model.blocks()[0].mixer
-        items = student_items(arrays, heads.heads)
-        items = calibrated(items, arrays, sources, largest=self.config.activations == "largest")
+        first: Any = run.model.blocks()[0]
+        items, matrices = student_items(dict(run.model.named_parameters()), first.mixer.heads)
+        items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
         assert isinstance(source.vocabulary, SubwordVocabulary)
-        write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary, len(rows)))
+        write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary))
         write_bytes(folder / model, write_items(items))
         if self.config.links is not None:
             links = _linked_ids(run, self.config.links)
             lists = shortlist_of(
-                ((ids[source], ids[target]) for source, target in links), len(rows),
+                ((ids[source], ids[target]) for source, target in links), len(engine_rows(source.size)),
                 self.config.shortlist_first, self.config.shortlist_best,
             )  # fmt: skip
             write_bytes(folder / shortlist, write_shortlist(lists))
         else:
-            say(f"without links there is no shortlist: the engine looks at all {len(rows)} target tokens")
+            say("without links there is no shortlist: the engine looks at all target tokens")
 
     def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
         """Encoded sources that activations are measured on."""
@@ -150,7 +152,7 @@ class FirefoxExporter(Exporter):
 
     def open(self, folder: Path, run: Run) -> Answering:
         reference, (source, target) = self.reference(folder, run), text_processors(run)
-        ids, rows = engine_ids(run), rows_of(source.size)
+        ids, rows = engine_ids(run), engine_rows(source.size)
 
         def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
             encoded = (source.encode(line, run.recipe.data.truncation()).values for line in lines)
@@ -167,13 +169,13 @@ class FirefoxExporter(Exporter):
         """headway's own computation with the files of a folder."""
         model, _, lists = (folder / name for name in self.names(run))
         items = read_items(model.read_bytes(), str(model))
-        size = len(rows_of(text_processors(run)[0].size))
+        size = len(engine_rows(text_processors(run)[0].size))
         shortlist = read_shortlist(lists.read_bytes(), size, str(lists)) if lists.exists() else None
         return Reference(items, str(model), shortlist)
 
     def search(self, run: Run, beam: int | None, longest: int) -> Search:
         if beam not in (None, 1):
-            raise UserError("the engine has no beam", where=option("beam"), received=beam, allowed=1)
+            raise UserError("the engine has no beam", where=option("beam"), received=beam, allowed="1")
         return Search(1, longest_of(1), 2.0)
 
     def examined(self, run: Run, folder: Path, report: ParityReport, examples: Sequence[Example]) -> ParityReport:
@@ -271,24 +273,33 @@ class FirefoxReport(ParityReport):
 
 def engine_ids(run: Run) -> dict[int, int]:
     """For each id of the run's vocabulary that the engine has the id there."""
-    rows = rows_of(text_processors(run)[0].size)
+    rows = engine_rows(text_processors(run)[0].size)
     return {id: row for row, id in enumerate(rows) if id >= 0}
 
 
 def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
-    """The linked (source, target) ids of the training pairs. Raises UserError for links that are not of these pairs."""
+    """The (source, target) ids of the training pairs whose words are linked.
+
+    Raises:
+        UserError: no corpus, or links that are not of its pairs.
+    """
     source, target = text_processors(run)
-    pairs = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
-    lines = pharaoh(read_lines(file), str(file))
-    for number, pair in enumerate(pairs, start=1):
-        links = next(lines, None)
-        read, written = source.encode(pair.source).values, target.encode(pair.target).values
-        if links is None or any(one >= len(read) or other >= len(written) for one, other in links):
-            what = "these are no links between the tokens of the training pairs"
-            raise UserError(
-                what, where=f"{file}:{number}", received=links and max(links), allowed="a line for each pair"
-            )
-        yield from ((read[one], written[other]) for one, other in links)
+    pairs, lines = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken), read_alignments(file)
+    for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
+        if pair is None or line is None:
+            what, received = "there is no line of links for each pair of data.train", f"{len(lines)} lines"
+            raise UserError(what, where=str(file), received=received)
+        sides = []
+        for processor, text in ((source, pair.source), (target, pair.target)):
+            ids, words = processor.encode(text).values, defaultdict[int, list[int]](list)
+            for id, word in zip(ids, processor.words(ids).of, strict=True):
+                words[word].append(id)
+            sides.append(words)
+        for one, other in parse_pharaoh(line, f"{file}:{number}").possible:
+            if one not in sides[0] or other not in sides[1]:
+                what, received = "there is no such word in this pair of data.train", f"{one}-{other}"
+                raise UserError(what, where=f"{file}:{number}", received=received)
+            yield from product(sides[0][one], sides[1][other])
 
 
 def _needs(model: nn.Module) -> Iterator[str]:

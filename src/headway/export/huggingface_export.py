@@ -122,6 +122,8 @@ def _marian_faults(run: Run) -> Iterator[str]:
         yield "MarianMTModel is an encoder and decoder of text, a Transformer"
         return
     for embedding in (model.source_embedding, model.target_embedding):
+        if embedding.norm is not None:
+            yield "MarianMTModel has no norm of embeddings (embedding_norm)"
         if type(embedding.position) is not Sinusoidal or embedding.position.arrangement != "interleaved":
             yield "MarianMTModel has sinusoidal positions with the frequencies of arrangement interleaved"
     if model.target_embedding.zero_first:

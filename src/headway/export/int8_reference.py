@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from headway.processing.marian_binary import EMBEDDING, MOST, Floats, Item, Items, Quantized, quantized
 from headway.processing.shortlist import Shortlist
-from headway.tasks.student import EPSILON, FACTOR, OUTPUT_BIAS, Shape
+from headway.tasks.marian_transformer import OUTPUT_BIAS
+from headway.tasks.student import END, EPSILON, factor_name, student_options
 
-END = 0
 LONGEST = 256  # tokens of an output
 EXACT = 1 << 24  # integers up to which float32 adds exactly
 SATURATED = 32767  # the largest sum of two products in the 16 bits of AVX2 and SSSE3
 SHIFT = 127  # that these add to activations, whose bytes have no sign there
 SEVEN_BITS = 64  # the largest weight with which no two products saturate
-LEAST_SCALE = 0.7  # activations are not spread further than that: seven bits of the weights cost less
+LEAST_SCALE = 0.85  # activations are not spread further than that: seven bits of the weights cost less
 DEVIATIONS = 1.1  # above the mean of the largest activations
+EVERY = 3  # of so many positions one is looked at for saturation
 TOGETHER = 64  # sources that are decoded at once
 
 
@@ -43,7 +44,9 @@ class Reference:
     """A student as engines compute it: products of int8 numbers, summed in integers; float32 elsewhere."""
 
     def __init__(self, items: Mapping[str, Item], where: str, shortlist: Shortlist | None = None) -> None:
-        self.shape, self.shortlist = Shape(items, where), shortlist
+        options = student_options(items, where)
+        self.heads, self.layers = options["transformer-heads"], (options["enc-depth"], options["dec-depth"])
+        self.shortlist = shortlist
         self.floats: dict[str, Floats] = {}
         self.matrices: dict[str, Quantized] = {}
         for name, item in items.items():
@@ -52,8 +55,9 @@ class Reference:
             elif not isinstance(item, bytes):
                 self.floats[name] = item
         self._wide = {name: self._read(matrix) for name, matrix in self.matrices.items()}
-        self._vectors = self.matrices[EMBEDDING].floats * np.float32(self.shape.dim**0.5)
-        self._positions = _positions(LONGEST, self.shape.dim)
+        self.size, self.dim = self.matrices[EMBEDDING].values.shape
+        self._vectors = self.matrices[EMBEDDING].floats * np.float32(self.dim**0.5)
+        self._positions = _positions(LONGEST, self.dim)
 
     @staticmethod
     def _read(matrix: Quantized) -> NDArray[Any]:
@@ -75,34 +79,33 @@ class Reference:
 
     def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
         """(..., out) of x (..., in): the integers nearest to both, multiplied, back in floats."""
-        factor = self.floats[factor_name(name)][0]
-        wide = self._wide[name]
-        rounded = np.clip(np.rint(x * factor), -MOST, MOST)
-        y: Floats = (rounded.astype(wide.dtype) @ wide).astype(np.float32) * (
-            np.float32(1) / (factor * self.matrices[name].factor)
-        )
-        return y if bias is None else y + self.floats[bias][0]
+        factor, wide = self.floats[factor_name(name)][0], self._wide[name]
+        rounded = np.clip(np.rint(x * factor), -MOST, MOST).astype(wide.dtype)
+        unit = np.float32(1) / (factor * self.matrices[name].factor)
+        shift = SHIFT * wide.sum(0)  # engines take it away again in floats, which rounds
+        y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
+        return y + ((0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32))
 
     def _encode(self, ids: NDArray[Any]) -> Floats:
         """(B, S, D)."""
         length, x = ids.shape[1], self._vectors[ids]
-        positions = self._positions if length <= LONGEST else _positions(length, self.shape.dim)
+        positions = self._positions if length <= LONGEST else _positions(length, self.dim)
         x = x + positions[:length]
-        for layer in range(1, self.shape.encoder + 1):
+        for layer in range(1, self.layers[0] + 1):
             name = f"encoder_l{layer}"
             x = self._norm(x + self._attend(x, self._view(x, f"{name}_self"), f"{name}_self"), f"{name}_self_Wo")
             x = self._feed(x, f"{name}_ffn")
         return x
 
     def _decode(self, memory: Floats, ids: NDArray[Any]) -> list[Written]:
-        count, layers = len(ids), range(1, self.shape.decoder + 1)
+        count, layers = len(ids), range(1, self.layers[1] + 1)
         views = [self._view(memory, f"decoder_l{layer}_context") for layer in layers]
-        means = [np.zeros((count, 1, self.shape.dim), np.float32) for _ in layers]
+        means = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
         allowed = None
         if self.shortlist is not None:
-            allowed = np.stack([self.shortlist.allowed(source, self.shape.size) for source in ids.tolist()])
+            allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
         written: list[list[tuple[int, float]]] = [[] for _ in ids]
-        alive, x = np.arange(count), np.zeros((count, 1, self.shape.dim), np.float32)  # a zero vector is the first
+        alive, x = np.arange(count), np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
         for step in range(longest_of(ids.shape[1])):
             x = x + self._positions[step]
             for index, layer in enumerate(layers):
@@ -139,13 +142,13 @@ class Reference:
         return keys.swapaxes(2, 3), values
 
     def _heads(self, x: Floats) -> Floats:
-        return x.reshape(*x.shape[:2], self.shape.heads, -1).swapaxes(1, 2)
+        return x.reshape(*x.shape[:2], self.heads, -1).swapaxes(1, 2)
 
     def _attend(self, x: Floats, view: tuple[Floats, Floats], name: str) -> Floats:
         """Attention of x (B, T, D) to what is in view."""
         keys, values = view
         scores = self._heads(self.product(x, f"{name}_Wq", f"{name}_bq")) @ keys
-        scores *= np.float32((self.shape.dim // self.shape.heads) ** -0.5)
+        scores *= np.float32((self.dim // self.heads) ** -0.5)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         joined = np.ascontiguousarray((weights @ values).swapaxes(1, 2)).reshape(x.shape)
@@ -162,10 +165,12 @@ class Reference:
 
 
 def _positions(length: int, dim: int) -> Floats:
-    """(L, D): all sines before all cosines."""
-    half = dim // 2
-    angles = np.arange(length)[:, None] * 1e-4 ** (np.arange(half) / (half - 1))
-    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+    """(L, D): all sines before all cosines, of angles that are rounded as in engines."""
+    half, channels = dim // 2, np.arange(dim)
+    frequencies = (1e-4 ** ((channels % half) / (half - 1))).astype(np.float32)
+    offsets = (channels // half * (np.pi / 2)).astype(np.float32)
+    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies + offsets
+    return np.sin(angles.astype(np.float64)).astype(np.float32)
 
 
 class Calibration(Reference):
@@ -173,13 +178,13 @@ class Calibration(Reference):
 
     Attributes:
         largest: for each matrix the largest activation of each position.
-        highest: for each matrix the highest activation of each channel (in,).
+        rows: for each matrix the activations (R, in) of some positions.
     """
 
     def __init__(self, items: Items, where: str) -> None:
-        super().__init__(items | {name: np.ones(1, np.float32) for name in map(factor_name, matrices(items))}, where)
+        super().__init__(items | {factor_name(name): np.ones(1, np.float32) for name in matrices_of(items)}, where)
         self.largest = defaultdict[str, list[float]](list)
-        self.highest = dict[str, Floats]()
+        self.rows = defaultdict[str, list[Floats]](list)
 
     @staticmethod
     def _read(matrix: Quantized) -> NDArray[Any]:
@@ -187,19 +192,19 @@ class Calibration(Reference):
 
     def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
         rows = x.reshape(-1, x.shape[-1])
+        first = -len(self.largest[name]) % EVERY
         self.largest[name] += np.abs(rows).max(1).tolist()
-        highest = rows.max(0)
-        self.highest[name] = np.maximum(self.highest.get(name, highest), highest)
+        self.rows[name].append(rows[first::EVERY])
         y: Floats = x @ self._wide[name]
         return y if bias is None else y + self.floats[bias][0]
 
 
-def matrices(items: Mapping[str, Item]) -> dict[str, Quantized]:
+def matrices_of(items: Mapping[str, Item]) -> dict[str, Quantized]:
     """The matrices of a student."""
     return {name: item for name, item in items.items() if isinstance(item, Quantized)}
 
 
-def calibrated(items: Items, arrays: Mapping[str, Floats], sources: Sequence[Sequence[int]], *, largest: bool) -> Items:
+def calibrated(items: Items, floats: Mapping[str, Floats], sources: Sequence[Sequence[int]], *, largest: bool) -> Items:
     """The items with the factors of activations, as they are while sources are translated.
 
     A processor that adds two products in 16 bits must not saturate: activations are spread further for that or, where
@@ -207,36 +212,37 @@ def calibrated(items: Items, arrays: Mapping[str, Floats], sources: Sequence[Seq
 
     Args:
         items: those without factors.
-        arrays: the matrices in floats.
+        floats: the matrices before they were rounded.
         sources: ids, without end marks.
         largest: take the largest activation of all; else the mean of the largest of each position, and 1.1 deviations.
     """
     notes, found = Calibration(items, "the student"), dict(items)
     notes.translate(sources)
-    for name, matrix in matrices(items).items():
+    for name, matrix in matrices_of(items).items():
         maxima = np.array(notes.largest[name])
         bound = maxima.max() if largest else maxima.mean() + DEVIATIONS * maxima.std()
         factor = MOST / max(float(bound), 1e-6)
-        scale = unsaturated(np.clip(np.rint(notes.highest[name] * factor), -MOST, MOST), matrix.values)
-        if scale < LEAST_SCALE:
-            found[name], scale = quantized(arrays[name], SEVEN_BITS), 1.0
+        rounded = np.clip(np.rint(np.concatenate(notes.rows[name]) * factor), -MOST, MOST)
+        scale, narrow = unsaturated(rounded, matrix.values), quantized(floats[name], SEVEN_BITS)
+        if scale < LEAST_SCALE or np.allclose(
+            narrow.floats, floats[name], rtol=0, atol=1e-6 * np.abs(floats[name]).max()
+        ):
+            found[name], scale = narrow, 1.0  # also of an imported one, which has no more bits
         found[factor_name(name)] = np.array([factor * scale], np.float32)
     return found
 
 
-def unsaturated(highest: Floats, values: NDArray[np.int8]) -> float:
-    """The scale of activations up to `highest` (in,) with which no two products with `values` (out, in) saturate.
+def unsaturated(rounded: Floats, values: NDArray[np.int8]) -> float:
+    """The scale of activations (R, in) with which no sum of two products with `values` (out, in) saturates.
 
-    Neighbours whose signs differ never do.
+    Neighbours whose signs differ never do, nor those that are small.
     """
-    first, second = (values[:, start::2].astype(np.float32) for start in (0, 1))
-    pairs = np.abs(first + second) * (first * second > 0)
-    fixed = SHIFT * pairs
-    moved = np.abs(first) * highest[0::2] + np.abs(second) * highest[1::2]
-    full = fixed + moved + pairs / 2 > SATURATED  # what is rounded is half an integer off
-    return float(((SATURATED - pairs[full] - fixed[full]) / moved[full]).min(initial=1.0))
-
-
-def factor_name(matrix: str) -> str:
-    """The name of the factor of what a matrix is multiplied with; that of the embedding has a name of its own."""
-    return ("none" if matrix == EMBEDDING else matrix) + FACTOR
+    scale, pairs = 1.0, values.reshape(len(values), -1, 2).astype(np.float32)
+    heavy = (np.abs(pairs.sum(2)) * 2 * SHIFT > SATURATED) & (pairs.prod(2) > 0)
+    for place in np.flatnonzero(heavy.any(0)):
+        weights = np.abs(pairs[heavy[:, place], place])  # (n, 2)
+        moved = (rounded[:, 2 * place : 2 * place + 2] @ weights.T).max(0)
+        fixed = (SHIFT + 0.5) * weights.sum(1)  # what is rounded is up to a half more
+        full = fixed + moved > SATURATED
+        scale = min(scale, ((SATURATED - fixed[full]) / moved[full]).min(initial=1.0))
+    return float(scale)

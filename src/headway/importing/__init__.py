@@ -12,6 +12,7 @@ IMPORTERS: "Registry[Importer]" = Registry(
     "headway.importing.importer:Importer",
     {
         "marian": "headway.importing.marian_import:MarianImporter",
+        "firefox": "headway.importing.firefox_import:FirefoxImporter",
         "hf": "headway.importing.huggingface_import:HuggingFaceImporter",
     },
 )

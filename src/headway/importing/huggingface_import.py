@@ -2,41 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
+from torch import Tensor
+
+from headway.core.config import Section
+from headway.core.documents import read_json
 from headway.core.errors import UserError, option
-from headway.importing.importer import Imported, Importer
-from headway.processing.marian_files import (
-    PREFIX,
-    marian_folder,
-    marian_section,
-    marian_vocabulary,
-    read_config,
-    read_tokenizers,
-)
+from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
+from headway.importing.architectures import carried, model_section
+from headway.importing.hub_tokenizers import TOKENIZERS, read_tokenizer, sides_of
+from headway.importing.importer import Imported, Importer, Weights
+from headway.importing.importing import import_run
+from headway.processing.hub_models import hub_folder, read_weights, weight_files
+from headway.processing.marian_files import PREFIX, marian_section, marian_vocabulary, read_config, read_tokenizers
+from headway.processing.pretrained import transformers_quiet
 from headway.tasks.marian import marian_weights
+
+WHERE = "hf"
+
+
+class HuggingFaceOptions(Section):
+    """The options of an import: languages of a model that has several, by their codes.
+
+    By default the source is in the language of the tokenizer's settings, and the target in that of the model's.
+    """
+
+    source_language: str | None = None
+    target_language: str | None = None
 
 
 class HuggingFaceImporter(Importer):
-    """Marian models, such as those of OPUS-MT."""
+    """Marian (OPUS-MT), T5, BART, mBART, M2M-100 and NLLB models."""
 
+    Config: ClassVar = HuggingFaceOptions
     name = "hf"
     places = "NAME_OR_FOLDER"
     extra = "pretrained"
-    packages: ClassVar[tuple[str, ...]] = ("huggingface_hub",)
+    packages: ClassVar[tuple[str, ...]] = ("transformers", "huggingface_hub")
+    config: HuggingFaceOptions
 
     def read(self, places: Sequence[str]) -> Imported:
         if len(places) > 1:
             what = "one model is imported at a time"
             raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
-        folder = marian_folder(f"{PREFIX}{places[0]}")
-        config, tokenizers = read_config(folder), read_tokenizers(folder)
-        files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".spm", ".safetensors")]
-        return Imported(
-            {"model": marian_section(config), "vocabulary": marian_vocabulary(config)},
-            (tokenizers.source, tokenizers.target),
-            partial(marian_weights, folder),
-            files,
-        )
+        folder = hub_folder(places[0], WHERE)
+        raw: dict[str, Any] = read_json(folder / "config.json", what="configuration of a Hugging Face model")
+        kind, generation = raw.get("model_type"), folder / "generation_config.json"
+        if kind not in ("marian", *TOKENIZERS):
+            what, where = "headway has no such architecture", f"{folder / 'config.json'}: model_type"
+            raise UserError(what, where=where, received=kind, allowed=["marian", *TOKENIZERS])
+        search = raw | (read_json(generation) if generation.is_file() else {})
+        if kind == "marian" and self.config.model_fields_set:
+            what, allowed = (
+                "a Marian model is told a language by each line",
+                "lines that begin with >>fra<<, or the like",
+            )
+            raise UserError(what, where=next(iter(self.config.model_fields_set)), allowed=allowed)
+        imported = _marian(folder) if kind == "marian" else _other(folder, raw, search, self.config)
+        imported.sections["decoding"] = _decoding(search)
+        return imported._replace(files=_files(folder))
+
+
+def kept_import(place: str, language: str | None) -> Path:
+    """The run in the cache of a model `hf:NAME_OR_FOLDER`, which is imported at first use, for each language.
+
+    Raises:
+        UserError: as `import_run`.
+        RunError: the cache cannot be written.
+    """
+    name = place.removeprefix(PREFIX)
+    folder, keys = hub_folder(name, "RUN"), [] if language is None else [f"target_language={language}"]
+    key = fingerprint([software(), keys, hashes_of(_files(folder))])
+    run = Path(Path(name).name)  # which the card names
+
+    def make(built: Path) -> None:
+        import_run([WHERE, str(folder)], built / run, keys)
+
+    return kept_folder(cache_folder() / "imports" / key, make, lambda kept: kept / run)
+
+
+def _files(folder: Path) -> list[Path]:
+    names = ("*.json", "*.spm", "*.model", "merges.txt")
+    files = [path for name in names for path in sorted(folder.glob(name)) if not path.name.endswith("index.json")]
+    return [*files, *weight_files(folder, WHERE)]
+
+
+def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
+    """The search that the files say, as far as headway has it.
+
+    The library's lengths count the decoder's start. It divides by length ** exponent, which grows like ((5 + length) /
+    6) ** alpha at 20 tokens for alpha = exponent / 0.8.
+    """
+    longest, shortest, exponent = search.get("max_length"), search.get("min_length"), search.get("length_penalty")
+    return {
+        "beam": search.get("num_beams") or 1,
+        "length_penalty": max(0.0, round((1.0 if exponent is None else exponent) / 0.8, 4)),
+        "max_length": max(1, longest - 1) if longest else None,
+        "min_length": max(0, shortest - 1) if shortest else 0,
+        "no_repeat_ngram": search.get("no_repeat_ngram_size") or 0,
+    }
+
+
+def _marian(folder: Path) -> Imported:
+    config, tokenizers = read_config(folder), read_tokenizers(folder)
+    sections = {"model": marian_section(config), "vocabulary": marian_vocabulary(config)}
+    return Imported(sections, (tokenizers.source, tokenizers.target), partial(marian_weights, folder), ())
+
+
+def _other(folder: Path, raw: Mapping[str, Any], search: Mapping[str, Any], options: HuggingFaceOptions) -> Imported:
+    where = str(folder / "config.json")
+    with transformers_quiet(WHERE) as transformers:
+        try:
+            config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+        except Exception as error:  # files of others let the library raise anything
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UserError(f"the configuration cannot be read ({first})", where=where) from error
+    section = model_section(config, raw, where)
+    tokenizer = read_tokenizer(folder, config.model_type, WHERE)
+    sides = sides_of(tokenizer, config, search, (options.source_language, options.target_language))
+    source, target = sides
+    if source.rows != target.rows and section["tied"] == "all":
+        section["tied"] = "target"
+    languages = {name: {"language": side.language} for name, side in sides._asdict().items() if side.language}
+
+    def weights(names: Mapping[str, Tensor]) -> Weights:
+        return carried(config, read_weights(folder, WHERE), names, (source.rows, target.rows), str(folder))
+
+    vocabulary = {"kind": source.vocabulary.family, "shared": source.rows == target.rows}
+    sections = {"model": section, "vocabulary": vocabulary, "text": languages}
+    return Imported(sections, (source.vocabulary, target.vocabulary), weights, ())

@@ -5,9 +5,10 @@ Shapes: L length, D model.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -75,12 +76,22 @@ class Sinusoidal(AbsolutePosition):
         max_length: the rows of the table.
         arrangement: sine and cosine of a frequency side by side (`interleaved`), or all sines before all cosines
             (`halves`), with Marian's frequencies.
+        first: the number of the first position, which is 2 in M2M-100.
     """
 
-    def __init__(self, dim: int, max_length: int, *, arrangement: Arrangement = "interleaved") -> None:
+    def __init__(
+        self,
+        dim: int,
+        max_length: int,
+        *,
+        arrangement: Arrangement = "interleaved",
+        first: Annotated[int, Field(ge=0, le=1000)] = 0,
+    ) -> None:
         super().__init__(dim, max_length)
         self.arrangement: Arrangement = arrangement
-        self.register_buffer("table", sinusoids(max_length, dim, arrangement), persistent=False)
+        self.first = first
+        table = sinusoids(first + max_length, dim, arrangement)[first:]
+        self.register_buffer("table", table, persistent=False)
         self.table: Tensor
 
     def between(self, start: int, stop: int) -> Tensor:
@@ -89,7 +100,7 @@ class Sinusoidal(AbsolutePosition):
             return self.forward(torch.arange(start, stop, device=self.table.device))
         if stop <= size:
             return self.table[start:stop]
-        beyond = _sinusoids_at(torch.arange(max(start, size), stop), dim, self.arrangement)
+        beyond = _sinusoids_at(self.first + torch.arange(max(start, size), stop), dim, self.arrangement)
         return torch.cat([self.table[start:size], beyond.to(self.table)])
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -98,7 +109,7 @@ class Sinusoidal(AbsolutePosition):
         if extremes is not None and extremes[1] < size:
             return F.embedding(positions, self.table)
         within = F.embedding(positions.clamp(max=size - 1), self.table)
-        beyond = _sinusoids_at(positions, dim, self.arrangement).to(self.table)
+        beyond = _sinusoids_at(self.first + positions, dim, self.arrangement).to(self.table)
         return torch.where((positions < size)[..., None], within, beyond)
 
 

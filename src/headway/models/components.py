@@ -117,14 +117,25 @@ class SwigluFeedForward(HiddenFeedForward):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(F.silu(self.gate(x)) * self.inner(x))  # type: ignore[no-any-return]
+        return self.outer(self.activation(self.gate(x)) * self.inner(x))  # type: ignore[no-any-return]
 
     def hidden(self, x: Tensor) -> Tensor:
         return torch.cat([self.gate(x), self.inner(x)], -1)
 
     def finish(self, hidden: Tensor) -> Tensor:
         gate, inner = hidden.chunk(2, -1)
-        return self.outer(F.silu(gate) * inner)  # type: ignore[no-any-return]
+        return self.outer(self.activation(gate) * inner)  # type: ignore[no-any-return]
+
+    def activation(self, gate: Tensor) -> Tensor:
+        """The gate (..., H) after its activation."""
+        return F.silu(gate)
+
+
+class GegluFeedForward(SwigluFeedForward):
+    """The same with a GELU, approximated by tanh, in the place of the SiLU, as T5 1.1 has it (Shazeer 2020)."""
+
+    def activation(self, gate: Tensor) -> Tensor:
+        return F.gelu(gate, approximate="tanh")
 
 
 class LayerNorm(nn.LayerNorm):
@@ -183,6 +194,7 @@ FEED_FORWARDS: Registry[FeedForward] = Registry(
         "gelu": "headway.models.components:GeluFeedForward",
         "swish": "headway.models.components:SwishFeedForward",
         "swiglu": "headway.models.components:SwigluFeedForward",
+        "geglu": "headway.models.components:GegluFeedForward",
     },
 )
 

@@ -51,27 +51,37 @@ class Embedding(SourceReader):
         dropout: the share of elements that are left out.
         scale: the factor.
         zero_first: whether position 0 has a zero vector in the place of its token's, as Marian's decoders have.
+        norm: of the sum, before dropout, as BART has it (Lewis et al. 2020); None for none.
     """
 
     def __init__(
-        self, tokens: nn.Embedding, position: AbsolutePosition, dropout: float, scale: float, zero_first: bool = False
+        self,
+        tokens: nn.Embedding,
+        position: AbsolutePosition,
+        dropout: float,
+        scale: float,
+        zero_first: bool = False,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.tokens, self.position, self.dropout, self.scale = tokens, position, Dropout(dropout), scale
-        self.zero_first = zero_first
+        self.zero_first, self.norm = zero_first, norm
 
     def forward(self, ids: Tensor) -> Tensor:
         """Whole sequences of ids (B, L) to (B, L, D)."""
         x = self._scaled(ids, torch.arange(ids.shape[-1], device=ids.device) if self.zero_first else None)
-        return self.dropout(x + self.position.between(0, ids.shape[-1]))  # type: ignore[no-any-return]
+        return self._end(x + self.position.between(0, ids.shape[-1]))
 
     def at(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Ids (R, n) at `positions` (R, n) to (R, n, D)."""
-        return self.dropout(self._scaled(ids, positions) + self.position(positions))  # type: ignore[no-any-return]
+        return self._end(self._scaled(ids, positions) + self.position(positions))
 
     def _scaled(self, ids: Tensor, positions: Tensor | None) -> Tensor:
         x: Tensor = self.tokens(ids) * self.scale
         return x.masked_fill((positions == 0)[..., None], 0) if self.zero_first and positions is not None else x
+
+    def _end(self, x: Tensor) -> Tensor:
+        return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
 
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return self(source), mask

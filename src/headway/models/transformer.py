@@ -26,6 +26,7 @@ from headway.models.stacks import (
     StackConfig,
     StackedConfig,
     build_blocks,
+    build_norm,
     last_norm,
     shared_positions,
     stack_end,
@@ -39,11 +40,13 @@ class TransformerConfig(StackedConfig):
 
     `output_bias`: whether logits have a bias, as Marian's have. `first_input`: what the decoder reads before the first
     token, the vector of the begin mark (`bos`) or, as in Marian, a zero vector (`zero`), plus the position of 0.
+    `embedding_norm`: whether the sum of a token's and its position's vector is normalised, as BART's is.
     """
 
     kind: Literal["transformer"] = "transformer"
     output_bias: bool = False
     first_input: Literal["bos", "zero"] = "bos"
+    embedding_norm: bool = False
     front_end: FrontEndConfig | None = None
     encoder: StackConfig = StackConfig()
     decoder: ReadingStackConfig = ReadingStackConfig()
@@ -98,14 +101,15 @@ class Transformer(Seq2Seq):
         source = token_embedding(source_size, dim) if config.front_end is None else None
         target = token_embedding(target_size, dim)
         positions = [build_absolute(config.position, dim, config.max_position) for _ in range(2)]
+        norms = [build_norm(config) if config.embedding_norm else None for _ in range(2)]
         self.source_embedding: SourceReader
         if config.front_end is None:
             assert source is not None
-            self.source_embedding = Embedding(source, positions[0], dropout, scale)
+            self.source_embedding = Embedding(source, positions[0], dropout, scale, norm=norms[0])
         else:
             self.source_embedding = FrontEnd(config.front_end, source_size, dim, positions[0], dropout, scale)
         tokens, zero = source if source and tied == "all" else target, config.first_input == "zero"
-        self.target_embedding = Embedding(tokens, positions[1], dropout, scale, zero)
+        self.target_embedding = Embedding(tokens, positions[1], dropout, scale, zero, norms[1])
         self.encoder = build_blocks(config, config.encoder, False, "model.encoder")
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
         self.encoder_end, self.decoder_end = stack_end(config, config.encoder), stack_end(config, config.decoder)

@@ -118,6 +118,11 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
         default=None,
         description="For unknown words that are copied: a file of what to write for them, SOURCE TAB TARGET a line.",
     )
+    target_language: str | None = Field(
+        default=None,
+        description="The language to write, of an imported model that has several, by its code, such as de.",
+        json_schema_extra={"default_text": "the one chosen at import"},
+    )
     prefixes: tuple[str, ...] | None = Field(
         default=None, description="The forced beginning of each output, as text.", json_schema_extra={"flag": None}
     )

@@ -28,6 +28,7 @@ from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Ru
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
+from headway.processing.text.framed_vocabulary import code_of
 from headway.processing.text.text_processor import TextProcessor
 from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
@@ -121,7 +122,9 @@ class SequencePredictor(Predictor[Recording, Output]):
         if count != len(raw):
             what, received = "there must be one prefix a line", f"{count} prefixes"
             raise UserError(what, where=option("prefixes"), received=received, allowed=f"{len(raw)}")
-        prefixes = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
+        beginning = self._beginning(options.target_language)
+        given = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
+        prefixes = [ids if ids else beginning for ids in given]
         request = PredictionRequest(inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown)
         for row, line in enumerate(raw):
             try:
@@ -133,6 +136,14 @@ class SequencePredictor(Predictor[Recording, Output]):
             request.sources.append(source)
             request.longest.append(longest)
         return request
+
+    def _beginning(self, language: str | None) -> list[int]:
+        """The ids that every output begins with, such as the code of a language. UserError: there is no such code."""
+        vocabulary = self.target.vocabulary
+        if language is None:
+            return list(vocabulary.beginning)
+        codes = vocabulary.tags if vocabulary.beginning else ()
+        return vocabulary.encode(code_of(language, codes, option("target_language")))
 
     def _read_one(self, line: Any, request: PredictionRequest, row: int) -> tuple[Any, Encoded, int]:
         """An input as the model reads it, and the most tokens that it may write. Raises UserError for a problem."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ VERSION, ALIGNMENT = 1, 256
 FLOATS, INTEGERS, TEXT = 0x404, 0x4101, 0x101  # types: float32, int8 with a factor, bytes
 MOST = 127  # of an int8 number; -128 is none
 EMBEDDING = "Wemb"
-CONFIG = "special:model.yml"
 LONGEST_NAME, HIGHEST_RANK = 1000, 8
 HEAD = struct.Struct("<4Q")
 Floats = NDArray[np.float32]
@@ -142,7 +141,7 @@ class _Reader:
             return bytes(data)
         if kind == FLOATS and 4 * elements == len(data):
             return self._finite(name, np.frombuffer(data, "<f4")).reshape(shape)
-        if kind == INTEGERS and len(shape) == 2 and elements + 4 <= len(data) < elements + 4 + ALIGNMENT:
+        if kind == INTEGERS and 0 < len(shape) < 3 and elements + 4 <= len(data) < elements + 4 + ALIGNMENT:
             factor = self._finite(name, np.frombuffer(data[elements : elements + 4], "<f4"))[0]
             if not factor > 0:
                 raise self.broken(f"{name} has the factor {factor}")
@@ -154,19 +153,3 @@ class _Reader:
         if not np.isfinite(numbers).all():
             raise self.broken(f"{name} has numbers that are not finite")
         return numbers
-
-
-def config_lines(items: Mapping[str, Item], where: str) -> Iterator[tuple[str, str]]:
-    """The keys at the top of the configuration, with the values that stand beside them or, of a list, below."""
-    text = items.get(CONFIG)
-    if not isinstance(text, bytes):
-        raise UserError(f"this file of weights has no {CONFIG}", where=where)
-    key, values = "", list[str]()
-    for line in [*text.rstrip(b"\0").decode(errors="replace").splitlines(), "end:"]:
-        name, colon, value = line.partition(":")
-        if colon and not line.startswith((" ", "-", "#")):
-            if key:
-                yield key, " ".join(values)
-            key, values = name, [value.strip()] if value.strip() else []
-        elif line.lstrip().startswith("- "):
-            values.append(line.lstrip()[2:].strip())

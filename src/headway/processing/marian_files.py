@@ -5,7 +5,6 @@ config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -14,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, TypeAdapter, model_vali
 
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError
-from headway.core.files import exists, write_json
-from headway.processing.hub import check_on_hub, files_of_bounded_size
-from headway.processing.pretrained import transformers_quiet
+from headway.core.files import write_json
+from headway.processing.hub_models import hub_folder
+from headway.processing.text.framed_vocabulary import imported_alone
 from headway.processing.text.subwords import SPACE, SubwordVocabulary
 from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
@@ -24,7 +23,6 @@ from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 PIECES = "pieces.json"  # of a vocabulary that is stored in a run
 PREFIX = "hf:"
 WHERE = "model.from"
-FILES = ["config.json", "*.spm", "*vocab.json", "*.safetensors", "*.safetensors.index.json"]
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 SAMPLES = ("a", "Hello, world!", "1 2 3 (4)", "ÄÖÜ ß é ñ", "Привет", "日本語")
 
@@ -83,13 +81,12 @@ class MarianVocabulary(SubwordVocabulary):
             raise ValueError("a table of pieces begins with the special tokens, and has each piece once")
 
     def __reduce__(self) -> tuple[type[MarianVocabulary], tuple[bytes, tuple[str, ...]]]:  # type: ignore[override]
-        return MarianVocabulary, (self.serialised, self._pieces)
+        return type(self), (self.serialised, self._pieces)
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
         """Raise UserError: such a vocabulary comes with its model."""
-        what, allowed = "a vocabulary of this kind comes with its model", "model.from: hf:FOLDER_OR_NAME"
-        raise UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
+        raise imported_alone(config, where)
 
     def shares_ids_with(self, other: Vocabulary) -> bool:
         return isinstance(other, MarianVocabulary) and self._pieces == other._pieces
@@ -98,16 +95,21 @@ class MarianVocabulary(SubwordVocabulary):
         return len(self._pieces)
 
     def encode(self, segmented: str) -> list[int]:
-        code, text = _language_code(segmented)
+        code, text = self._language_code(segmented)
         pieces: list[str] = [*code, *self._processor.encode(text, out_type=str)]
         return [self._id(piece) for piece in pieces]
 
     def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
-        parts = [_language_code(line) for line in segmented]
+        parts = [self._language_code(line) for line in segmented]
         encoded: list[list[str]] = self._processor.encode([text for _, text in parts], out_type=str)
         return [
             [self._id(piece) for piece in (*code, *pieces)] for (code, _), pieces in zip(parts, encoded, strict=True)
         ]
+
+    def _language_code(self, text: str) -> tuple[list[str], str]:
+        """The language code that a line begins with, if there is one, and the rest."""
+        end = text.find("<<") if text.startswith(">>") else -1
+        return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
 
     def _id(self, piece: str) -> int:
         """The id of a piece; a special token's name in the text is a piece that has none."""
@@ -115,7 +117,7 @@ class MarianVocabulary(SubwordVocabulary):
         return id if id > EOS else UNKNOWN
 
     def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
-        code, text = _language_code(segmented)
+        code, text = self._language_code(segmented)
         start = sum(map(len, code))
         spans = [TokenSpan(self._id(piece), piece, 0, start) for piece in code]
         encoded = self._processor.encode(text, out_type="offset_mapping")
@@ -154,10 +156,13 @@ class MarianVocabulary(SubwordVocabulary):
             raise UserError(f"the vocabulary's table cannot be read ({error})", where=str(folder / PIECES)) from error
 
 
-def _language_code(text: str) -> tuple[list[str], str]:
-    """The language code that a line begins with, if there is one, and the rest."""
-    end = text.find("<<") if text.startswith(">>") else -1
-    return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
+class M2mVocabulary(MarianVocabulary):
+    """The same for M2M-100, whose codes of languages are no part of the text."""
+
+    family = "m2m"
+
+    def _language_code(self, text: str) -> tuple[list[str], str]:
+        return [], text
 
 
 class MarianTokenizers(NamedTuple):
@@ -179,20 +184,7 @@ def marian_folder(place: str) -> Path:
     name = place.removeprefix(PREFIX)
     if name == place:
         raise UserError("this names no model", where=WHERE, received=place, allowed="hf:FOLDER or hf:OWNER/NAME")
-    if exists(Path(name), "folder"):
-        return Path(name)
-    with transformers_quiet(WHERE):
-        from huggingface_hub import snapshot_download
-
-        check_on_hub(name, WHERE)
-        try:
-            with files_of_bounded_size():
-                return Path(
-                    snapshot_download(name, allow_patterns=FILES, endpoint=os.environ.get("HF_ENDPOINT") or None)
-                )
-        except Exception as error:  # of the library, its own libraries, and what a server makes of them
-            what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
-            raise UserError(what, where=WHERE, received=place) from error
+    return hub_folder(name, WHERE)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

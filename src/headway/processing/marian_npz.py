@@ -170,7 +170,7 @@ def _unescaped(text: str) -> str:
 def write_vocabularies(folder: Path, sides: Sequence[tuple[Vocabulary, list[int]]]) -> list[list[int]]:
     """Write the vocabularies of both sides, each with the ids that the model has; gives the id of each of its rows."""
     (first, _), (second, _) = sides
-    orders = []
+    orders: list[list[int]] = []
     for (vocabulary, kept), name in zip(sides, ("vocab",) if first is second else ("source", "target"), strict=False):
         order, told = _order(vocabulary, kept)
         if isinstance(vocabulary, SubwordVocabulary):
@@ -181,6 +181,12 @@ def write_vocabularies(folder: Path, sides: Sequence[tuple[Vocabulary, list[int]
             write_text(folder / f"{name}.yml", lines)
         orders.append(order)
     return [orders[0], orders[-1]]
+
+
+def vocabulary_files(folder: Path) -> list[Path]:
+    """The files that `write_vocabularies` has written."""
+    files = (folder / f"{name}{suffix}" for name in ("vocab", "source", "target") for suffix in (".spm", ".yml"))
+    return [file for file in files if file.is_file()]
 
 
 def _order(vocabulary: Vocabulary, kept: Sequence[int]) -> tuple[list[int], bool]:

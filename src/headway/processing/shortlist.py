@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,19 +63,6 @@ def shortlist_of(links: Iterable[tuple[int, int]], size: int, first: int, best: 
 
 def _ranked(counts: Counter[int] | None) -> list[tuple[int, int]]:
     return sorted((counts or {}).items(), key=lambda each: (-each[1], each[0]))
-
-
-def pharaoh(lines: Iterable[str], where: str) -> Iterator[list[tuple[int, int]]]:
-    """The links `0-0 2-1` of each line: positions in source and target. Raises UserError for what is none."""
-    for number, line in enumerate(lines, start=1):
-        try:
-            links = [(int(source), int(target)) for source, target in (link.split("-") for link in line.split())]
-        except ValueError as error:
-            received = line.strip()
-            raise UserError(
-                "this line has no links", where=f"{where}:{number}", received=received, allowed="0-0 1-2"
-            ) from error
-        yield links
 
 
 def write_shortlist(shortlist: Shortlist) -> bytes:

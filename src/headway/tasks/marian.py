@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from headway.core.errors import UserError
+from headway.processing.hub_models import read_weights
 from headway.processing.marian_files import WHERE, marian_folder, read_tokenizers
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe
@@ -161,7 +161,7 @@ def marian_weights(folder: Path, tensors: Mapping[str, Tensor]) -> Weights:
     Raises:
         UserError: weights that are missing, damaged or of another shape.
     """
-    tokenizers, weights = read_tokenizers(folder), read_safetensors(folder)
+    tokenizers, weights = read_tokenizers(folder), read_weights(folder, WHERE)
     try:
         rows = [torch.tensor(rows) for rows in (tokenizers.source_rows, tokenizers.target_rows)]
         carried = from_marian(weights, tensors, *rows)
@@ -181,21 +181,3 @@ def _wrong_shape(what: str, folder: Path) -> UserError:
     return UserError(
         f"the weights are not of the shape that config.json says ({what})", where=WHERE, received=str(folder)
     )
-
-
-def read_safetensors(folder: Path) -> Weights:
-    """All tensors of a model folder. Raises UserError where there are none, or they are damaged."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise UserError(
-            "this model has no weights in safetensors, and nothing else is read", where=WHERE, received=str(folder),
-            allowed="model.safetensors, which MarianMTModel.from_pretrained(...).save_pretrained(...) writes",
-        )  # fmt: skip
-    weights: dict[str, Tensor] = {}
-    for file in files:
-        try:
-            with safe_open(file, "pt") as tensors:
-                weights |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"these weights cannot be read ({error})", where=str(file)) from error
-    return weights

@@ -153,6 +153,11 @@ class Vocabulary(ABC):
         return ()
 
     @property
+    def beginning(self) -> tuple[int, ...]:
+        """The ids that the encoded text of every line begins with, unless the line has tags."""
+        return ()
+
+    @property
     def untagged(self) -> Vocabulary:
         """The vocabulary of what is no tag."""
         return self

@@ -1,0 +1,191 @@
+"""Encoder-decoders of Hugging Face as headway's Transformer: the section of a recipe, and the names of weights.
+
+Shapes: V vocabulary, D model, L positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.core.errors import UserError
+from headway.processing.marian_files import ACTIVATIONS, marian_section
+from headway.tasks.marian import NEVER, PARTS
+from headway.tensors.batch import BOS
+
+Weights = dict[str, Tensor]
+OFFSET = 2  # of positions: the first of a text has the third row
+
+# What differs among the descendants of BART: where norms stand, whether embeddings have one, and their positions.
+BART_LIKE: dict[str, dict[str, Any]] = {
+    "bart": {"norm": "post", "embedding_norm": True, "position": "learned"},
+    "mbart": {"norm": "pre", "embedding_norm": True, "position": "learned"},
+    "m2m_100": {
+        "norm": "pre",
+        "embedding_norm": False,
+        "position": {"kind": "sinusoidal", "arrangement": "halves", "first": OFFSET},
+    },
+}
+GATED = {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
+HEADLESS = ("ForConditionalGeneration", "Model", "WithLMHeadModel", "MTModel")  # ends of the classes that are held
+
+
+def model_section(config: Any, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The `model` section for a configuration.
+
+    Args:
+        config: as the library reads it.
+        raw: as its file has it.
+        where: the file.
+
+    Raises:
+        UserError: what headway does not compute alike, by name.
+    """
+
+    def refuse(key: str, received: Any, allowed: Any) -> None:
+        raise UserError("headway cannot compute this as the model does", where=f"{where}: {key}", received=received,
+                        allowed=allowed)  # fmt: skip
+
+    if other := [name for name in config.architectures or () if not name.endswith(HEADLESS)]:
+        refuse("architectures", other[0], f"classes that end in {', '.join(HEADLESS)}")
+    if "quantization_config" in raw:
+        refuse("quantization_config", raw["quantization_config"], "weights that are not quantized")
+    if config.model_type in ("t5", "mt5"):
+        if config.feed_forward_proj not in GATED:
+            refuse("feed_forward_proj", config.feed_forward_proj, GATED)
+        return _t5_section(config)
+    if config.activation_function not in ACTIVATIONS:
+        refuse("activation_function", config.activation_function, ACTIVATIONS)
+    for key in ("ffn_dim", "attention_heads"):
+        if getattr(config, f"encoder_{key}") != getattr(config, f"decoder_{key}"):
+            refuse(f"decoder_{key}", getattr(config, f"decoder_{key}"), str(getattr(config, f"encoder_{key}")))
+    tied = "all" if config.tie_word_embeddings else "none"
+    return marian_section(config.to_dict()) | {"tied": tied} | BART_LIKE[config.model_type]
+
+
+def _t5_section(config: Any) -> dict[str, Any]:
+    kind = GATED[config.feed_forward_proj]
+    buckets, farthest = config.relative_attention_num_buckets, config.relative_attention_max_distance
+    return {
+        "kind": "transformer",
+        "dim": config.d_model,
+        "feed_forward": {"kind": kind, "hidden": config.d_ff},
+        "heads": config.num_heads,
+        "head_dim": config.d_kv,
+        "dropout": config.dropout_rate,
+        "attention_dropout": config.dropout_rate,
+        "bias": False,
+        "norm": "pre",
+        "norm_kind": {"kind": "rms", "eps": config.layer_norm_epsilon},
+        "position": {"kind": "t5", "buckets": buckets, "max_distance": farthest},
+        "tied": "all" if config.scale_decoder_outputs else "none",
+        "output_bias": True,
+        "scale_embeddings": False,
+        "encoder": {"layers": config.num_layers},
+        "decoder": {"layers": config.num_decoder_layers},
+    }
+
+
+def carried(
+    config: Any,
+    weights: Mapping[str, Tensor],
+    names: Mapping[str, Tensor],
+    rows: tuple[Sequence[int], Sequence[int]],
+    where: str,
+) -> Weights:
+    """A model's weights under headway's names.
+
+    T5 does not divide scores by the root of a head's size, and multiplies what a tied projection reads by D ** -0.5.
+    So queries are made longer, and the last norm's gains smaller.
+
+    Args:
+        config: the model's.
+        weights: its weights.
+        names: the tensors of the Transformer that they are for; their values are not looked at.
+        rows: for each id of both vocabularies the row that it has in the model.
+        where: the folder, for messages.
+
+    Raises:
+        UserError: a weight that is missing, or embeddings of another size.
+    """
+    t5 = config.model_type in ("t5", "mt5")
+    prefix = "" if t5 or "shared.weight" in weights else "model."
+
+    def given(*candidates: str) -> Tensor:
+        name = next((name for name in candidates if name in weights), None)
+        if name is None:
+            raise UserError(f"this model lacks the weight {candidates[-1]}", where=where)
+        return weights[name].float()
+
+    shared = f"{prefix}shared.weight"
+    sides = [given(f"{prefix}{side}.embed_tokens.weight", shared) for side in ("encoder", "decoder")]
+    projection = given("lm_head.weight", f"{prefix}decoder.embed_tokens.weight", shared)
+    for tensor in (*sides, projection):
+        if tensor.shape != (config.vocab_size, config.d_model):
+            what = "the embeddings are not of the size that config.json says"
+            raise UserError(what, where=where, received=tuple(tensor.shape))
+    source, target = (torch.tensor(each) for each in rows)
+    bias = weights.get("final_logits_bias", sides[0].new_zeros(1, config.vocab_size)).float().flatten()[target]
+    if int(target[BOS]) in [*rows[1][:BOS], *rows[1][BOS + 1 :]]:
+        bias[BOS] = NEVER
+    result = {
+        "source_embedding.tokens.weight": sides[0][source],
+        "target_embedding.tokens.weight": sides[1][target],
+        "projection.weight": projection[target],
+        "projection.bias": bias,
+    }
+    for name in names:
+        parts = _t5_parts(config, name) if t5 else _bart_parts(name, prefix)
+        if parts:
+            result[name] = torch.cat([given(part) for part in parts])
+            if name.endswith("position.table") and not t5:
+                result[name] = result[name][OFFSET:]
+            elif t5 and name.endswith((".in_projection.weight", ".query_projection.weight")):
+                result[name][: config.num_heads * config.d_kv] *= config.d_kv**0.5
+            elif t5 and name == "decoder_norm.weight" and config.scale_decoder_outputs:
+                result[name] *= config.d_model**-0.5
+    return {name: result[name].contiguous() for name in names if name in result}
+
+
+def _bart_parts(name: str, prefix: str) -> list[str]:
+    """The names of a weight's rows in a descendant of BART, from the first to the last."""
+    stack, _, rest = name.partition(".")
+    place, _, kind = rest.rpartition(".")
+    number, _, module = place.partition(".")
+    if stack in ("encoder", "decoder"):
+        return [f"{prefix}{stack}.layers.{number}.{part}.{kind}" for part in PARTS[module]]
+    side = {"source_embedding": "encoder", "target_embedding": "decoder"}.get(stack, stack.removesuffix("_norm"))
+    part = {"norm": "layernorm_embedding", "position": "embed_positions", "": "layer_norm"}.get(place)
+    if stack == "projection" or part is None:
+        return []
+    return [f"{prefix}{side}.{part}.{'weight' if kind == 'table' else kind}"]
+
+
+def _t5_parts(config: Any, name: str) -> list[str]:
+    """The names of a weight's rows in T5, from the first to the last."""
+    if name in ("encoder_norm.weight", "decoder_norm.weight"):
+        return [f"{name[:7]}.final_layer_norm.weight"]
+    stack, _, rest = name.partition(".")
+    if stack not in ("encoder", "decoder"):
+        return []
+    number, _, place = rest.partition(".")
+    last = 1 if stack == "encoder" else 2
+    gated = GATED[config.feed_forward_proj] != "relu"
+    parts = {
+        "mixer.in_projection": [f"0.SelfAttention.{part}" for part in "qkv"],
+        "mixer.out_projection": ["0.SelfAttention.o"],
+        "mixer.position": ["0.SelfAttention.relative_attention_bias"],
+        "mixer_residual.norm": ["0.layer_norm"],
+        "cross.query_projection": ["1.EncDecAttention.q"],
+        "cross.memory_projection": [f"1.EncDecAttention.{part}" for part in "kv"],
+        "cross.out_projection": ["1.EncDecAttention.o"],
+        "cross_residual.norm": ["1.layer_norm"],
+        "feed_forward.gate": [f"{last}.DenseReluDense.wi_0"],
+        "feed_forward.inner": [f"{last}.DenseReluDense.wi{'_1' if gated else ''}"],
+        "feed_forward.outer": [f"{last}.DenseReluDense.wo"],
+        "feed_forward_residual.norm": [f"{last}.layer_norm"],
+    }[place.rpartition(".")[0]]
+    return [f"{stack}.block.{number}.layer.{part}.weight" for part in parts]

@@ -1,0 +1,57 @@
+"""Models of Firefox's translation engine: model.*.bin with vocab.*.spm, and a shortlist that is not needed here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headway.core.documents import read_bytes
+from headway.core.errors import UserError, option
+from headway.core.languages import is_language
+from headway.importing.importer import Imported, Importer
+from headway.processing.marian_binary import read_items
+from headway.processing.marian_npz import read_options, read_vocabularies
+from headway.processing.shortlist import read_shortlist
+from headway.tasks.marian_transformer import marian_section, weights_of
+from headway.tasks.student import float_arrays
+
+LANGUAGES = re.compile(r"\.([a-z]{2})([a-z]{2})\.")  # of both sides, as in model.ende.intgemm.alphas.bin
+
+
+class FirefoxImporter(Importer):
+    """Students, with integers in the place of floats."""
+
+    name = "firefox"
+    places = "MODEL.bin, then VOCAB.spm or that of source and of target, and LEX.s2t.bin"
+
+    def read(self, places: Sequence[str]) -> Imported:
+        files = list(map(Path, places))
+        lists = [file for file in files if file.name.endswith(".s2t.bin")]
+        models = [file for file in files if file.suffix == ".bin" and file not in lists]
+        if len(models) != 1 or len(lists) > 1:
+            what = "one model is imported at a time"
+            raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
+        (model,), where = models, str(models[0])
+        arrays = float_arrays(read_items(_content(model), where))
+        section = marian_section(read_options(arrays, model), arrays, model)
+        source, target = read_vocabularies([file for file in files if file not in (model, *lists)])
+        for file in lists:
+            read_shortlist(_content(file), max(target.rows) + 1, str(file))
+        sides = source.vocabulary, target.vocabulary
+        sections: dict[str, Any] = {
+            "model": section,
+            "vocabulary": {"kind": "marian", "shared": sides[0].shares_ids_with(sides[1])},
+            "decoding": {"beam": 1},
+        }
+        if (named := LANGUAGES.search(model.name)) and all(map(is_language, named.groups())):
+            languages = zip(("source", "target"), named.groups(), strict=True)
+            sections["text"] = {side: {"language": language} for side, language in languages}
+        return Imported(sections, sides, partial(weights_of, arrays, (source.rows, target.rows), where), files)
+
+
+def _content(file: Path) -> bytes:
+    """A file, for which no more memory is asked for than it has bytes. Raises UserError where there is none."""
+    return read_bytes(file, file.stat().st_size if file.is_file() else 0)

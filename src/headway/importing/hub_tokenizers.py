@@ -1,0 +1,141 @@
+"""Tokenizers of encoder-decoders of Hugging Face, with the ids of headway and the codes that frame a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headway.core.errors import UserError
+from headway.core.languages import is_language
+from headway.processing.marian_files import M2mVocabulary
+from headway.processing.pretrained import transformers_quiet
+from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of
+from headway.processing.text.vocabulary import Vocabulary
+from headway.tensors.batch import SPECIALS
+
+# The classes whose ways of cutting text are held, by the type of the model; the library calls some by two names.
+TOKENIZERS = {
+    "t5": ("T5Tokenizer",),
+    "mt5": ("T5Tokenizer",),
+    "bart": ("BartTokenizer", "RobertaTokenizer"),
+    "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
+    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
+}
+
+
+class Sides(NamedTuple):
+    """Both sides of a model."""
+
+    source: Side
+    target: Side
+
+
+class Side(NamedTuple):
+    """The vocabulary of one side, for each of its ids the row in the model's embeddings, and the text's language."""
+
+    vocabulary: Vocabulary
+    rows: list[int]
+    language: str | None
+
+
+def read_tokenizer(folder: Path, kind: str, where: str) -> Any:
+    """The tokenizer of a folder, of a class that goes with such a model. Nothing of it is executed. UserError."""
+    with transformers_quiet(where) as transformers:
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+        except Exception as error:  # files of others let the library raise anything
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UserError(f"the tokenizer cannot be read ({first})", where=where, received=str(folder)) from error
+    name = type(tokenizer).__name__.removesuffix("Fast")
+    if name not in TOKENIZERS[kind] or tokenizer.init_kwargs.get("auto_map"):
+        what = f"a model of type {kind} has a tokenizer of another class here"
+        raise UserError(what, where=f"{folder}/tokenizer_config.json", received=name, allowed=TOKENIZERS[kind])
+    return tokenizer
+
+
+def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: tuple[str | None, str | None]) -> Sides:
+    """The vocabularies of source and target.
+
+    headway's special tokens come first, then pieces, then codes. The begin mark is a copy of what the decoder begins
+    with.
+
+    Args:
+        tokenizer: of one of the classes `TOKENIZERS`.
+        config: the model's.
+        search: what the model's files say of generation.
+        languages: of source and target, where they were chosen.
+
+    Raises:
+        UserError: a language that the model does not have, or none where one is needed.
+    """
+    framed, bare = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
+    at = next(index for index in range(len(framed)) if framed[index : index + len(bare)] == bare)
+    before, after = framed[:at], framed[at + len(bare) :]
+    codes = _codes(tokenizer)
+    tags = list(codes.values()) or before
+    usual = next((row for row in framed if row in codes.values()), None)
+    begin = search.get("decoder_start_token_id", config.decoder_start_token_id)
+    wanted = next((row for row in (search.get("forced_bos_token_id"), begin) if row in codes.values()), None)
+    chosen = (_chosen(codes, languages[0], usual, "source"), _chosen(codes, languages[1], wanted, "target"))
+    sides = list[Side]()
+    texts, made = dict[tuple[int, ...], Vocabulary](), dict[Any, Vocabulary]()  # what both sides have is one object
+    for side, code in zip(("source", "target"), chosen, strict=True):
+        opening, closing = (
+            [code if code is not None and row == usual else row for row in part] for part in (before, after)
+        )
+        *inner, end = closing
+        start, own = begin, tags
+        if inner and side == "target":  # the code is the begin mark of an output, and ends a source
+            start, end, inner = end, inner[0], []
+        elif inner:
+            start, own = end, [*tags, *inner]
+        special = [config.pad_token_id, start, end, tokenizer.unk_token_id]
+        if bad := [row for row in (*special, *own) if not isinstance(row, int) or not 0 <= row < config.vocab_size]:
+            what = "this model has no row for a special token, or for a code of its tokenizer"
+            raise UserError(what, where="config.json", received=bad[0], allowed=f"0 to {config.vocab_size - 1}")
+        reserved = {*special, *own}
+        rows = (*special, *(row for row in range(config.vocab_size) if row not in reserved))
+        vocabulary = texts[rows] = texts.get(rows) or _text(tokenizer, rows)
+        if own:
+            names = [tokenizer.convert_ids_to_tokens(part) for part in (own, opening, inner)]
+            key = str([rows, names])
+            vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, *names)
+        sides.append(Side(vocabulary, [*rows, *own], _language(tokenizer, code)))
+    return Sides(*sides)
+
+
+def _codes(tokenizer: Any) -> dict[str, int]:
+    """The rows of the languages' codes, by code; none where a model has no languages."""
+    if hasattr(tokenizer, "lang_token_to_id"):  # M2M-100's
+        return dict(tokenizer.lang_token_to_id)
+    named = {str(token) for token in tokenizer.special_tokens_map.values() if not isinstance(token, list)}
+    codes = [token for token in tokenizer.all_special_tokens if token not in named]
+    return (
+        dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True)) if hasattr(tokenizer, "src_lang") else {}
+    )
+
+
+def _chosen(codes: Mapping[str, int], language: str | None, usual: int | None, side: str) -> int | None:
+    """The row of a language's code. UserError: there is none, or it has to be chosen."""
+    if language is not None:
+        return codes[code_of(language, codes, f"{side}_language")]
+    if codes and usual is None:
+        what = "this model needs to know the language"
+        raise UserError(what, where=f"{side}_language", allowed=list(codes))
+    return usual
+
+
+def _text(tokenizer: Any, rows: Sequence[int]) -> Vocabulary:
+    """The vocabulary of text alone, whose ids have these rows."""
+    if hasattr(tokenizer, "backend_tokenizer"):
+        return TokenizersVocabulary(tokenizer.backend_tokenizer.to_str(), rows)
+    names = {row: piece for piece, row in tokenizer.encoder.items() if piece not in SPECIALS}
+    pieces = [names.get(row, f"<row {row}>") for row in rows[len(SPECIALS) :]]
+    return M2mVocabulary(tokenizer.sp_model.serialized_model_proto(), [*SPECIALS, *pieces])
+
+
+def _language(tokenizer: Any, code: int | None) -> str | None:
+    """The language that a code stands for, as headway writes it; None where it has no such."""
+    name = "" if code is None else str(tokenizer.convert_ids_to_tokens(code)).strip("_").partition("_")[0]
+    return name if name and is_language(name) else None

@@ -1,0 +1,116 @@
+"""Folders of encoder-decoders in Hugging Face's arrangement, from its hub or from here, and their weights.
+
+model.safetensors, or model.safetensors.index.json with its shards; else pytorch_model.bin, or its index with its shards
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, TypeAdapter
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError
+from headway.core.files import exists
+from headway.processing.hub import check_on_hub, files_of_bounded_size
+from headway.processing.pretrained import transformers_quiet
+
+FILES = ["*.json", "merges.txt", "*.model", "*.spm", "model*.safetensors"]  # all but weights that are pickled
+KINDS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
+
+
+def hub_folder(name: str, where: str) -> Path:
+    """The folder of a model: `name`, or what is downloaded of `OWNER/NAME` of the hub.
+
+    Raises:
+        UserError: no such model.
+        RunError: the hub does not answer.
+    """
+    if exists(Path(name), "folder"):
+        return Path(name)
+    with transformers_quiet(where):
+        from huggingface_hub import snapshot_download
+
+        check_on_hub(name, where)
+        endpoint = os.environ.get("HF_ENDPOINT") or None
+        try:
+            with files_of_bounded_size():
+                folder = Path(snapshot_download(name, allow_patterns=FILES, endpoint=endpoint))
+                if not any(folder.glob("*.safetensors")):
+                    snapshot_download(name, allow_patterns=["pytorch_model*.bin"], endpoint=endpoint)
+                return folder
+        except Exception as error:  # of the library, its own libraries, and what a server makes of them
+            what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
+            raise UserError(what, where=where, received=name) from error
+
+
+class Index(BaseModel):
+    """The list of a model's shards: the file of each tensor."""
+
+    weight_map: dict[str, str]
+
+
+def weight_files(folder: Path, where: str) -> list[Path]:
+    """The files that together are the weights of a model folder; safetensors go before pickled ones.
+
+    Raises:
+        UserError: there are none, several that could be, or an index that names other places.
+    """
+    for name in KINDS:
+        if (folder / name).is_file():
+            return [folder / name]
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            shards = shaped(read_json(index), TypeAdapter(Index), str(index)).weight_map.values()
+            if elsewhere := [shard for shard in shards if Path(shard).name != shard or not (folder / shard).is_file()]:
+                what = "the index of the weights names a file that is not there"
+                raise UserError(what, where=str(index), received=elsewhere[0])
+            return [folder / shard for shard in sorted(set(shards))]
+        files = sorted(folder.glob(f"*{Path(name).suffix}"))
+        if len(files) > 1:
+            what, received = "several files may be the weights of this model", ", ".join(file.name for file in files)
+            raise UserError(what, where=where, received=received, allowed=f"one of them, as {name}")
+        if files:
+            return files
+    raise UserError("this model has no weights", where=where, received=str(folder), allowed=" or ".join(KINDS))
+
+
+def read_weights(folder: Path, where: str) -> dict[str, Tensor]:
+    """All tensors of a model folder. No code that a file holds is run.
+
+    Raises:
+        UserError: as `weight_files`, or files that are damaged, or hold more than tensors.
+    """
+    weights: dict[str, Tensor] = {}
+    for file in weight_files(folder, where):
+        try:
+            if file.suffix == ".bin":
+                weights |= _pickled(file)
+            else:
+                with safe_open(file, "pt") as tensors:
+                    weights |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, EOFError, RuntimeError, ValueError) as error:
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UserError(f"these weights cannot be read ({first})", where=str(file)) from error
+    return weights
+
+
+def _pickled(file: Path) -> dict[str, Tensor]:
+    """The tensors that torch has pickled. Raises UserError where more than tensors is in the file."""
+    what = "this file wants to run code, or holds more than tensors; it is not read"
+    allowed = "model.safetensors, or a file of tensors alone"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, on forms that it has not written itself
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, AttributeError, ImportError, TypeError, KeyError, IndexError) as error:
+        raise UserError(what, where=str(file), allowed=allowed) from error
+    if not isinstance(loaded, dict) or not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
+        raise UserError(what, where=str(file), received=type(loaded).__name__, allowed=allowed)
+    return loaded

@@ -1,0 +1,214 @@
+"""Vocabularies of models that others have trained: tokenizers of the library of that name, and codes around a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from headway.core.documents import read_json, shaped
+from headway.core.errors import UserError, not_installed
+from headway.core.files import write_json, write_text
+from headway.processing.text.vocabulary import (
+    TAGS,
+    TEXT,
+    TaggedVocabulary,
+    TokensConfig,
+    TokenSpan,
+    Vocabulary,
+    load_vocabulary,
+)
+from headway.tensors.batch import BOS, EOS, SPECIALS, UNKNOWN
+
+TOKENIZER, ROWS = "tokenizer.json", "rows.json"
+MARKS = ("\u2581", "Ġ")  # of a space: SentencePiece's, and that of byte-level pieces
+
+
+def imported_alone(config: TokensConfig, where: str) -> UserError:
+    """The error for a vocabulary that is to be trained, and of a kind that comes with its model."""
+    what, allowed = (
+        "a vocabulary of this kind comes with its model",
+        "model.from, or training.from of a run that was imported",
+    )
+    return UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
+
+
+def code_of(language: str, codes: Iterable[str], where: str) -> str:
+    """The code of a language, which may be written as `de` for `__de__` or `de_DE`. UserError: there is no such."""
+    fitting = [code for code in codes if language in (code, code.strip("_"), code.partition("_")[0])]
+    if len(fitting) != 1:
+        allowed = fitting or list(codes) or "no language: this model does not choose among several"
+        raise UserError("this model has no such language", where=where, received=language, allowed=allowed)
+    return fitting[0]
+
+
+class TokenizersVocabulary(Vocabulary):
+    """A tokenizer of the library `tokenizers`, whose pieces have the ids of headway.
+
+    A piece without an id is unknown, and so are the special tokens where they stand in a text.
+
+    Args:
+        serialised: the tokenizer, as its library writes it.
+        rows: for each id the piece's number in the tokenizer, which may have none of that number. The begin mark may be
+            a second id of another piece.
+    """
+
+    family = "tokenizers"
+
+    def __init__(self, serialised: str, rows: Sequence[int]) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise not_installed("this vocabulary", ["tokenizers"], "pretrained") from error
+        self._serialised, self._rows = serialised, tuple(rows)
+        self._tokenizer: Any = Tokenizer.from_str(serialised)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._ids = {row: id if id > EOS else UNKNOWN for id, row in enumerate(rows) if id != BOS}
+
+    def __reduce__(self) -> tuple[type[TokenizersVocabulary], tuple[str, tuple[int, ...]]]:
+        return TokenizersVocabulary, (self._serialised, self._rows)
+
+    @classmethod
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TokenizersVocabulary:
+        """Raise UserError: such a vocabulary comes with its model."""
+        raise imported_alone(config, where)
+
+    @property
+    def no_text(self) -> frozenset[int]:
+        return super().no_text | {self._ids.get(self._tokenizer.token_to_id(mark), UNKNOWN) for mark in MARKS}
+
+    def shares_ids_with(self, other: Vocabulary) -> bool:
+        return isinstance(other, TokenizersVocabulary) and self.__reduce__() == other.__reduce__()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _encoding(self, text: str) -> Any:
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def encode(self, segmented: str) -> list[int]:
+        if not segmented.strip():
+            return []
+        return [self._ids.get(row, UNKNOWN) for row in self._encoding(segmented).ids]
+
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        spans: list[TokenSpan] = []
+        if segmented.strip():
+            encoding = self._encoding(segmented)
+            for row, piece, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
+                id = self._ids.get(row, UNKNOWN)
+                if piece in MARKS and not segmented[start:end].isspace():  # a mark of a space that is not in the text
+                    end = start
+                spans.append(TokenSpan(id, segmented[start:end] if id == UNKNOWN else piece, start, end))
+        return spans
+
+    def decode(self, ids: Sequence[int]) -> str:
+        parts = []
+        for unknown, group in groupby((int(id) for id in ids if id > EOS), lambda id: id == UNKNOWN):
+            rows = [self._rows[id] for id in group]
+            text: str = self._tokenizer.decode(rows, skip_special_tokens=True)
+            parts += [SPECIALS[UNKNOWN]] * len(rows) if unknown else [text]
+        return " ".join(parts)
+
+    def token(self, id: int) -> str:
+        if id < len(SPECIALS):
+            return SPECIALS[id]
+        piece: str | None = self._tokenizer.id_to_token(self._rows[id])
+        return f"<row {self._rows[id]}>" if piece is None else piece
+
+    def starts_word(self, id: int) -> bool:
+        return self.token(id).startswith(MARKS)
+
+    def _write(self, folder: Path) -> None:
+        write_text(folder / TOKENIZER, self._serialised)
+        write_json(folder / ROWS, list(self._rows))
+
+    @classmethod
+    def load(cls, folder: Path) -> TokenizersVocabulary:
+        rows = shaped(read_json(folder / ROWS, list), TypeAdapter(list[int]), str(folder / ROWS))
+        try:
+            return cls((folder / TOKENIZER).read_text(encoding="utf-8"), rows)
+        except (OSError, ValueError) as error:
+            raise UserError("the tokenizer is missing or damaged", where=str(folder / TOKENIZER)) from error
+        except UserError:
+            raise
+        except Exception as error:  # of the library, which has no class of its own for what it cannot read
+            raise UserError(f"the tokenizer cannot be read ({error})", where=str(folder / TOKENIZER)) from error
+
+
+class FramedVocabulary(TaggedVocabulary):
+    """A vocabulary with codes, such as those of languages, with which every text begins or ends.
+
+    A line that begins with codes has these in the place of the usual ones. Codes are no part of a decoded text.
+
+    Args:
+        text: the vocabulary of what is no code.
+        tags: all codes.
+        before: those that a line begins with where it says no others.
+        after: those that it ends with.
+    """
+
+    family = "framed"
+
+    def __init__(self, text: Vocabulary, tags: Sequence[str], before: Sequence[str], after: Sequence[str] = ()) -> None:
+        super().__init__(text, tags)
+        self._before, self._after = " ".join(before), " ".join(after)
+
+    @classmethod
+    def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> FramedVocabulary:
+        """Raise UserError: such a vocabulary comes with its model."""
+        raise imported_alone(config, where)
+
+    @property
+    def beginning(self) -> tuple[int, ...]:
+        return tuple(self._ids(self._before))
+
+    @property
+    def no_text(self) -> frozenset[int]:
+        return self.text.no_text
+
+    def shares_ids_with(self, other: Vocabulary) -> bool:
+        return (
+            isinstance(other, FramedVocabulary)
+            and self.tags == other.tags
+            and (self.text is other.text or self.text.shares_ids_with(other.text))
+        )
+
+    def _frame(self, prefix: str, ids: list[int]) -> list[int]:
+        if not ids:  # no text, so that nothing is framed but codes that the line itself has
+            return self._ids(prefix)
+        return self._ids(prefix or self._before) + ids + self._ids(self._after)
+
+    def encode(self, segmented: str) -> list[int]:
+        prefix, rest = self.split_tags(segmented)
+        return self._frame(prefix, self.text.encode(rest))
+
+    def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
+        split = [self.split_tags(line) for line in segmented]
+        encoded = self.text.encode_lines([rest for _, rest in split])
+        return [self._frame(prefix, ids) for (prefix, _), ids in zip(split, encoded, strict=True)]
+
+    def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
+        """As the contract says; codes that do not stand in the line have no characters of it."""
+        spans, (prefix, rest) = super().encode_with_spans(segmented), self.split_tags(segmented)
+        if not self.text.encode(rest):
+            return spans
+        before = [] if prefix else [TokenSpan(id, self.token(id), 0, 0) for id in self.beginning]
+        end = len(segmented)
+        return before + spans + [TokenSpan(id, self.token(id), end, end) for id in self._ids(self._after)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.text.decode([id for id in ids if id < len(self.text)])
+
+    def _write(self, folder: Path) -> None:
+        self.text.save(folder / TEXT)
+        write_json(folder / TAGS, [list(self.tags), self._before.split(), self._after.split()])
+
+    @classmethod
+    def load(cls, folder: Path) -> FramedVocabulary:
+        three = TypeAdapter(tuple[list[str], list[str], list[str]])
+        return cls(load_vocabulary(folder / TEXT), *shaped(read_json(folder / TAGS, list), three, str(folder / TAGS)))

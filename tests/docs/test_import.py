@@ -1,0 +1,20 @@
+"""The page on importing does what it says, with small made models in the place of those of the hub."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, run_page
+from tests.importing.made_models import write_model
+from tests.tasks.marian import write_marian
+
+
+@pytest.mark.slow
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    write_marian(tmp_path / "Helsinki-NLP/opus-mt-en-de")
+    write_model(tmp_path / "facebook/nllb-200-distilled-600M", "nllb")
+    printed = run_page(ROOT / "docs/import.md", tmp_path).splitlines()
+    assert printed[0] == printed[-1]  # the run, and the one in the cache
+    assert (tmp_path / "inside.html").is_file()
+    assert (tmp_path / "runs/nllb/recipe.yaml").is_file()

@@ -1,0 +1,362 @@
+"""Students for the engine of Firefox: run, engine and headway's own integers agree, and what cannot be is refused."""
+
+import hashlib
+import io
+import json
+import random
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import yaml
+
+import headway
+from headway.core.errors import UserError
+from headway.export.export_options import ExportOptions
+from headway.export.exporting import export_run
+from headway.export.firefox_export import FirefoxExporter, FirefoxReport
+from headway.export.int8_reference import Reference, unsaturated
+from headway.export.parity import answering_of
+from headway.importing.importing import import_run
+from headway.models import build_model
+from headway.models.components import model_section
+from headway.processing.marian_binary import Quantized, quantized, read_items, write_items
+from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
+from headway.processing.text.text_processor import TextConfig, train_processors
+from headway.processing.text.vocabulary import VocabularyConfig
+from headway.runs.run import open_run
+from headway.tasks.student import END, factor_name
+from tests.conftest import Command
+from tests.shared_runs import shared_run
+
+WORDS = ["rano", "temi", "kulas", "ovib", "pe", "zorut", "lim", "dafe", "si", "wuko", "ybar", "neg"]
+RECIPE = {
+    "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
+    "text": {"source": {"language": "en"}, "target": {"language": "de"}},
+    "vocabulary": {"kind": "unigram", "size": 45, "shared": True},
+    "model": {
+        "preset": "student-tiny", "dim": 32, "feed_forward": 64, "heads": 4, "dropout": 0.0, "encoder": {"layers": 1},
+    },
+    "objective": {"label_smoothing": 0.0},
+    "optimizer": {"learning_rate": 1e-2, "schedule": "linear", "warmup": 30},
+    "training": {"updates": 300, "batch_tokens": 768, "checkpoint_every": 300},
+    "decoding": {"beam": 1},
+}  # fmt: skip
+MODEL, VOCABULARY, LISTS = "model.ende.intgemm.alphas.bin", "vocab.ende.spm", "lex.4.2.ende.s2t.bin"
+
+
+@dataclass(frozen=True)
+class Student:
+    """A run that writes each word with its letters turned round, and links of its training pairs."""
+
+    run: Path
+    links: Path
+
+
+def write_student(folder: Path) -> Path:
+    drawn = random.Random(1)
+    lines = [" ".join(drawn.choices(WORDS, k=drawn.randint(1, 5))) for _ in range(600)]
+    for name, part in (("dev", lines[:60]), ("train", lines[60:])):
+        rows = "".join(f"{line}\t{' '.join(word[::-1] for word in line.split())}\n" for line in part)
+        (folder / f"{name}.tsv").write_text(rows, encoding="utf-8")
+    links = "".join(" ".join(f"{place}-{place}" for place in range(len(line.split()))) + "\n" for line in lines[60:])
+    (folder / "links.txt").write_text(links, encoding="utf-8")
+    (folder / "student.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    return folder / "student.yaml"
+
+
+@pytest.fixture(scope="session")
+def student(pytestconfig: pytest.Config) -> Student:
+    folder = shared_run(pytestconfig.cache.mkdir("runs"), "student", write_student)
+    return Student(folder / "run", folder / "links.txt")
+
+
+@pytest.fixture(scope="module")
+def exported(student: Student, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FirefoxReport]:
+    folder = tmp_path_factory.mktemp("firefox") / "export"
+    report = export_run("firefox", student.run, ExportOptions(output=folder), {})
+    assert isinstance(report, FirefoxReport)
+    return folder, report
+
+
+def test_engine_and_integers_answer_as_the_run_does(exported: tuple[Path, FirefoxReport]) -> None:
+    folder, report = exported
+    pytest.importorskip("fxtranslate")
+    assert report.engine is not None
+    assert report.engine.startswith("fxtranslate ")
+    assert report.lines == 60
+    assert (report.share("engine", "run"), report.share("int8", "run")) >= (0.95, 0.95)
+    assert report.share("engine", "int8") >= 0.98
+    assert report.passed
+    assert report.scores["BLEU"]["run"] > 40
+    stored = json.loads((folder / "parity.json").read_text(encoding="utf-8"))
+    assert stored["shares"]["engine equal to run"] == report.share("engine", "run")
+    assert stored["scores"] == report.scores
+
+
+def test_the_folder_has_what_a_registry_wants(exported: tuple[Path, FirefoxReport]) -> None:
+    folder, _ = exported
+    assert {path.name for path in folder.iterdir()} == {MODEL, VOCABULARY, "registry.json", "parity.json", "README.md"}
+    registry = json.loads((folder / "registry.json").read_text(encoding="utf-8"))
+    assert (registry["from"], registry["to"]) == ("en", "de")
+    for kind, name in (("model", MODEL), ("vocab", VOCABULARY)):
+        content = (folder / name).read_bytes()
+        assert registry["files"][kind] == {
+            "name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()
+        }  # fmt: skip
+    assert registry["scores"]["BLEU"] > 40
+
+
+def test_the_vocabulary_has_the_ids_that_engines_want(student: Student, exported: tuple[Path, FirefoxReport]) -> None:
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(exported[0] / VOCABULARY))
+    assert (pieces.eos_id(), pieces.unk_id(), pieces.bos_id(), pieces.pad_id()) == (0, 1, -1, -1)
+    own = open_run(student.run).source
+    assert len(pieces) % 8 == 0
+    assert len(pieces) - (own.size - 2) in range(8)
+    for text in ("rano temi", "xq zorut", "lim  si wuko"):
+        ids = own.encode(text).values
+        assert pieces.encode(text) == [id - 2 for id in ids]
+        assert pieces.decode(pieces.encode("rano temi")) == "rano temi"
+    assert not {*pieces.encode("<unused-43>")} & {*range(own.size - 2, len(pieces))}
+
+
+def test_floats_without_rounding_are_those_of_the_run(student: Student, exported: tuple[Path, FirefoxReport]) -> None:
+    """The reference with the weights themselves writes what the run writes, with its log probabilities."""
+    run, exporter = open_run(student.run), FirefoxExporter()
+    lines = [f"{one} {other} {one}" for one in WORDS for other in WORDS[:3]]
+
+    class Exact(Reference):
+        """Without rounding."""
+
+        def product(self, x, name, bias=None):  # type: ignore[no-untyped-def]
+            y = x @ self._wide[name].astype(np.float32) / self.matrices[name].factor
+            return y if bias is None else y + self.floats[bias][0]
+
+    reference = exporter.reference(exported[0], run)
+    reference.__class__ = Exact
+    state = dict(run.model.named_parameters())
+    with np.errstate(all="raise"):
+        import_run(["firefox", str(exported[0] / MODEL), str(exported[0] / VOCABULARY)], exported[0].parent / "floats")
+    dequantised = open_run(exported[0].parent / "floats")
+    expected = answering_of(dequantised)(lines, exporter.search(run, None, 0))
+    ids = [[id - 2 for id in run.source.encode(line).values] for line in lines]
+    assert state.keys() == dict(dequantised.model.named_parameters()).keys()
+    for (best,), written in zip(expected, reference.translate(ids), strict=True):
+        assert [id - 2 for id in best.ids] == list(written.ids)
+        assert sum(written.log_probabilities) == pytest.approx(best.score, abs=1e-3)
+
+
+def test_integers_are_multiplied_and_added_as_the_equation_says(exported: tuple[Path, FirefoxReport]) -> None:
+    items = read_items((exported[0] / MODEL).read_bytes(), "model.bin")
+    reference, drawn = Reference(items, "model.bin"), np.random.default_rng(1)
+    for name, bias in (("encoder_l1_ffn_W1", "encoder_l1_ffn_b1"), ("decoder_l2_rnn_W", None), ("Wemb", None)):
+        x = drawn.normal(size=(3, 32)).astype(np.float32)
+        matrix, factor = items[name], float(items[factor_name(name)][0])
+        for row, found in zip(x, reference.product(x, name, bias), strict=True):
+            rounded = [max(-127, min(127, int(np.rint(np.float32(value) * np.float32(factor))))) for value in row]
+            for column, value in enumerate(found):
+                total = sum(one * int(other) for one, other in zip(rounded, matrix.values[column], strict=True))
+                added = float(items[bias][0, column]) if bias else 0.0
+                assert value == pytest.approx(total / (factor * float(matrix.factor)) + added, abs=1e-4)
+
+
+def test_what_would_saturate_is_spread_or_has_seven_bits() -> None:
+    """127 * 120 twice, and 100 more for each activation, pass 32767 from activations of 12 on."""
+    values = np.array([[120, 120, 0, 0], [5, -120, 120, -120]], dtype=np.int8)
+    assert unsaturated(np.array([[100.0, -100.0, 127.0, 127.0]], dtype=np.float32), values) == 1.0
+    scale = unsaturated(np.array([[100.0, 100.0, 0.0, 0.0], [0.0, 0.0, 127.0, -127.0]], dtype=np.float32), values)
+    assert 120 * 2 * (127 + round(100 * scale)) <= 32767 < 120 * 2 * (127 + 100)
+    assert scale == pytest.approx((32767 - 127.5 * 240) / 24000)
+    negative = unsaturated(np.array([[100.0, 100.0, 0.0, 0.0]], dtype=np.float32), -values)
+    assert negative == scale
+    assert unsaturated(np.full((1, 4), 127.0, np.float32), np.full((2, 4), 64, np.int8)) == 1.0
+
+
+def test_a_shortlist_holds_the_engine_to_the_linked_tokens(student: Student, tmp_path: Path) -> None:
+    pytest.importorskip("fxtranslate")
+    given = {"links": student.links, "shortlist_first": 4, "shortlist_best": 2}
+    report = export_run("firefox", student.run, ExportOptions(output=tmp_path / "export"), given)
+    assert isinstance(report, FirefoxReport)
+    assert report.share("engine", "int8") >= 0.98
+    run = open_run(student.run)
+    size = -(-(run.source.size - 2) // 8) * 8
+    lists = read_shortlist((tmp_path / "export" / LISTS).read_bytes(), size, LISTS)
+    assert (lists.first, lists.best) == (4, 2)
+    own = {id - 2 for word in WORDS for id in run.target.encode(word[::-1]).values}
+    assert set(lists.ids.tolist()) <= own | {END}
+    assert "shortlist=" in (tmp_path / "export" / "README.md").read_text(encoding="utf-8")
+    # Lists without a target token of the pairs: run and engine part, engine and reference do not.
+    other = tmp_path / "other.txt"
+    other.write_text("\n" * 540, encoding="utf-8")
+    report = export_run("firefox", student.run, ExportOptions(output=tmp_path / "empty"), given | {"links": other})
+    assert isinstance(report, FirefoxReport)
+    assert report.share("engine", "run") < 0.5
+    assert report.share("engine", "int8") >= 0.9
+    assert not report.passed
+    assert all({"run", "int8", "engine", "source", "line"} == set(each) for each in report.differing)
+    assert f"line {report.differing[-1]['line']}: " in report.text()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("0-0\n", "no line of links for each pair"), ("0-9\n" * 540, "no such word"), ("0+0\n" * 540, "no link")],
+)
+def test_links_of_other_pairs_are_refused(student: Student, tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "links.txt").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        export_run("firefox", student.run, ExportOptions(output=tmp_path / "export"), {"links": tmp_path / "links.txt"})
+    assert not (tmp_path / "export").exists()
+
+
+def test_without_the_engine_the_integers_alone_are_compared(
+    student: Student, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = list[str]()
+    monkeypatch.setattr("headway.export.firefox_export.warn", warned.append)
+    monkeypatch.setitem(sys.modules, "fxtranslate", None)
+    monkeypatch.setattr("headway.export.firefox_export.find_spec", lambda name: None)
+    report = export_run("firefox", student.run, ExportOptions(output=tmp_path / "export", sentences=20), {})
+    assert isinstance(report, FirefoxReport)
+    assert (report.engine, report.passed, report.scores["BLEU"].keys()) == (None, True, {"run", "int8"})
+    assert [each.startswith("fxtranslate is not installed") for each in warned] == [True]
+
+
+def test_an_export_is_imported_and_exported_again_with_the_same_integers(
+    student: Student, exported: tuple[Path, FirefoxReport], run_headway: Command, tmp_path: Path
+) -> None:
+    places = exported[0] / MODEL, exported[0] / VOCABULARY
+    code, _, err = run_headway("import", "firefox", *places, "--output", tmp_path / "run")
+    assert code == 0, err
+    imported = open_run(tmp_path / "run")
+    assert (imported.recipe.text.source.language, imported.recipe.text.target.language) == ("en", "de")
+    lines = [" ".join(WORDS[start : start + 3]) for start in range(9)]
+    said = [prediction.text for prediction in headway.load(tmp_path / "run").predict(lines)]
+    expected = [prediction.text for prediction in headway.load(student.run).predict(lines, beam=1)]
+    assert sum(one == other for one, other in zip(said, expected, strict=True)) >= 8
+    with pytest.raises(UserError, match="no lines to measure activations on"):
+        FirefoxExporter().write(imported, tmp_path / "none")
+    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    options = ExportOptions(output=tmp_path / "again", input=tmp_path / "lines.txt")
+    export_run("firefox", tmp_path / "run", options, {"calibration": tmp_path / "lines.txt"})
+    before, after = (read_items((folder / MODEL).read_bytes(), MODEL) for folder in (exported[0], tmp_path / "again"))
+    assert before.keys() == after.keys()
+    for name, item in before.items():
+        if isinstance(item, Quantized):
+            np.testing.assert_array_equal(after[name].values, item.values, err_msg=name)
+            assert after[name].factor == pytest.approx(item.factor, rel=1e-6)
+        elif name.endswith(("_b", "bias", "scale")):
+            np.testing.assert_array_equal(after[name], item, err_msg=name)
+    assert (tmp_path / "again" / VOCABULARY).read_bytes() == places[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm": "pre"}, "model.norm: post"),
+        ({"decoder": {"layers": 1, "mixer": "attention"}}, "model.decoder.mixer: ssru"),
+        (
+            {"position": {"kind": "sinusoidal", "arrangement": "interleaved"}},
+            "model.position: {kind: sinusoidal, arrangement: halves}",
+        ),
+        (
+            {"encoder": {"layers": 1, "mixer": {"kind": "attention", "position": "rotary"}}},
+            "model.encoder.mixer without position",
+        ),
+        ({"first_input": "bos"}, "model.first_input: zero"),
+        ({"dim": 24}, "model.dim: a multiple of 16"),
+        ({"feed_forward": 40}, "model.feed_forward: a multiple of 16"),
+        ({"tied": "target"}, "model.tied: all"),
+        ({"norm_kind": "layer"}, "model.norm_kind: {kind: layer, eps: 1e-6}"),
+        ({"output_bias": False}, "model.output_bias: true"),
+        ({"scale_embeddings": False}, "model.scale_embeddings: true"),
+        ({"activation": "gelu"}, "model.feed_forward of kind relu with bias"),
+        ({"bias": False}, "model.bias: true"),
+        ({"query_key_norm": True}, "model.encoder.mixer: attention without options"),
+        ({"head_dim": 4}, "without head_dim, key_dim and value_dim"),
+        ({"decoder": {"layers": 1, "mixer": "ssru", "cross": "dot"}}, "model.decoder.cross: multi_head"),
+        ({"encoder": {"layers": 1, "canon": "A"}}, "model.encoder without canon"),
+        ({"encoder": {"layers": 1, "residual": "attention"}}, "model.encoder.residual: plain"),
+        ({"kind": "decoder_only"}, "model.kind: transformer over tokens"),
+    ],
+)
+def test_a_model_that_is_no_student_is_refused_by_the_key(
+    student: Student, changes: dict[str, object], message: str
+) -> None:
+    stored = open_run(student.run)
+    sizes = {"dim": 32, "feed_forward": 64, "heads": 4}
+    section = sizes | ({} if "kind" in changes else {"preset": "student", "encoder": {"layers": 1}}) | changes
+    model = build_model(model_section(section), stored.source.size, stored.source.size, True)
+    run: Any = SimpleNamespace(source=stored.source, target=stored.target, model=model)
+    assert message in str(FirefoxExporter().refusal(run))
+    assert FirefoxExporter().refusal(stored.loaded()) is None
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"vocabulary": {"kind": "bpe"}}, "vocabulary.kind: unigram"),
+        ({"vocabulary": {"size": 24, "shared": False}}, "vocabulary.shared: true"),
+        ({"vocabulary": {}, "text": {"source": {"normalise": ["lower"]}}}, "text.source without normalise and segment"),
+    ],
+)
+def test_text_that_the_engine_cannot_cut_is_refused(sections: dict[str, dict[str, object]], message: str) -> None:
+    vocabulary = VocabularyConfig.model_validate(
+        {"kind": "unigram", "size": 34, "shared": True} | sections["vocabulary"]
+    )
+    pairs = [(" ".join(WORDS), " ".join(word[::-1] for word in WORDS))] * 9
+    source, target = train_processors(TextConfig.model_validate(sections.get("text", {})), vocabulary, lambda: pairs)
+    run: Any = SimpleNamespace(source=source, target=target, model=None)
+    assert message in str(FirefoxExporter().refusal(run))
+
+
+def test_the_engine_has_no_beam(student: Student, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the engine has no beam"):
+        export_run("firefox", student.run, ExportOptions(output=tmp_path / "export", beam=4), {})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("vocabulary", "is not that of such a model"),
+        ("name", "no weights of these names"),
+        ("missing", "is not that of such a model"),
+        ("option", "headway computes no such model of Marian"),
+        ("cut", "damaged"),
+        ("two", "one model is imported at a time"),
+        ("lists", "another vocabulary"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(
+    exported: tuple[Path, FirefoxReport], tmp_path: Path, damage: str, message: str
+) -> None:
+    folder = shutil.copytree(exported[0], tmp_path / "files")
+    items, places = read_items((folder / MODEL).read_bytes(), MODEL), [folder / MODEL, folder / VOCABULARY]
+    if damage == "vocabulary":
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(WORDS * 9), model_writer=model, vocab_size=40, model_type="unigram", eos_id=0,
+            unk_id=1, bos_id=-1, pad_id=-1, minloglevel=2, hard_vocab_limit=False,
+        )  # fmt: skip
+        (folder / VOCABULARY).write_bytes(model.getvalue())
+    elif damage == "name":
+        items["encoder_l1_self_W9"] = quantized(np.eye(32, dtype=np.float32))
+    elif damage == "missing":
+        del items["encoder_l1_self_Wq"]
+    elif damage == "option":
+        items["special:model.yml"] = items["special:model.yml"].replace(b"dec-cell: ssru", b"dec-cell: gru")
+    elif damage == "two":
+        places.append(shutil.copy(folder / MODEL, folder / "other.bin"))
+    elif damage == "lists":
+        (folder / LISTS).write_bytes(write_shortlist(shortlist_of([(1, 1)], 8, 2, 2)))
+        places.append(folder / LISTS)
+    content = write_items(items)
+    (folder / MODEL).write_bytes(content[:-9] if damage == "cut" else content)
+    with pytest.raises(UserError, match=message):
+        import_run(["firefox", *map(str, places)], tmp_path / "run")
+    assert not (tmp_path / "run").exists()

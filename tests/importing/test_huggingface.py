@@ -1,0 +1,317 @@
+"""Encoder-decoders of Hugging Face become runs that cut text, compute and write as the library does."""
+
+import json
+import pickle
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import headway
+from headway.core.errors import UserError
+from headway.importing.importing import import_run
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.text.text_processor import TextProcessor
+from headway.tensors.batch import BOS, EOS, UNKNOWN, collate
+from tests.conftest import Command
+from tests.importing.made_models import CASES, LINES, write_model
+from tests.tasks.marian import write_marian
+
+WITH_CODES = {
+    "mbart50": ("en_XX", "de_DE", "fr_XX"), "nllb": ("eng_Latn", "deu_Latn", "fra_Latn"),
+    "m2m": ("__en__", "__de__", "__fr__"),
+}  # fmt: skip
+TARGETS = ["le chat <x> !", "Où est l'oiseau ?", "zzz", "un  chien 12"]
+SOURCES = [*LINES, "the <pad> cat", "x y  z", "日本"]
+
+
+class Both:
+    """A model in the library, and the run that it becomes."""
+
+    def __init__(self, folder: Path, run: Path, **languages: str) -> None:
+        import_run(["hf", str(folder)], run, [f"{key}={value}" for key, value in languages.items()])
+        predictor = headway.load(run)
+        assert isinstance(predictor, SequencePredictor)
+        assert isinstance(predictor.source, TextProcessor)
+        self.run, self.predictor, self.ours = run, predictor, predictor.models[0]
+        self.source, self.target = predictor.source, predictor.target
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+        self.theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(folder)).eval()
+        self.rows = [self._rows(side) for side in (self.source, self.target)]
+
+    def _rows(self, processor: TextProcessor) -> torch.Tensor:
+        """The row that each id has in the library, by the embeddings, which are all different."""
+        embeddings = self.theirs.get_input_embeddings().weight
+        order = self.ours.source_embedding.tokens if processor is self.source else self.ours.target_embedding.tokens
+        if self.theirs.config.model_type == "marian":
+            from headway.tasks.marian import interleaving
+
+            embeddings = embeddings[:, interleaving(embeddings.shape[1])]
+        return torch.cdist(order.weight.detach().double(), embeddings.detach().double()).argmin(1)
+
+    def text(self, rows: list[int]) -> str:
+        """The text of some rows; M2M-100's codes are not among what this tokenizer leaves out."""
+        return re.sub(r"__[a-z]+__ ?", "", self.tokenizer.decode(rows, skip_special_tokens=True)).strip()
+
+    def theirs_of(self, lines: list[str]) -> Any:
+        return self.tokenizer(lines, padding=True, return_tensors="pt")
+
+
+@pytest.fixture(scope="module", params=["marian", *CASES])
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def both(case: str, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    folder = tmp_path_factory.mktemp(case) / "model"
+    if case != "marian":
+        return Both(write_model(folder, case), folder.parent / "run")
+    weights = load_file(write_marian(folder) / "model.safetensors")
+    weights["final_logits_bias"][0, 0] += 3  # so that outputs end
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return Both(folder, folder.parent / "run")
+
+
+def test_text_is_cut_alike(both: Both, case: str) -> None:
+    lines = [line for line in SOURCES if "<" not in line]
+    for line in lines:
+        expected = both.tokenizer(line)["input_ids"]
+        assert [*both.rows[0][both.source.encode(line).values], both.rows[0][EOS]] == expected
+    for line in TARGETS:
+        ids = both.target.encode(line).values
+        expected = both.tokenizer(text_target=line)["input_ids"]
+        if case == "mbart":  # the code comes last, from where the library moves it to the front
+            expected = expected[:-1]
+        assert [*both.rows[1][ids], both.rows[1][EOS]] == expected
+        if "<unk>" not in both.target.decode(ids):
+            assert both.target.decode(ids).strip() == both.text(expected)
+
+
+def test_special_tokens_in_a_text_are_text(both: Both) -> None:
+    for line in ("the <pad> cat", "</s> cat", "cat <s>"):
+        assert not {0, BOS, EOS} & {*both.source.encode(line).values}
+
+
+def test_tokens_have_their_characters(both: Both) -> None:
+    for line in ("the cat  sees zzz", "Où est l'oiseau ?", "日本 cat"):
+        tokens = both.source.encode_with_spans(line)
+        assert [token.id for token in tokens] == both.source.encode(line).values
+        words = [line[token.start : token.end] for token in tokens if token.end > token.start]
+        assert "".join("".join(words).split()) == "".join(line.split()) or both.source.vocabulary.token(5).isascii()
+    assert both.source.encode(" ").values == []
+
+
+def test_logits_are_equal(both: Both) -> None:
+    lines = [SOURCES[index] for index in (0, 2, 5)]
+    sources = [np.array(both.source.encode(line).values) for line in lines]
+    batch = collate(sources, [np.array(both.target.encode(line).values) for line in TARGETS[:3]])
+    inputs = both.theirs_of(lines)
+    with torch.inference_mode():
+        logits = both.ours(batch).logits
+        given = both.rows[1][batch.target_input]
+        given[:, 0] = start_of(both)
+        theirs = both.theirs(**inputs, decoder_input_ids=given).logits
+        expected, expected_probabilities = (each[..., both.rows[1]] for each in (theirs, theirs.log_softmax(-1)))
+    kept = [index for index in range(logits.shape[-1]) if index != BOS]
+    for computed, wanted in ((logits, expected), (logits.log_softmax(-1), expected_probabilities)):
+        difference = (computed - wanted)[batch.target_mask][:, kept]
+        torch.testing.assert_close(difference, torch.zeros_like(difference), rtol=0, atol=1e-4)
+
+
+def start_of(both: Both) -> int:
+    return int(both.theirs.generation_config.decoder_start_token_id)
+
+
+def generated(both: Both, lines: list[str], beam: int, longest: int, **options: Any) -> list[list[int]]:
+    """The rows that `generate` writes, without the first; of beams, by their log probability alone, as headway's."""
+    beams = {"early_stopping": False, "length_penalty": 0.0} if beam > 1 else {}
+    with torch.inference_mode():
+        rows = both.theirs.generate(
+            **both.theirs_of(lines), num_beams=beam, max_new_tokens=longest, max_length=None,
+            use_cache=False, suppress_tokens=[both.theirs.config.pad_token_id], **beams, **options,
+        )  # fmt: skip
+    return [row[1:] for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_same_tokens_are_written(both: Both, beam: int) -> None:
+    longest = 25
+    end, written = both.theirs.config.eos_token_id, 0
+    expected = generated(both, LINES, beam, longest)
+    found = both.predictor.predict(LINES, beam=beam, length_penalty=0.0, max_length=longest)
+    for output, rows in zip(found, expected, strict=True):
+        ids = output.hypotheses[0].ids
+        begun = len(both.target.vocabulary.beginning)
+        if end in rows[begun : longest - 1]:
+            rows = rows[: rows.index(end, begun)]
+            assert both.rows[1][list(ids)].tolist() == rows
+            if UNKNOWN not in ids:
+                assert output.hypotheses[0].text.strip() == both.text(rows)
+            written += 1
+        elif beam == 1:  # of beams that are cut, the last may be others: headway counts the end mark that it puts there
+            assert both.rows[1][list(ids)].tolist()[: longest - 1] == rows[: longest - 1]
+    assert written
+
+
+@pytest.mark.parametrize("name", list(WITH_CODES))
+def test_languages_are_chosen(tmp_path: Path, name: str) -> None:
+    folder = write_model(tmp_path / "model", name)
+    both = Both(folder, tmp_path / "run")
+    english, german, french = WITH_CODES[name]
+    line, plain = "ein Hund 12", both.source.encode("ein Hund 12").values
+    assert both.source.tokens(plain)[0] == english
+    tagged = both.source.encode(f"{german} {line}").values
+    assert both.source.tokens(tagged) == [german, *both.source.tokens(plain)[1:]]
+    row = both.tokenizer.convert_tokens_to_ids(german)
+    for code in (german, "de" if name != "nllb" else "deu"):
+        (output,) = both.predictor.predict([line], beam=1, max_length=9, target_language=code)
+        (expected,) = generated(both, [line], 1, 9, forced_bos_token_id=row)
+        assert both.rows[1][list(output.hypotheses[0].ids)].tolist() == expected[: len(output.hypotheses[0].ids)]
+    (output,) = both.predictor.predict([line], beam=1, max_length=9)
+    assert output.hypotheses[0].tokens[0] == french
+    (output,) = both.predictor.predict([line], beam=1, max_length=9, prefixes=[f"{german} le"])
+    assert output.hypotheses[0].tokens[0] == german
+    with pytest.raises(UserError, match="target_language: this model has no such language; received 'xx'"):
+        both.predictor.predict([line], target_language="xx")
+    other = Both(folder, tmp_path / "other", source_language=german, target_language=english)
+    assert other.source.encode(line).values == tagged
+    assert other.target.tokens(other.target.encode(line).values)[0] == english
+    assert other.predictor.recipe.text.source.language in ("de", "deu")
+
+
+def test_a_model_of_one_language_has_none_to_choose(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", "t5")
+    with pytest.raises(UserError, match="source_language: this model has no such language"):
+        import_run(["hf", str(folder)], tmp_path / "run", ["source_language=en"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("case", ["marian", "t5", "bart", "mbart50"], indirect=True)
+def test_every_command_takes_it(run_headway: Command, both: Both, case: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "source.txt", tmp_path / "target.txt"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    target.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    rows = "".join(f"{line}\t{line}\n" for line in LINES)
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
+    short = ("--max-length", "6")
+    corpus = {"kind": "tsv", "path": str(tmp_path / "train.tsv")}
+    recipe = {
+        "data": {"train": corpus, "dev": corpus, "max_length": 30},
+        "training": {"from": str(both.run), "updates": 2, "checkpoint_every": 1, "lora": {"rank": 2}},
+        "decoding": {"max_length": 5},
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+    whole = recipe | {"training": {"from": str(both.run), "updates": 2}}
+    (tmp_path / "whole.yaml").write_text(json.dumps(whole), encoding="utf-8")
+    for words in (
+        ("predict", both.run, "--input", source, *short),
+        ("score", both.run, "--source", source, "--target", target),
+        ("inspect", both.run, "--input", source, "--output", tmp_path / "inside.html"),
+        ("compare", f"a={both.run}", f"b={both.run}", "--metric", "chrf", "--source", source, "--references", target),
+        ("train", tmp_path / "recipe.yaml", "--output", tmp_path / "low-rank"),
+        ("train", tmp_path / "whole.yaml", "--output", tmp_path / "tuned"),
+        ("predict", tmp_path / "low-rank", "--input", source, *short),
+        ("predict", tmp_path / "tuned", "--input", source, *short),
+    ):
+        code, _, err = run_headway(*words)
+        assert code == 0, err
+
+
+class TestRefused:
+    """Models that cannot be held, and files that are not as they should be: one error, and no run."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return write_model(tmp_path / "model", "bart")
+
+    def refused(self, folder: Path, message: str, *keys: str) -> None:
+        run = folder.parent / "run"
+        with pytest.raises(UserError, match=message):
+            import_run(["hf", str(folder)], run, keys)
+        assert not run.exists()
+        assert {path.name for path in folder.parent.iterdir()} <= {folder.name, "other"}
+
+    def edit(self, folder: Path, name: str = "config.json", **changes: Any) -> None:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        (folder / name).write_text(json.dumps(content | changes), encoding="utf-8")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"model_type": "pegasus"}, "model_type: headway has no such architecture; received 'pegasus'"),
+            ({"model_type": None}, "headway has no such architecture"),
+            ({"activation_function": "gelu_new"}, "activation_function: headway cannot compute this"),
+            ({"decoder_ffn_dim": 32}, "decoder_ffn_dim: headway cannot compute this"),
+            ({"architectures": ["BartForSequenceClassification"]}, "architectures: headway cannot compute this"),
+            ({"quantization_config": {"bits": 4}}, "quantization_config: headway cannot compute this"),
+            ({"vocab_size": 20}, "no row for a special token|embeddings are not of the size"),
+            ({"d_model": "wide"}, "the configuration cannot be read"),
+            ({"max_position_embeddings": 30}, "weights are not of this model .first difference: .*position"),
+            ({"encoder_layers": 3}, "this model lacks the weight model.encoder.layers.2"),
+            ({"pad_token_id": None}, "no row for a special token"),
+        ],
+    )
+    def test_configurations(self, folder: Path, changes: dict[str, Any], message: str) -> None:
+        self.edit(folder, **changes)
+        self.refused(folder, message)
+
+    def test_a_gate_that_there_is_not(self, tmp_path: Path) -> None:
+        folder = write_model(tmp_path / "model", "t5", feed_forward_proj="gelu")
+        self.refused(folder, "feed_forward_proj: headway cannot compute this")
+
+    def test_a_tokenizer_of_another_class(self, tmp_path: Path, folder: Path) -> None:
+        other = write_model(tmp_path / "other", "t5")
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(other / name, folder / name)
+        self.refused(folder, "a model of type bart has a tokenizer of another class here; received 'T5Tokenizer'")
+
+    def test_a_damaged_tokenizer(self, folder: Path) -> None:
+        (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+        self.refused(folder, "the tokenizer cannot be read")
+
+    def test_weights_of_another_shape(self, folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        weights["model.encoder.layers.0.fc1.weight"] = torch.zeros(13, 16)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        self.refused(folder, "weights are not of this model .first difference: encoder.0.feed_forward.inner.weight")
+
+    def test_code_in_the_weights(self, folder: Path) -> None:
+        class Calls:
+            def __reduce__(self) -> Any:
+                return (folder / "called").touch, ()
+
+        (folder / "model.safetensors").unlink()
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Calls()))
+        self.refused(folder, "pytorch_model.bin: this file wants to run code")
+        assert not (folder / "called").exists()
+
+    def test_several_weights(self, folder: Path) -> None:
+        for name in ("first", "second"):
+            shutil.copy(folder / "model.safetensors", folder / f"{name}.safetensors")
+        (folder / "model.safetensors").unlink()
+        self.refused(folder, "several files may be the weights of this model")
+
+    def test_a_language_that_has_to_be_chosen(self, tmp_path: Path) -> None:
+        folder = write_model(tmp_path / "model", "nllb")
+        self.edit(folder, "generation_config.json", forced_bos_token_id=None)
+        self.refused(folder, "target_language: this model needs to know the language")
+        self.refused(folder, "target_language: this model has no such language; received 'xx'", "target_language=xx")
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_pickled_weights_are_the_same(tmp_path: Path, name: str) -> None:
+    folder = write_model(tmp_path / "model", name)
+    import_run(["hf", str(folder)], tmp_path / "first")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    import_run(["hf", str(folder)], tmp_path / "second")
+    first, second = (load_file(tmp_path / run / "model.safetensors") for run in ("first", "second"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
