@@ -179,7 +179,7 @@ def _fetch(kept: Path) -> None:
             if done.returncode == 0 and found:
                 found[0].replace(kept)
                 return
-            error = re.sub(r"npm error( +at .*| A complete log.*|)|\s+", " ", done.stderr).strip()[:300]
+            error = done.stderr.strip().split("\n")[0]
     what = f"the engine for browsers cannot be fetched ({error})"
     allowed = f"the file of `npm pack {ENGINE}`, made on a machine with npm and network, at this path"
     raise UserError(what, where=str(kept), allowed=allowed)
