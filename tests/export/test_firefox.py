@@ -258,31 +258,21 @@ def test_an_export_is_imported_and_exported_again_with_the_same_integers(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"norm": "pre"}, "model.norm: post"),
-        ({"decoder": {"layers": 1, "mixer": "attention"}}, "model.decoder.mixer: ssru"),
-        (
-            {"position": {"kind": "sinusoidal", "arrangement": "interleaved"}},
-            "model.position: {kind: sinusoidal, arrangement: halves}",
-        ),
-        (
-            {"encoder": {"layers": 1, "mixer": {"kind": "attention", "position": "rotary"}}},
-            "model.encoder.mixer without position",
-        ),
-        ({"first_input": "bos"}, "model.first_input: zero"),
-        ({"dim": 24}, "model.dim: a multiple of 16"),
-        ({"feed_forward": 40}, "model.feed_forward: a multiple of 16"),
-        ({"tied": "target"}, "model.tied: all"),
-        ({"norm_kind": "layer"}, "model.norm_kind: {kind: layer, eps: 1e-6}"),
-        ({"output_bias": False}, "model.output_bias: true"),
-        ({"scale_embeddings": False}, "model.scale_embeddings: true"),
-        ({"activation": "gelu"}, "model.feed_forward of kind relu with bias"),
-        ({"bias": False}, "model.bias: true"),
-        ({"query_key_norm": True}, "model.encoder.mixer: attention without options"),
-        ({"head_dim": 4}, "without head_dim, key_dim and value_dim"),
-        ({"decoder": {"layers": 1, "mixer": "ssru", "cross": "dot"}}, "model.decoder.cross: multi_head"),
-        ({"encoder": {"layers": 1, "canon": "A"}}, "model.encoder without canon"),
-        ({"encoder": {"layers": 1, "residual": "attention"}}, "model.encoder.residual: plain"),
-        ({"kind": "decoder_only"}, "model.kind: transformer over tokens"),
+        ({"norm": "pre"}, "it needs model.norm: post; the presets student"),
+        ({"decoder": {"layers": 1, "mixer": "attention"}}, "it needs model.decoder.mixer: ssru; the presets"),
+        ({"first_input": "bos"}, 'it needs model.first_input: "zero";'),
+        ({"position": {"kind": "sinusoidal", "arrangement": "interleaved"}}, '"arrangement": "halves"};'),
+        ({"norm_kind": {"kind": "layer", "eps": 1e-5}}, 'model.norm_kind: {"kind": "layer", "eps": 1e-06};'),
+        ({"dim": 24}, "it needs model.dim: a multiple of 16;"),
+        ({"feed_forward": 40}, "it needs model.feed_forward: a multiple of 16;"),
+        ({"tied": "target"}, "it needs model.tied: all;"),
+        ({"output_bias": False}, "it needs model.output_bias: true;"),
+        ({"activation": "gelu"}, "it needs model.activation: relu;"),
+        ({"bias": False}, "it needs model.bias: true"),
+        ({"head_dim": 4}, "it needs model.head_dim: 8;"),
+        ({"encoder": {"layers": 1, "mixer": "local"}}, "it needs model.encoder.mixer: attention, in all layers"),
+        ({"encoder": {"layers": 1, "canon": "A"}}, "it needs model.encoder without canon"),
+        ({"kind": "decoder_only"}, "it needs model.kind: transformer;"),
     ],
 )
 def test_a_model_that_is_no_student_is_refused_by_the_key(
@@ -291,8 +281,10 @@ def test_a_model_that_is_no_student_is_refused_by_the_key(
     stored = open_run(student.run)
     sizes = {"dim": 32, "feed_forward": 64, "heads": 4}
     section = sizes | ({} if "kind" in changes else {"preset": "student", "encoder": {"layers": 1}}) | changes
-    model = build_model(model_section(section), stored.source.size, stored.source.size, True)
-    run: Any = SimpleNamespace(source=stored.source, target=stored.target, model=model)
+    checked = model_section(section)
+    model = build_model(checked, stored.source.size, stored.source.size, True)
+    recipe = stored.recipe.model_copy(update={"model": checked})
+    run: Any = SimpleNamespace(source=stored.source, target=stored.target, model=model, recipe=recipe)
     assert message in str(FirefoxExporter().refusal(run))
     assert FirefoxExporter().refusal(stored.loaded()) is None
 
@@ -301,17 +293,23 @@ def test_a_model_that_is_no_student_is_refused_by_the_key(
     ("sections", "message"),
     [
         ({"vocabulary": {"kind": "bpe"}}, "vocabulary.kind: unigram"),
-        ({"vocabulary": {"size": 24, "shared": False}}, "vocabulary.shared: true"),
-        ({"vocabulary": {}, "text": {"source": {"normalise": ["lower"]}}}, "text.source without normalise and segment"),
+        ({"vocabulary": {"size": 27, "shared": False}}, "vocabulary.shared: true"),
+        (
+            {"vocabulary": {}, "text": {"source": {"normalise": ["lower"]}}},
+            "text.source without normalise and segment;",
+        ),
     ],
 )
-def test_text_that_the_engine_cannot_cut_is_refused(sections: dict[str, dict[str, object]], message: str) -> None:
+def test_text_that_the_engine_cannot_cut_is_refused(
+    student: Student, sections: dict[str, dict[str, object]], message: str
+) -> None:
     vocabulary = VocabularyConfig.model_validate(
         {"kind": "unigram", "size": 34, "shared": True} | sections["vocabulary"]
     )
     pairs = [(" ".join(WORDS), " ".join(word[::-1] for word in WORDS))] * 9
     source, target = train_processors(TextConfig.model_validate(sections.get("text", {})), vocabulary, lambda: pairs)
-    run: Any = SimpleNamespace(source=source, target=target, model=None)
+    stored = open_run(student.run)
+    run: Any = SimpleNamespace(source=source, target=target, model=stored.loaded().model, recipe=stored.recipe)
     assert message in str(FirefoxExporter().refusal(run))
 
 

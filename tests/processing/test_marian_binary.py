@@ -88,6 +88,7 @@ SHAPES = NAMES + sum(len(name) + 1 for name in ITEMS)
         (write_items({"b": np.array([[np.nan]], np.float32)}), "not finite"),
         (write_items({"W": quantized(MATRIX)._replace(factor=np.float32(np.inf))}), "not finite"),
         (write_items({"W": quantized(MATRIX)._replace(factor=np.float32(-1))}), "has the factor -1.0"),
+        (write_items({"W": quantized(MATRIX)._replace(factor=np.float32(1e-44))}), "has the factor"),
         (write_items({"ab": b"x", "ac": b"x"}).replace(b"ac\0", b"ab\0"), "two items are called ab"),
     ],
 )

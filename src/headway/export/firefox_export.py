@@ -11,12 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import chain, islice, product, zip_longest
-from math import isclose
+from itertools import islice, product, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
-
-from torch import nn
 
 from headway.core.errors import UserError, option
 from headway.core.files import sha256, write_bytes, write_json
@@ -28,31 +25,24 @@ from headway.export.exporter import (
     Exporter,
     Search,
     language_codes,
-    sentencepiece_fault,
     text_processors,
 )
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
+from headway.export.marian_export import marian_needs
 from headway.export.parity import ParityReport
 from headway.formats.alignments import parse_pharaoh, read_alignments
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import as_metrics
-from headway.mixers.attention import Attention
-from headway.mixers.positions import Sinusoidal
-from headway.mixers.relative import RelativePosition
-from headway.mixers.ssru import Ssru
-from headway.models.block import Block, Residual
-from headway.models.components import LayerNorm, ReluFeedForward
-from headway.models.cross_attention import MultiHeadCross
-from headway.models.embeddings import Embedding
-from headway.models.transformer import Transformer
+from headway.models.transformer import TransformerConfig
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.marian_binary import read_items, write_items
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
-from headway.processing.text.subwords import SubwordVocabulary, scored_pieces
+from headway.processing.text.subwords import SPACE, SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
-from headway.tasks.student import EPSILON, engine_rows, engine_vocabulary, student_items, vocabulary_fault
+from headway.runs.run_folder import model_weights
+from headway.tasks.student import engine_rows, engine_vocabulary, student_items, vocabulary_fault
 
 MULTIPLE = 16  # of the sizes that engines multiply fast
 REGISTRY = "registry.json"
@@ -84,22 +74,8 @@ class FirefoxExporter(Exporter):
         return False
 
     def refusal(self, run: Run) -> str | None:
-        for side, processor in (("source", run.source), ("target", run.target)):
-            if not isinstance(processor, TextProcessor):
-                return "the engine translates text"
-            vocabulary = processor.vocabulary
-            if not isinstance(vocabulary, SubwordVocabulary) or scored_pieces(vocabulary)[0] != "unigram":
-                return "it needs vocabulary.kind: unigram"
-            if (fault := vocabulary_fault(vocabulary)) is not None:
-                return f"it needs {fault}"
-            if sentencepiece_fault(processor) is not None:
-                return f"it needs text.{side} without normalise and segment: SentencePiece alone reads the text"
-        source, target = text_processors(run)
-        if not source.vocabulary.shares_ids_with(target.vocabulary):
-            return "it needs vocabulary.shared: true"
-        if needs := list(dict.fromkeys(_needs(run.model))):
-            return f"it needs {', '.join(needs)}; the presets student and student-tiny are such models"
-        return None
+        needs = ", ".join(dict.fromkeys(_needs(run)))
+        return f"it needs {needs}; the presets student and student-tiny are such models" if needs else None
 
     def form(self, run: Run) -> str:
         return " and ".join(self.names(run)[:2])
@@ -113,8 +89,8 @@ class FirefoxExporter(Exporter):
         (source, _), (model, vocabulary, shortlist) = text_processors(run), self.names(run)
         ids = engine_ids(run)
         sources = [[ids[id] for id in each] for each in self._calibration(run, source)]
-        first: Any = run.model.blocks()[0]
-        items, matrices = student_items(dict(run.model.named_parameters()), first.mixer.heads)
+        assert isinstance(run.recipe.model, TransformerConfig)
+        items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
         items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
         assert isinstance(source.vocabulary, SubwordVocabulary)
@@ -220,7 +196,7 @@ class FirefoxExporter(Exporter):
             model=model, src_vocab=vocabulary, trg_vocab=vocabulary, shortlist=next(iter(lists), None)
         )
         source, _ = text_processors(run)
-        texts = [translator.translate(source.prepare(example.source)) for example in examples]
+        texts = [translator.translate(source.prepare(each.source).replace(SPACE, " ")) for each in examples]
         return texts, f"{ENGINE} {metadata.version(ENGINE)} ({translator.backend()})"
 
     def usage(self, run: Run) -> str:
@@ -302,66 +278,28 @@ def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
             yield from product(sides[0][one], sides[1][other])
 
 
-def _needs(model: nn.Module) -> Iterator[str]:
-    """What a model that is no student would have to be, by the keys of its recipe."""
-    if type(model) is not Transformer or type(model.source_embedding) is not Embedding:
-        yield "model.kind: transformer over tokens"
-        return
-    source, target, projection = model.source_embedding, model.target_embedding, model.projection
-    dim = source.tokens.embedding_dim
-    if not (source.tokens is target.tokens and projection.weight is source.tokens.weight):
-        yield "model.tied: all"
-    if projection.bias is None:
-        yield "model.output_bias: true"
-    if not isclose(source.scale, dim**0.5):
-        yield "model.scale_embeddings: true"
-    positions = source.position, target.position
-    if not all(type(each) is Sinusoidal and each.arrangement == "halves" for each in positions):
-        yield "model.position: {kind: sinusoidal, arrangement: halves}"
-    if not target.zero_first:
-        yield "model.first_input: zero"
-    if dim % MULTIPLE:
-        yield f"model.dim: a multiple of {MULTIPLE}"
-    first: Any = model.encoder[0]
-    for stack, block in chain(
-        (("encoder", each) for each in model.encoder), (("decoder", each) for each in model.decoder)
-    ):
-        yield from _needs_of(block, stack, dim, first)
-
-
-def _needs_of(block: Block, stack: str, dim: int, first: Block) -> Iterator[str]:
-    canons = block.mixer_canon, block.feed_forward_canon, block.feed_forward_inner_canon
-    if any(canons):
-        yield f"model.{stack} without canon"
-    residuals = [block.mixer_residual, block.feed_forward_residual]
-    attention: list[Any] = [] if stack == "decoder" else [block.mixer]
-    if stack == "decoder":
-        if type(block.mixer) is not Ssru:
-            yield "model.decoder.mixer: ssru"
-        if type(block.cross) is not MultiHeadCross:
-            yield "model.decoder.cross: multi_head"
-            return
-        attention, residuals = [block.cross], [*residuals, block.cross_residual]
-    elif not (type(block.mixer) is Attention and block.mixer.plain and not block.mixer.shares_values):
-        yield "model.encoder.mixer: attention without options"
-        return
-    elif type(block.mixer.position) is not RelativePosition:
-        yield "model.encoder.mixer without position"
-    for each in attention:
-        heads = getattr(first.mixer, "heads", None)
-        if (each.heads, each.key_dim, each.value_dim) != (heads, dim // each.heads, dim // each.heads):
-            yield "model.heads alike in all layers, without head_dim, key_dim and value_dim"
-        if each.out_projection.bias is None:
-            yield "model.bias: true"
-    for residual in residuals:
-        if type(residual) is not Residual:
-            yield f"model.{stack}.residual: plain"
-        elif not residual.post:
+def _needs(run: Run) -> Iterator[str]:
+    """Values that a run would need, by the keys of its recipe."""
+    yield from marian_needs(run)
+    section = run.recipe.model
+    if isinstance(section, TransformerConfig):
+        if section.norm != "post":
             yield "model.norm: post"
-        if not (type(residual.norm) is LayerNorm and isclose(residual.norm.eps, EPSILON)):
-            yield "model.norm_kind: {kind: layer, eps: 1e-6}"
-    network: Any = block.feed_forward
-    if type(network) is not ReluFeedForward or network.inner.bias is None:
-        yield "model.feed_forward of kind relu with bias"
-    elif network.width % MULTIPLE or network.width != getattr(first.feed_forward, "width", None):
-        yield f"model.feed_forward: a multiple of {MULTIPLE}, the same in all layers"
+        if section.tied not in (None, "all"):
+            yield "model.tied: all"
+        if any(mixer != {"kind": "ssru"} for mixer in section.decoder.mixers()):
+            yield "model.decoder.mixer: ssru"
+        network = section.feed_forward_options()
+        if network["kind"] != "relu":
+            yield "model.activation: relu"
+        for key, size in (("dim", section.dim), ("feed_forward", network["hidden"])):
+            if size % MULTIPLE:
+                yield f"model.{key}: a multiple of {MULTIPLE}"
+    vocabularies = [each.vocabulary for each in (run.source, run.target) if isinstance(each, TextProcessor)]
+    for vocabulary in vocabularies:
+        if not isinstance(vocabulary, SubwordVocabulary) or scored_pieces(vocabulary)[0] != "unigram":
+            yield "vocabulary.kind: unigram"
+        elif (fault := vocabulary_fault(vocabulary)) is not None:
+            yield fault
+    if not vocabularies[0].shares_ids_with(vocabularies[-1]):
+        yield "vocabulary.shared: true"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.core.config import merge
 from headway.core.documents import dump_yaml
-from headway.core.files import write_text
+from headway.core.files import json_line, write_text
 from headway.export.exporter import Answering, Exporter, text_processors
 from headway.export.parity import answering_of
 from headway.models.transformer import Transformer, TransformerConfig
@@ -40,7 +40,7 @@ class MarianExporter(Exporter):
     name = "marian"
 
     def refusal(self, run: Run) -> str | None:
-        needs = ", ".join(dict.fromkeys(_needs(run)))
+        needs = ", ".join(dict.fromkeys(marian_needs(run)))
         return f"it needs {needs}; the preset student is such a model" if needs else None
 
     def form(self, run: Run) -> str:
@@ -74,14 +74,14 @@ class MarianExporter(Exporter):
         return USAGE
 
 
-def _needs(run: Run) -> Iterator[str]:
+def marian_needs(run: Run) -> Iterator[str]:
     """Values that a run would need, by the keys of its recipe."""
     section = run.recipe.model
     if type(run.model) is not Transformer or not isinstance(section, TransformerConfig):
         yield "model.kind: transformer"
         return
     values, head = section.model_dump(mode="json"), section.dim // section.heads
-    yield from (f"model.{key}: {wanted}" for key, wanted in NEEDED.items() if values[key] != wanted)
+    yield from (f"model.{key}: {json_line(wanted)}" for key, wanted in NEEDED.items() if values[key] != wanted)
     for key in ("head_dim", "key_dim", "value_dim"):
         if values[key] not in (None, head):
             yield f"model.{key}: {head}"
@@ -98,7 +98,9 @@ def _needs(run: Run) -> Iterator[str]:
     if section.decoder.cross != {"kind": "multi_head"}:
         yield "model.decoder.cross: multi_head, without options"
     for name, processor in (("source", run.source), ("target", run.target)):
-        assert isinstance(processor, TextProcessor)
+        if not isinstance(processor, TextProcessor):
+            yield f"text as its {name}"
+            continue
         if not isinstance(processor.vocabulary, SubwordVocabulary | WordVocabulary):
             yield "vocabulary.kind: bpe, unigram, char, word or whitespace"
         if processor.config != PreparationConfig(language=processor.config.language):

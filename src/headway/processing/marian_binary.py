@@ -143,7 +143,7 @@ class _Reader:
             return self._finite(name, np.frombuffer(data, "<f4")).reshape(shape)
         if kind == INTEGERS and 0 < len(shape) < 3 and elements + 4 <= len(data) < elements + 4 + ALIGNMENT:
             factor = self._finite(name, np.frombuffer(data[elements : elements + 4], "<f4"))[0]
-            if not factor > 0:
+            if not 1e-30 < factor < 1e30:  # beyond which elements are not finite
                 raise self.broken(f"{name} has the factor {factor}")
             values = np.frombuffer(data[:elements], np.int8)
             return Quantized(values.reshape(shape if name.endswith(EMBEDDING) else shape[::-1]), factor)
