@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 
 import headway
 from headway.core.errors import UserError
@@ -207,6 +208,18 @@ def test_links_are_those_of_the_runs_attention(page, engine, run: Path) -> None:
         spans = page.locator(f"#target p:nth-child({number + 1}) .word")
         found = [int(each.split(":")[1]) for each in spans.evaluate_all("all => all.map((each) => each.dataset.link)")]
         assert sum(one == other for one, other in zip(found, expected, strict=True)) >= len(found) - 1
+
+
+@pytest.mark.parametrize(
+    "text", ["one two", "  one   two ", "sixone", "x one", "oneåé two", "one\u2581two", "six five " * 30]
+)
+def test_the_page_cuts_text_as_sentencepiece_does(page, run: Path, text: str) -> None:
+    files = files_of(export_folder(build_engine("firefox"), open_run(run)))
+    expected = sentencepiece.SentencePieceProcessor(model_proto=files["vocab"]).encode(text.replace("\u2581", " "))
+    found = page.evaluate("async (source) => (await linker.ask('links', { source, target: 'x' })).source", text)
+    assert [each["id"] for each in found] == expected
+    read = "".join(text[each["start"] : each["end"]] for each in found).replace("\u2581", " ")
+    assert read.split() == text.replace("\u2581", " ").split()
 
 
 def test_colours_can_be_switched_and_the_theme_chosen(page) -> None:

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -170,13 +171,15 @@ def _fetch(kept: Path) -> None:
     error = "npm is not installed here"
     if npm is not None:
         with cache_named(kept.parent), workspace(kept.parent) as space:
-            command = [npm, "pack", ENGINE, "--silent", "--pack-destination", str(space)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - npm itself
+            settings = {"npm_config_loglevel": "error", "npm_config_fetch_retries": "0"}
+            done = subprocess.run(  # noqa: S603 - npm itself
+                [npm, "pack", ENGINE], cwd=space, env=os.environ | settings, capture_output=True, text=True, check=False
+            )
             found = [*space.glob("*.tgz")]
             if done.returncode == 0 and found:
                 found[0].replace(kept)
                 return
-            error = (done.stderr or done.stdout).strip().split("\n")[-1] or "npm pack failed"
+            error = done.stderr.strip().split("\n")[0]
     what = f"the engine for browsers cannot be fetched ({error})"
     allowed = f"the file of `npm pack {ENGINE}`, made on a machine with npm and network, at this path"
     raise UserError(what, where=str(kept), allowed=allowed)

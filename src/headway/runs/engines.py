@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from headway import __version__
 from headway.core.documents import read_json
 from headway.core.errors import UserError, not_installed, option
 from headway.core.files import sha256, write_json
@@ -73,7 +72,7 @@ def export_folder(engine: Engine, run: StoredRun) -> Path:
     """The folder in the cache that has the export of a run, by all that it depends on."""
     folder = run.folder
     files = {name: sha256(path) for name, path in [("recipe", folder.recipe_file), ("weights", folder.weights)]}
-    versions = {name: version(name) for name in ("torch", *engine.packages)} | {"headway": __version__}
+    versions = {name: version(name) for name in ("headway", "torch", *engine.packages)}
     code = code_hashes(read_tree(folder.recipe_file, alone=True))
     parts = [files, folder.vocabulary_hashes(), run.manifest.get("format"), code, versions]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

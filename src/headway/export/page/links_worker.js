@@ -62,7 +62,7 @@ function tokens(text) {
   for (let at = 0; at < text.length; at++) {
     const blank = text[at] === " " || text[at] === SPACE;
     if (blank ? read.endsWith(SPACE) || !read : false) continue;
-    if (!read) { read = SPACE; places.push(at); }
+    if (!read) { read = SPACE; places.push(at); } // which no character of the text is
     read += blank ? SPACE : text[at];
     places.push(at);
   }
@@ -87,7 +87,7 @@ function tokens(text) {
   for (let end = read.length; end > 0; end = best[end].from) {
     const { id, from } = best[end];
     if (id === UNKNOWN && found[0]?.id === UNKNOWN) found[0].start = places[from];
-    else found.unshift({ id, start: places[from], end: places[end - 1] + 1 });
+    else found.unshift({ id, start: places[from], end: end === 1 ? places[0] : places[end - 1] + 1 });
   }
   return found;
 }
