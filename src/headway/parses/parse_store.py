@@ -12,8 +12,9 @@ import mmap
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ import numpy as np
 
 from headway.core.config import Section
 from headway.core.errors import UserError, option
-from headway.core.files import exists, named_in_errors, take_lock
-from headway.core.log import counted, progress, warn
+from headway.core.files import exists, named_in_errors
+from headway.core.log import counted, progress
 from headway.core.processes import cores, in_processes
-from headway.core.storage import hashes_of
+from headway.core.storage import hashes_of, locked
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
@@ -144,22 +145,22 @@ class ParseStore:
 class StoreWriter:
     """Adds parses to a store. `known` holds the keys of those that are there already."""
 
-    def __init__(self, path: Path, file: int, known: set[str]) -> None:
+    def __init__(self, path: Path, file: FileIO, known: set[str]) -> None:
         self.path, self.known, self._file = path, known, file
 
     def add(self, parses: Iterable[tuple[str, Parse]]) -> None:
         """Append parses by key; once this returns they survive a crash."""
         lines = [f"{key}\t{parse.write()}\n" for key, parse in parses]
         _write(self.path, self._file, "".join(lines))
-        os.fsync(self._file)
+        os.fsync(self._file.fileno())
 
 
-def _write(path: Path, file: int, text: str) -> None:
+def _write(path: Path, file: FileIO, text: str) -> None:
     """Append all of a text: the system may take a part of it alone, as on a disk that is nearly full."""
     rest = memoryview(text.encode())
     with named_in_errors(path):
         while rest:
-            rest = rest[os.write(file, rest) :]
+            rest = rest[file.write(rest) :]
 
 
 @contextmanager
@@ -169,29 +170,23 @@ def open_writer(path: Path, parser: dict[str, Any]) -> Iterator[StoreWriter]:
     Raises:
         UserError: another parser made it, another process writes it, or it cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    except OSError as error:
-        raise UserError(
-            f"parses cannot be kept here ({error.strerror})",
-            where=str(path),
-            allowed=f"data.parses.folder or {option('folder')}",
-        ) from error
-    try:
-        if (free := take_lock(file)) is False:
-            raise UserError("another process is adding to these parses", where=str(path))
-        if free is None:
-            warn(f"{path}: this file system has no locks; see that no other process adds to these parses")
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path.with_name(f".{path.name}.lock")))
+            file = held.enter_context(FileIO(path, "a"))
+        except OSError as error:
+            raise UserError(
+                f"parses cannot be kept here ({error.strerror})",
+                where=str(path),
+                allowed=f"data.parses.folder or {option('folder')}",
+            ) from error
         yield StoreWriter(path, file, _go_on(path, file, {"format": FORMAT} | parser))
-    finally:
-        os.close(file)
 
 
-def _go_on(path: Path, file: int, header: dict[str, Any]) -> set[str]:
+def _go_on(path: Path, file: FileIO, header: dict[str, Any]) -> set[str]:
     """Write the header of a new store, or check it and cut off an unfinished line; gives the keys that are there."""
     content = path.read_bytes()
-    os.ftruncate(file, content.rfind(b"\n") + 1)
+    file.truncate(content.rfind(b"\n") + 1)
     if b"\n" not in content:
         _write(path, file, json.dumps(header, ensure_ascii=False) + "\n")
         return set()

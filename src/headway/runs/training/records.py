@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from headway.core.files import sync
+from headway.core.system import sync
 from headway.runs.metrics import add_line
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.checkpoints import TrainingState, UpdateWindow

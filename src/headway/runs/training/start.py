@@ -14,10 +14,11 @@ from torch import Tensor, nn
 import headway
 from headway.core.device import instruction_set, keep_freed_memory, machine, threads_set
 from headway.core.errors import UserError, option
-from headway.core.files import remove_leftovers, sync
+from headway.core.files import remove_leftovers
 from headway.core.log import say, silenced, warn
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import keep_folder, locked
+from headway.core.system import sync
 from headway.formats.corpus_config import parts
 from headway.losses import Objective
 from headway.metrics import check_kind
