@@ -89,9 +89,10 @@ def pytest_runtest_call() -> Iterator[None]:
     try:
         return (yield)
     except (AttributeError, ModuleNotFoundError) as error:
-        *_, last = traceback.walk_tb(error.__traceback__)
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        *_, last = (name for frame in frames if (name := str(frame.f_globals.get("__name__"))) != "sitecustomize")
         module = error.obj.__name__ if isinstance(getattr(error, "obj", None), ModuleType) else error.name
-        if module in ("os", "pty", "signal", "socket") and last[0].f_globals["__name__"].startswith("tests."):
+        if module in ("os", "pty", "signal", "socket") and last.startswith("tests."):
             pytest.skip(f"needs {module}, {error.name}")
         raise
 

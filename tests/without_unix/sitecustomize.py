@@ -39,7 +39,7 @@ class Without(ModuleType):
 
     def __init__(self, module: ModuleType, names: tuple[str, ...], **instead: Any) -> None:
         super().__init__(module.__name__)
-        vars(self).update(_module=module, _names=names, **instead)
+        vars(self).update(_module=module, _names=names, _first=dict(vars(module)), **instead)
 
     def __getattr__(self, name: str) -> Any:
         if name in self._names:
@@ -50,7 +50,7 @@ class Without(ModuleType):
         setattr(self._module, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._module, name)
+        setattr(self._module, name, self._first[name])  # which undoes what a test has set
 
 
 LESS = {

@@ -34,6 +34,13 @@ def exists(path: Path, kind: Literal["any", "file", "folder"] = "any") -> bool:
     return {"any": os.path.exists, "file": os.path.isfile, "folder": os.path.isdir}[kind](path)
 
 
+def shipped(name: str) -> Path:
+    """A folder that comes with headway. In a checkout it is a link, and a file where the system makes no links."""
+    package = Path(__file__).parents[1]
+    folder = package / "experiments" / name
+    return folder if folder.is_dir() else package.parents[1] / name
+
+
 def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "file", "folder"] = "any") -> Path:
     """The absolute path in the first of `folders` that has it, or else in the first of all."""
     places = [folder / path for folder in folders]
