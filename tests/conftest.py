@@ -34,7 +34,7 @@ from headway.core.log import logger
 from headway.tensors.precision import Speed
 from tests.shared_runs import shared_run
 
-if not hasattr(os, "fork"):  # what is attacked there is a copy of this process
+if "HEADWAY_WITHOUT_UNIX" in os.environ or not hasattr(os, "fork"):  # what is attacked there is a copy of this process
     collect_ignore_glob = ["campaigns/*", "cli/test_terminals.py"]
 
 # The same examples in every run, and no limit on the time of the first, which builds tables.

@@ -175,6 +175,9 @@ def _open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
         except DAMAGED as error:
             warn(f"{folder} is damaged, or of an older version ({error}); it is made again")
             shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():  # Windows removes no file that a program has open
+                what = "this is damaged, and a program has it open; end what uses it, and begin again"
+                raise UserError(what, where=str(folder)) from error
             return None
 
 
