@@ -326,6 +326,7 @@ CATALOGUE = {
     "parsers": "headway.parses:PARSERS",
     "exporters": "headway.export:EXPORTERS",
     "engines": "headway.runs.engines:ENGINES",
+    "loggers": "headway.runs.training.loggers:LOGGERS",
 }
 
 
