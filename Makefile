@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-narrow lint docs bench clean
+.PHONY: demo test test-all test-narrow test-without-unix lint docs bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
@@ -22,6 +22,10 @@ test-narrow: .venv/test
 	  env $$set $(PYTEST) --durations=10 -k "not check_compile" $(NUMBERS) || exit 1; \
 	done
 
+# Without what Unix alone has, with Windows' rule for files that are open, and in the C locale: what is near to the system.
+test-without-unix: .venv/test
+	HEADWAY_WITHOUT_UNIX=1 LC_ALL=C $(PYTEST) --durations=10 tests/core tests/parses tests/corpora tests/cli tests/test_systems.py
+
 # The slow tests, which `make test` leaves out.
 test-all: .venv/test-all .venv/argos
 	scripts/install-test-system-packages.sh
@@ -30,7 +34,7 @@ test-all: .venv/test-all .venv/argos
 lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	printf '%s\n' linux darwin win32 | xargs -P 2 -I {} $(BIN)/mypy --platform {} --cache-dir .mypy_cache/{}
 
 # The site, in build/site. A broken link or anchor is an error.
 docs: .venv/docs

@@ -1,5 +1,6 @@
 """What all tests share: a cache of their own, the command line, and one small trained run."""
 
+import importlib
 import io
 import itertools
 import os
@@ -7,11 +8,20 @@ import random
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import NamedTuple
+
+if "HEADWAY_WITHOUT_UNIX" in os.environ:  # here, and in the processes that tests start
+    WITHOUT_UNIX = str(Path(__file__).with_name("without_unix"))
+    sys.path.insert(0, WITHOUT_UNIX)
+    sys.modules.pop("sitecustomize", None)
+    importlib.import_module("sitecustomize")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [WITHOUT_UNIX, os.environ.get("PYTHONPATH")]))
 
 import hypothesis
 import pytest
@@ -23,6 +33,9 @@ from headway.cli import main
 from headway.core.log import logger
 from headway.tensors.precision import Speed
 from tests.shared_runs import shared_run
+
+if "HEADWAY_WITHOUT_UNIX" in os.environ or not hasattr(os, "fork"):  # what is attacked there is a copy of this process
+    collect_ignore_glob = ["campaigns/*", "cli/test_terminals.py"]
 
 # The same examples in every run, and no limit on the time of the first, which builds tables.
 hypothesis.settings.register_profile("headway", deadline=None, derandomize=True)
@@ -70,12 +83,28 @@ def _process_as_before() -> Iterator[None]:
     assert _state() == before
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A test that itself needs what Unix alone has, such as `os.fork`, is skipped elsewhere."""
+    try:
+        return (yield)
+    except (AttributeError, ModuleNotFoundError) as error:
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        *_, last = (name for frame in frames if (name := str(frame.f_globals.get("__name__"))) != "sitecustomize")
+        module = error.obj.__name__ if isinstance(getattr(error, "obj", None), ModuleType) else error.name
+        if module in ("os", "pty", "signal", "socket") and last.startswith("tests."):
+            pytest.skip(f"needs {module}, {error.name}")
+        raise
+
+
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[Callable[[str, bytes], Path]]:
     """Makes named pipes that give a content once."""
     writers: list[Thread] = []
 
     def made(name: str, content: bytes) -> Path:
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("needs os.mkfifo")
         path = tmp_path / name
         os.mkfifo(path)
         writers.append(Thread(target=path.write_bytes, args=(content,), daemon=True))

@@ -1,7 +1,6 @@
 """Commands at a pseudo-terminal: it is their standard error and, where that is asked for, the other two streams."""
 
 import os
-import pty
 import re
 import select
 import subprocess
@@ -69,7 +68,7 @@ def at_terminal(
         stdin: standard input, a file.
         typed: lines that are typed where the command asks for one, and then Ctrl-D.
     """
-    master, slave = pty.openpty()
+    master, slave = os.openpty()
     (folder / "in").write_text(stdin, encoding="utf-8")
     with (folder / "in").open("rb") as given, (folder / "out").open("wb") as file:
         process = subprocess.Popen(

@@ -10,6 +10,7 @@ import pytest
 
 import headway
 from headway.cli import main
+from headway.core.system import STANDARD_INPUT
 from tests.conftest import Command, Reversal, start_headway, write_reversal
 
 
@@ -119,7 +120,7 @@ def test_help_does_not_wait_for_torch() -> None:
         ),
         (["score", "--hypotheses", "{short}", "--references", "{reference}"], "19 hypotheses for 20 references"),
         (["score", "--hypotheses", "none", "--references", "{reference}"], "there is no such file or folder; received"),
-        (["score", "--hypotheses", "-", "--references", "{reference}"], "allowed: /dev/stdin for standard input"),
+        (["score", "--hypotheses", "-", "--references", "{reference}"], f"allowed: {STANDARD_INPUT}"),
         (
             ["score", "--metric", "bleu:tokenize=31a", "--hypotheses", "{good}", "--references", "{reference}"],
             "bleu.tokenize",

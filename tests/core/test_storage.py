@@ -245,3 +245,17 @@ def test_the_hash_of_a_file_that_changed_a_moment_ago_is_not_kept(
     (tmp_path / "a").write_text("a")
     hashes_of([tmp_path / "a"])
     assert not (tmp_path / "cache").exists()
+
+
+def test_what_is_damaged_and_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(folder: Path) -> None:
+        (folder / "value").write_text("1", encoding="utf-8")
+
+    def read(folder: Path) -> str:
+        return (folder / "value").read_text(encoding="utf-8")
+
+    assert kept_folder(tmp_path / "kept", make, read) == "1"
+    (tmp_path / "kept" / "value").write_text("2", encoding="utf-8")
+    monkeypatch.setattr(shutil, "rmtree", lambda *given, **options: None)  # as where a program has it open
+    with pytest.raises(UserError, match="damaged, and a program has it open"):
+        kept_folder(tmp_path / "kept", make, read)

@@ -57,8 +57,7 @@ def test_other_content_and_other_settings_are_other_frames(tmp_path, paths):
 
 @pytest.mark.parametrize("name", ["frames.npy", "lengths.npy", "facts.json"])
 def test_a_damaged_store_is_made_anew(tmp_path, paths, name):
-    first = build_frames(paths, CONFIG, cache=tmp_path / "cache")
-    wanted = first[1].copy()
+    wanted = build_frames(paths, CONFIG, cache=tmp_path / "cache")[1].copy()
     (folder,) = (tmp_path / "cache" / "frames").iterdir()
     (folder / name).write_bytes((folder / name).read_bytes()[:-40])
     np.testing.assert_array_equal(build_frames(paths, CONFIG, cache=tmp_path / "cache")[1], wanted)

@@ -3,10 +3,11 @@
 import re
 
 import pytest
+import torch
 
 from headway.mixers import Mixer, conformance_report
 from headway.mixers.conformance import CHECKS, check_bf16, check_causality, check_left_padding, check_states
-from headway.mixers.conformance_report import mixer_checks
+from headway.mixers.conformance_report import Case, dtypes, mixer_checks
 from headway.mixers.lightconv import LightConv
 from tests.conftest import Command
 from tests.mixers.test_planted_faults import Faulty
@@ -125,3 +126,15 @@ def test_checks_are_parameters(request: pytest.FixtureRequest, check: conformanc
 def test_all_checks_are_among_them() -> None:
     assert [case.check for case in mixer_checks(build, dim=6, directions=[True])] == list(conformance_report.CHECKS)
     assert len(CHECKS) > len(conformance_report.CHECKS)
+
+
+def test_float64_is_not_asked_of_a_device_without_it() -> None:
+    asked: list[torch.dtype] = []
+
+    def check(build: object, *, dtype: torch.dtype, **others: object) -> bool:
+        asked.append(dtype)
+        return True
+
+    for device in ("mps", "cpu"):
+        assert Case(check, Own, 4, True, device)()
+    assert asked == [*dtypes("mps"), *dtypes("cpu")] == [torch.float32, torch.float64, torch.float32]

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from io import FileIO
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_another_parser_or_process_is_refused(tmp_path):
     write(path, "one")
     with pytest.raises(UserError, match="another parser, or version of it, made these parses"):
         write(path, "two", parser=PARSER | {"model": "other"})
-    with open_writer(path, PARSER, ParseStore), pytest.raises(UserError, match="another process is adding"):
+    with open_writer(path, PARSER, ParseStore), pytest.raises(UserError, match="another process is at work here"):
         write(path, "two")
 
 
@@ -120,10 +121,11 @@ def test_all_of_a_parse_is_written_where_the_system_takes_a_part_at_a_time(tmp_p
 
 
 def test_a_full_disk_is_named(tmp_path, monkeypatch):
-    def full(file, text):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    class Full(FileIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr("headway.parses.parse_store.FileIO", Full)
     with pytest.raises(OSError, match="No space left") as error:
         write(tmp_path / "a.parses", "one")
     assert error.value.filename == str(tmp_path / "a.parses")

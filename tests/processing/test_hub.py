@@ -18,7 +18,7 @@ from headway.processing.marian_files import marian_folder
 from headway.processing.pretrained import encoder_location
 from tests.processing.local_hub import Handler, LocalHub, local_hub
 
-huggingface_hub = pytest.importorskip("huggingface_hub")
+constants = pytest.importorskip("huggingface_hub.constants")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalHub]:
     """A hub on this machine, which no token of the user is sent to."""
     monkeypatch.setenv("HF_TOKEN", "hf_of_this_test_alone")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     with local_hub() as server:
         monkeypatch.setenv("HF_ENDPOINT", server.address)
         yield server

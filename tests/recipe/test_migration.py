@@ -32,6 +32,9 @@ def test_heads_and_layers_of_format_1_counted_from_0() -> None:
     linears = ["*.*", "encoder.1.*", "decoder.[1-3].mixer.*", "decoder.*.outer", "*.12.*"]
     assert new["training"]["lora"]["linears"] == linears
     assert todays_recipe(json.loads(json.dumps(new)), FORMAT) == new
+    board: dict[str, Any] = {"training": {"tensorboard": True}}
+    assert todays_recipe(board, 2) == {"training": {"loggers": [{"kind": "tensorboard"}]}}
+    assert todays_recipe({"training": {"tensorboard": False}}, 1) == {"training": {}}
     without: dict[str, Any] = {"objective": {"dependency": None}, "training": {"lora": None}}
     assert todays_recipe(dict(without), 1) == without
 

@@ -34,6 +34,7 @@ from pydantic.fields import FieldInfo
 from headway.cli.console import console
 from headway.core.config import explain
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
+from headway.core.system import STANDARD_INPUT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -282,7 +283,7 @@ def _spelled(app: App, words: Sequence[str], name: str) -> str:
 def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
     """The message of a wrong command line; a value that a model refuses is a mistake like any other."""
     if "-" in words:
-        return str(UserError("a hyphen names no file", received="-", allowed="/dev/stdin for standard input"))
+        return str(UserError("a hyphen names no file", received="-", allowed=STANDARD_INPUT))
     cause = error.__cause__
     if isinstance(error, ValidationError) and isinstance(cause, InvalidError) and error.argument is not None:
         hint = error.argument.hint

@@ -1,10 +1,12 @@
 """Standard input and output of the commands: lines as they come, and results that a terminal can show."""
 
+import os
 import select
+import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,10 +87,12 @@ class StandardInput:
 
 
 def _is_readable(file: Any, seconds: float) -> bool:
-    """Whether a file can be read without waiting longer; so it seems where the system does not tell."""
+    """Whether a file can be read without waiting longer. Windows does not tell: all but regular files may wait."""
     try:
         return bool(select.select([file], [], [], seconds)[0])
     except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return True
 
 
@@ -141,7 +145,7 @@ def output_to(path: Path | None) -> Iterator[None]:
         yield
         return
     with whole_file(path) as file:
-        text = TextIOWrapper(file, encoding="utf-8", errors="backslashreplace")
+        text = TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="\n")
         try:
             with redirect_stdout(text):
                 yield
@@ -150,6 +154,10 @@ def output_to(path: Path | None) -> Iterator[None]:
 
 
 def prepare_output() -> None:
-    """Make standard output UTF-8, as all input is, whatever the locale; half a character becomes its number."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    """Make what is written UTF-8, as all input is, whatever the locale; half a character becomes its number.
+
+    A line ends in a line feed alone on every system.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")

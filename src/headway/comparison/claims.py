@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.resources import files
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, variance
@@ -26,6 +25,7 @@ from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import USUAL_BUDGET
 from headway.core.config import Section, explain, merge
 from headway.core.errors import UserError, nearest
+from headway.core.files import shipped
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric, build_metric
 from headway.metrics.intervals import LEVEL, Estimate
@@ -192,7 +192,7 @@ def claims_folder(given: Path | None = None) -> Path:
     if given is not None:
         return given
     here = Path("claims")
-    return here if here.is_dir() else Path(str(files("headway.experiments"))) / "claims"
+    return here if here.is_dir() else shipped("claims")
 
 
 def claim_files(folder: Path) -> dict[str, Path]:

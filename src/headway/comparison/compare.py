@@ -53,6 +53,7 @@ from headway.core.errors import RunError, UserError, option
 from headway.core.files import exists, write_text
 from headway.core.log import counted, duration, progress, say, silenced, warn
 from headway.core.registry import foreign_code
+from headway.core.system import STANDARD_INPUT
 from headway.core.tables import Cell, Column, Table
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
 from headway.formats.lines import check_file, kept_pipes, read_lines
@@ -89,7 +90,7 @@ class Existing:
             name, path = "", text
         seed = re.fullmatch(r"(.*):(\d{1,18})", name)
         if not exists(Path(path)):
-            allowed = "/dev/stdin for standard input" if path == "-" else None
+            allowed = STANDARD_INPUT if path == "-" else None
             raise UserError("there is no such file or folder", where=where, received=path, allowed=allowed)
         return cls(Path(path), (seed[1] if seed else name) or None, int(seed[2]) if seed else None)
 

@@ -54,7 +54,7 @@ from headway.tasks import build_task
 
 SEED = "training.seed"
 # Keys in which the runs of one variant may differ.
-FREE = (SEED, "training.log_every", "training.keep_last", "training.tensorboard", "decoding.batch_tokens")
+FREE = (SEED, "training.log_every", "training.keep_last", "training.loggers", "decoding.batch_tokens")
 ENDS = ("training.updates", "training.epochs", "training.minutes")
 CELL = "cell.json"
 CELLS: Final = "cells"

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import comb
+from multiprocessing.connection import wait
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
@@ -35,6 +36,7 @@ from headway.core.log import Progress, duration, progress, say, warn
 from headway.core.processes import cores
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import locked
+from headway.core.system import leave_terminal
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric
 from headway.metrics.intervals import SIGNIFICANT, linearise
@@ -50,6 +52,7 @@ TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
 LOCAL = "local"
+KILLED = -9  # the exit code
 
 
 @dataclass(frozen=True)
@@ -150,9 +153,9 @@ def look_inside(*asked: Any) -> dict[tuple[int, int], dict[str, Any]]:
 class RunningCall(Future[Any]):
     """A call that runs in another process; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
 
-    def __init__(self, process: Any, results: Any) -> None:
+    def __init__(self, process: Any, results: Any, end: Any) -> None:
         super().__init__()
-        self.process, self.results = process, results
+        self.process, self.results, self.end = process, results, end
 
     def done(self) -> bool:
         if not super().done() and (self.results.poll() or self.process.exitcode is not None):
@@ -172,19 +175,20 @@ class RunningCall(Future[Any]):
         return super().result(0)
 
     def cancel(self) -> bool:
-        self.process.terminate()
+        with suppress(OSError):  # it has ended
+            self.end.send(True)
         return True
 
 
-def _called(results: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Call a function in a new process that ends, after saving, when its parent does."""
-    os.setsid()  # Ctrl-C reaches the parent, which tells its cells
+def _called(results: Any, asked: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Call a function in a new process that ends, after saving, when its parent does, or something is `asked`."""
+    leave_terminal()
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def stop_with_parent() -> None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
+        wait([parent.sentinel, asked])
+        signal.raise_signal(signal.SIGTERM)  # one that comes from outside ends a process of Windows at once
 
     threading.Thread(target=stop_with_parent, daemon=True).start()
     try:
@@ -198,7 +202,7 @@ class ProcessesOfTheirOwn(Executor):
     """Calls in processes of this machine, each in one of its own.
 
     They are forks of one process that has imported everything and started no thread, which spares each of them the
-    time of the imports.
+    time of the imports; where a system has no forks, they begin anew.
 
     Args:
         slots: how many are to work at a time.
@@ -206,9 +210,10 @@ class ProcessesOfTheirOwn(Executor):
         method: how processes begin, as `multiprocessing` has it.
     """
 
-    def __init__(self, slots: int, threads: int, method: Literal["forkserver", "spawn", "fork"] = "forkserver") -> None:
+    def __init__(self, slots: int, threads: int, method: str | None = None) -> None:
         self.slots = slots
-        self._context: Any = multiprocessing.get_context(method)
+        there = multiprocessing.get_all_start_methods()
+        self._context: Any = multiprocessing.get_context(method or ("forkserver" if "forkserver" in there else "spawn"))
         self._context.set_forkserver_preload(["headway.comparison.run"])
         self._threads = str(threads)
         self._calls: list[RunningCall] = []
@@ -216,18 +221,19 @@ class ProcessesOfTheirOwn(Executor):
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RunningCall:
         """Begin a call, whose process does not run the script that called: it needs nothing of that."""
         main, before = sys.modules["__main__"], dict(os.environ)
-        results, sent = self._context.Pipe(duplex=False)
+        (results, sent), (asked, end) = (self._context.Pipe(duplex=False) for _ in range(2))
         sys.modules["__main__"] = ModuleType("__main__")
         os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
         try:
-            process = self._context.Process(target=_called, args=(sent, function, arguments))
+            process = self._context.Process(target=_called, args=(sent, asked, function, arguments))
             process.start()
         finally:
             sys.modules["__main__"] = main
             os.environ.pop("OMP_NUM_THREADS")
             os.environ.update(before)
         sent.close()
-        self._calls.append(RunningCall(process, results))
+        asked.close()
+        self._calls.append(RunningCall(process, results, end))
         return self._calls[-1]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -252,7 +258,7 @@ class RayTask(Future[Any]):
             try:
                 self.set_result(self.ray.get(self.task))
             except (self.ray.exceptions.RayError, KeyboardInterrupt):
-                self.set_exception(BrokenExecutor(-signal.SIGKILL))
+                self.set_exception(BrokenExecutor(KILLED))
         return super().done()
 
     def cancel(self) -> bool:

@@ -6,19 +6,21 @@ import hashlib
 import json
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import Empty, Queue
 from types import FrameType
 from typing import IO, Annotated, Any
 
+import psutil
 from pydantic import AfterValidator, Field, ValidationError
 
 import headway
@@ -51,6 +53,7 @@ from headway.core.errors import RunError, UserError, option
 from headway.core.files import sha256, write_json, write_text
 from headway.core.log import duration, progress, say
 from headway.core.storage import locked
+from headway.core.system import ENDING_SIGNALS, kill_with_children, move
 from headway.core.tables import Cell, Table
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
@@ -108,8 +111,8 @@ def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
 
     def ask(*arguments: str) -> str:
         here = Path(__file__).parent
-        asked = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True)  # noqa: S603, S607
-        return asked.stdout.strip()
+        asked = subprocess.run(["git", *arguments], cwd=here, capture_output=True, check=True)  # noqa: S603, S607
+        return asked.stdout.decode().strip()
 
     try:
         commit = ask("rev-parse", "HEAD")[:7] + ("+" if ask("status", "-s", "-uno") else "")
@@ -181,7 +184,7 @@ def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, besid
     write_text(unfinished / PREPARED, f"{_stamp(data)}\n{_sizes(data, given)}\n")
     _check_cells(folder, output, unfinished)
     shutil.rmtree(output, ignore_errors=True)
-    unfinished.rename(output)
+    move(unfinished, output)
 
 
 def _check_cells(folder: Path, before: Path, now: Path) -> None:
@@ -253,8 +256,8 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
                 parts = duration(time.monotonic() - began), _last_line(said)
                 work.update(0, " · ".join(filter(None, parts)))
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with all that the shell has begun
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                kill_with_children(process.pid)
             raise
     return process.returncode, _last_line(errors)
 
@@ -267,7 +270,7 @@ def _ended_by_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     try:
-        ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+        ending = [number for number in ENDING_SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
         before = {number: signal.signal(number, end) for number in ending}
     except ValueError:  # not the main thread
         before = {}
@@ -279,20 +282,31 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _read(*streams: IO[bytes]) -> Iterator[tuple[IO[bytes] | None, bytes]]:
-    """Read bytes as they come from any of the streams, with their stream; none, once a second, where nothing comes."""
-    with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream, selectors.EVENT_READ, stream)
-        while selector.get_map():
-            ready = selector.select(timeout=1)
-            if not ready:
-                yield None, b""
-            for key, _ in ready:
-                text = os.read(key.fd, 1 << 16)
-                if text:
-                    yield key.data, text
-                else:
-                    selector.unregister(key.fileobj)
+    """Read bytes as they come from any of the streams, with their stream; none, once a second, where nothing comes.
+
+    Threads wait for them: a selector cannot wait for a pipe on Windows.
+    """
+    come = Queue[tuple[IO[bytes], bytes]]()
+
+    def pass_on(stream: IO[bytes]) -> None:
+        text = b"begun"
+        while text:
+            text = os.read(stream.fileno(), 1 << 16)
+            come.put((stream, text))
+
+    for stream in streams:
+        threading.Thread(target=pass_on, args=(stream,), daemon=True).start()
+    is_open = len(streams)
+    while is_open:
+        try:
+            stream, text = come.get(timeout=1)
+        except Empty:
+            yield None, b""
+            continue
+        if text:
+            yield stream, text
+        else:
+            is_open -= 1
 
 
 def _last_line(text: bytes) -> str:

@@ -76,7 +76,7 @@ def run_cell(job: CellJob) -> int:
     """
     try:
         job.log.parent.mkdir(parents=True, exist_ok=True)
-        log = job.log.open("a", encoding="utf-8", buffering=1)
+        log = job.log.open("a", encoding="utf-8", newline="\n", buffering=1)
     except OSError as error:
         logger.error("error: %s: %s cannot be written (%s)", job.name, job.log, error.strerror)
         return RunError.exit_code

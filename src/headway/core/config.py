@@ -108,6 +108,7 @@ def _components(value: Any, key: str) -> Any:
 
 Component = Annotated[dict[str, Any], BeforeValidator(lambda value: _components(value, "kind"))]
 Mixers = Annotated[dict[str, Any] | list[dict[str, Any]], BeforeValidator(lambda value: _components(value, "kind"))]
+Components = Annotated[tuple[dict[str, Any], ...], BeforeValidator(lambda value: _components(value, "kind"))]
 Metrics = Annotated[tuple[dict[str, Any], ...], BeforeValidator(lambda value: _components(value, "name"))]
 
 

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import platform
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import torch
 
 from headway.core.errors import UserError, option
 from headway.core.processes import cores
+from headway.core.system import peak_resident_memory
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's malloc.h
 
@@ -56,7 +56,7 @@ def peak_memory(device: torch.device | None = None) -> int:
     on_cuda = torch.cuda.is_initialized() if device is None else device.type == "cuda"  # type: ignore[no-untyped-call]
     if on_cuda:
         return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_resident_memory()
 
 
 def machine() -> dict[str, Any]:

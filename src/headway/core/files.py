@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, locked, and recognised by their hash; whether there is one."""
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -13,9 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from headway.core.errors import UserError, option
-
-# What flock answers on file systems that have no locks.
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+from headway.core.system import STANDARD_OUTPUT, move, sync
 
 COMPRESSED = (".gz", ".xz")  # suffixes of files that are read, and never written
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
@@ -36,6 +32,13 @@ def exists(path: Path, kind: Literal["any", "file", "folder"] = "any") -> bool:
     `pathlib` raises OSError for such a name. Names that people write come through this.
     """
     return {"any": os.path.exists, "file": os.path.isfile, "folder": os.path.isdir}[kind](path)
+
+
+def shipped(name: str) -> Path:
+    """A folder that comes with headway. In a checkout it is a link, and a file where the system makes no links."""
+    package = Path(__file__).parents[1]
+    folder = package / "experiments" / name
+    return folder if folder.is_dir() else package.parents[1] / name
 
 
 def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "file", "folder"] = "any") -> Path:
@@ -59,7 +62,7 @@ def check_output_file(path: Path | None) -> Path | None:
     if path is None:
         return None
     if str(path) == "-":
-        raise ValueError("this is no name of a file; standard output is /dev/stdout")
+        raise ValueError(f"this is no name of a file; {STANDARD_OUTPUT}")
     if exists(path, "folder"):
         raise ValueError("this is a folder; give the name of a file")
     if path.suffix in COMPRESSED:
@@ -134,7 +137,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            move(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
         sync(path.parent)
@@ -183,32 +186,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def take_lock(descriptor: int) -> bool | None:
-    """Lock an open file until it is closed or its process ends, in whatever way that happens.
-
-    Returns:
-        Whether the lock was free; None where the file system has no locks.
-    """
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in NO_LOCKS:
-            return None
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise
-    return True
-
-
-def sync(path: Path) -> None:
-    """Make what was written to a file, or renamed within a folder, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sha256(path: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.core.errors import RunError
+from headway.core.system import usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -28,8 +29,7 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def cores() -> int:
     """How many processor cores this process may use: its affinity, or less by the quota of its control group."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, math.ceil(min(allowed, _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))))
+    return max(1, math.ceil(min(usable_cores(), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))))
 
 
 def _quota(mount: Path, membership: Path) -> float:

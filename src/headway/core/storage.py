@@ -16,11 +16,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
+import psutil
 from numpy.typing import DTypeLike, NDArray
 
 from headway.core.errors import RunError, UserError, option
-from headway.core.files import sha256, sync, take_lock, write_json
+from headway.core.files import sha256, write_json
 from headway.core.log import warn
+from headway.core.system import move, open_no_link, sync, take_lock
 
 Kept = TypeVar("Kept")
 
@@ -53,7 +55,7 @@ def workspace(folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     machine = socket.gethostname()
     for left in folder.glob(f"{machine}@*.tmp"):
-        if not _runs(int(left.name.split("@")[1])):
+        if not psutil.pid_exists(int(left.name.split("@")[1])):
             shutil.rmtree(left, ignore_errors=True)
     path = Path(tempfile.mkdtemp(prefix=f"{machine}@{os.getpid()}@", suffix=".tmp", dir=folder))
     try:
@@ -67,7 +69,7 @@ def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
     """Hold a lock that ends with the process that holds it, however that ends.
 
     It holds between machines where the file system carries `flock` between them (NFS, CephFS, and Lustre and GPFS with
-    their option for it). Where it does not, the note in the file says who worked here last.
+    their option for it). Where it does not, the note in the file, behind its first byte, says who worked here last.
 
     Args:
         path: a file that is made where there is none, and stays; no link, whose file would be emptied.
@@ -78,12 +80,12 @@ def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
         OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+    with open_no_link(path) as file:
         until = time.monotonic() + wait
-        while (free := take_lock(descriptor)) is False and time.monotonic() < until:
+        while (free := take_lock(file.fileno())) is False and time.monotonic() < until:
             time.sleep(0.1)
         note: Any = None
+        file.seek(1 if free is False else 0)
         with suppress(ValueError, RecursionError):  # the file names no process
             note = json.loads(file.read(1000))
         holder = f"process {note.get('process')} of {note.get('machine')}" if note and isinstance(note, dict) else None
@@ -94,7 +96,8 @@ def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
         elif not wait and holder and note["machine"] != socket.gethostname():
             warn(f"{path.parent}: {holder} worked here and did not end by itself; see that it does not work any more")
         file.truncate(0)
-        os.pwrite(descriptor, json.dumps({"machine": socket.gethostname(), "process": os.getpid()}).encode(), 0)
+        file.seek(0)
+        file.write(b"\n" + json.dumps({"machine": socket.gethostname(), "process": os.getpid()}).encode())
         try:
             yield
         finally:
@@ -172,6 +175,9 @@ def _open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
         except DAMAGED as error:
             warn(f"{folder} is damaged, or of an older version ({error}); it is made again")
             shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():  # Windows removes no file that a program has open
+                what = "this is damaged, and a program has it open; end what uses it, and begin again"
+                raise UserError(what, where=str(folder)) from error
             return None
 
 
@@ -250,7 +256,7 @@ def _renamed(built: Path, folder: Path) -> bool:
     """Whether there was nothing by that name."""
     _settle(built)
     try:
-        built.rename(folder)
+        move(built, folder)
     except OSError:
         if not os.path.lexists(folder):
             raise
@@ -267,7 +273,7 @@ def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
     try:
         save(unfinished)
         _settle(unfinished)
-        unfinished.rename(folder)
+        move(unfinished, folder)
     except OSError:
         # A full disk has no room for what is of no use.
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -286,16 +292,6 @@ def _settle(folder: Path) -> None:
             path.chmod(path.stat().st_mode | readable)
         sync(path)
     sync(folder)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 class GrowingArray:

@@ -55,7 +55,7 @@ def self_test() -> str:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "train.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words), encoding="utf-8")
+        (folder / "train.tsv").write_bytes("".join(f"{word}\t{word[::-1]}\n" for word in words).encode())
         stack = {"layers": 1}
         recipe = {
             "data": {"train": {"tsv": str(folder / "train.tsv")}},

@@ -6,12 +6,11 @@ import difflib
 import re
 import shutil
 import textwrap
-from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
 
 from headway.core.errors import UserError, option
-from headway.core.files import write_bytes
+from headway.core.files import shipped, write_bytes
 from headway.recipe import read_tree
 
 FACTS = ("Corpus", "Train", "Score", "Measured")
@@ -24,7 +23,7 @@ BESIDE = re.compile(r"""(?:\$here/|\$\(dirname "\$0"\)/|\bwith_name\(")([\w.-]+\
 
 def library() -> Path:
     """The folder of the recipes; it is part of an installed package, too."""
-    return Path(str(files("headway.experiments"))) / "recipes"
+    return shipped("recipes")
 
 
 def recipe_names() -> list[str]:

@@ -17,6 +17,7 @@ from typing import IO, cast
 
 from headway.core.errors import UserError
 from headway.core.files import exists
+from headway.core.system import STANDARD_INPUT
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Bytes: a line is held in memory, and a small compressed file may hold a line of any length.
@@ -116,7 +117,7 @@ def opened(path: Path, position: ReadingPosition) -> Iterator[IO[bytes]]:
         what = f"this compressed file is damaged or cut off ({error})"
         raise UserError(what, where=f"{path}:{position.line + 1}") from error
     except OSError as error:
-        allowed = "/dev/stdin for standard input" if str(path) == "-" else None
+        allowed = STANDARD_INPUT if str(path) == "-" else None
         what = f"cannot read this file ({error.strerror or error})"
         raise UserError(what, where=str(path), allowed=allowed) from error
 

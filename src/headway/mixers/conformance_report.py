@@ -14,6 +14,7 @@ from headway.core.log import progress
 from headway.core.tables import Table
 from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.conformance import CHECKS, Build, Check, ConformanceError
+from headway.tensors.precision import exact_dtype
 
 DIM = 48  # most numbers of heads divide it, and leave even sizes
 DIRECTIONS = {True: "causal", False: "both directions"}
@@ -21,7 +22,7 @@ DIRECTIONS = {True: "causal", False: "both directions"}
 
 @dataclass(frozen=True)
 class Case:
-    """A check of a mixer in one direction, in float64 and float32: a function of no arguments that has a name."""
+    """A check of a mixer in one direction, in each of the `dtypes`: a function of no arguments that has a name."""
 
     check: Check
     build: Build
@@ -36,7 +37,7 @@ class Case:
     def __call__(self) -> bool:
         """Whether the check applied. Raises ConformanceError, whatever failed."""
         applied = False
-        for dtype in (torch.float64, torch.float32):
+        for dtype in dtypes(self.device):
             try:
                 applied |= self.check(self.build, dim=self.dim, causal=self.causal, device=self.device, dtype=dtype)
             except Exception as error:  # of code that is not ours
@@ -44,6 +45,11 @@ class Case:
                 words = str(error) if own else f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
                 raise ConformanceError(f"{str(dtype).removeprefix('torch.')}: {words}") from error
         return applied
+
+
+def dtypes(device: torch.device | str) -> list[torch.dtype]:
+    """The widest numbers of a device, and float32."""
+    return list(dict.fromkeys((exact_dtype(torch.device(device)), torch.float32)))
 
 
 def _name(check: Check) -> str:
@@ -113,7 +119,8 @@ def conformance_table(
     ]
     title = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
     versions = f"headway {version('headway')}, torch {torch.__version__}, Python {platform.python_version()}"
-    notes.append(f"dim {dim}, {device}, float64 and float32; {versions}; {date.today()}")
+    widths = " and ".join(str(dtype).removeprefix("torch.") for dtype in dtypes(device))
+    notes.append(f"dim {dim}, {device}, {widths}; {versions}; {date.today()}")
     return Table(
         ["check", "property", *DIRECTIONS.values()], rows, title=title, notes=notes
     ), "broken" in found.values()

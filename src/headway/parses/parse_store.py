@@ -12,9 +12,10 @@ import mmap
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,10 +23,10 @@ import numpy as np
 
 from headway.core.config import Section
 from headway.core.errors import UserError, option
-from headway.core.files import exists, named_in_errors, take_lock
-from headway.core.log import counted, progress, warn
+from headway.core.files import exists, named_in_errors
+from headway.core.log import counted, progress
 from headway.core.processes import cores, in_processes
-from headway.core.storage import hashes_of
+from headway.core.storage import hashes_of, locked
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse import Parse
@@ -197,22 +198,22 @@ class StoreLabeller(Labeller, Generic[Store]):
 class StoreWriter:
     """Adds annotations to a store. `known` holds the keys of those that are there already."""
 
-    def __init__(self, path: Path, file: int, known: set[str]) -> None:
+    def __init__(self, path: Path, file: FileIO, known: set[str]) -> None:
         self.path, self.known, self._file = path, known, file
 
     def add(self, annotations: Iterable[tuple[str, str]]) -> None:
         """Append annotations by key; once this returns they survive a crash."""
         lines = [f"{key}\t{text}\n" for key, text in annotations]
         _write(self.path, self._file, "".join(lines))
-        os.fsync(self._file)
+        os.fsync(self._file.fileno())
 
 
-def _write(path: Path, file: int, text: str) -> None:
+def _write(path: Path, file: FileIO, text: str) -> None:
     """Append all of a text: the system may take a part of it alone, as on a disk that is nearly full."""
     rest = memoryview(text.encode())
     with named_in_errors(path):
         while rest:
-            rest = rest[os.write(file, rest) :]
+            rest = rest[file.write(rest) :]
 
 
 @contextmanager
@@ -222,29 +223,24 @@ def open_writer(path: Path, maker: dict[str, Any], kind: type[AnnotationStore]) 
     Raises:
         UserError: another one made it, another process writes it, or it cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    except OSError as error:
-        raise UserError(
-            f"{kind.noun} cannot be kept here ({error.strerror})",
-            where=str(path),
-            allowed=f"data.{kind.noun}.folder" + (f" or {option('folder')}" if kind is ParseStore else ""),
-        ) from error
-    try:
-        if (free := take_lock(file)) is False:
-            raise UserError(f"another process is adding to these {kind.noun}", where=str(path))
-        if free is None:
-            warn(f"{path}: this file system has no locks; see that no other process adds to these {kind.noun}")
+    with ExitStack() as held:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(path.with_name(f".{path.name}.lock")))
+            file = held.enter_context(FileIO(path, "a"))
+        except OSError as error:
+            raise UserError(
+                f"{kind.noun} cannot be kept here ({error.strerror})",
+                where=str(path),
+                allowed=f"data.{kind.noun}.folder" + (f" or {option('folder')}" if kind is ParseStore else ""),
+            ) from error
         yield StoreWriter(path, file, _go_on(path, file, {"format": FORMAT} | maker, kind))
-    finally:
-        os.close(file)
 
 
-def _go_on(path: Path, file: int, header: dict[str, Any], kind: type[AnnotationStore]) -> set[str]:
+def _go_on(path: Path, file: FileIO, header: dict[str, Any], kind: type[AnnotationStore]) -> set[str]:
     """Write the header of a new store, or check it and cut off an unfinished line; gives the keys that are there."""
     content = path.read_bytes()
-    os.ftruncate(file, content.rfind(b"\n") + 1)
+    file.truncate(content.rfind(b"\n") + 1)
     if b"\n" not in content:
         _write(path, file, json.dumps(header, ensure_ascii=False) + "\n")
         return set()

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from http.client import HTTPException
 from typing import Any, Literal
 from urllib.error import HTTPError
@@ -18,6 +16,7 @@ from urllib.request import Request, urlopen
 
 from headway.core.documents import parse_json
 from headway.core.errors import RunError, UserError
+from headway.core.system import file_size_limited
 
 WAIT, LONGEST_WAIT = 10.0, 60.0  # seconds: for the next bytes, and for all of an answer
 LARGEST_ANSWER = 1 << 25
@@ -89,13 +88,6 @@ def _check_files(answer: dict[str, Any]) -> None:
             raise ValueError(f"{name} is larger than {LARGEST_FILE:,} bytes")
 
 
-@contextmanager
-def files_of_bounded_size() -> Iterator[None]:
-    """Within this context no file grows beyond what a repository has, whatever a server sends: OSError."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    least = min(limit for limit in (LARGEST_FILE, soft, hard) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (least, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def files_of_bounded_size() -> AbstractContextManager[None]:
+    """A context in which no file grows beyond what a repository has, whatever a server sends: OSError."""
+    return file_size_limited(LARGEST_FILE)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-FORMAT = 2
+FORMAT = 3
 
 Tree = dict[str, Any]
 Weights = dict[str, Tensor]
@@ -35,8 +35,15 @@ def _from_1(recipe: Tree) -> Tree:
     return recipe
 
 
+def _from_2(recipe: Tree) -> Tree:
+    """TensorBoard as a key of its own, in place of one of several loggers."""
+    if (recipe.get("training") or {}).pop("tensorboard", False):
+        recipe["training"]["loggers"] = [{"kind": "tensorboard"}]
+    return recipe
+
+
 # By the format that they start from.
-RECIPES: dict[int, Callable[[Tree], Tree]] = {1: _from_1}
+RECIPES: dict[int, Callable[[Tree], Tree]] = {1: _from_1, 2: _from_2}
 WEIGHTS: dict[int, Callable[[Weights], Weights]] = {}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.core.config import Count, Metrics, Probability, Section, Seed, Width
+from headway.core.config import Components, Count, Metrics, Probability, Section, Seed, Width
 from headway.core.errors import UserError
 from headway.core.registry import config_of
 from headway.corpora.filters import Filters
@@ -123,6 +123,7 @@ class TrainingConfig(Section):
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
     `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
+    `loggers`: programs that get the numbers of metrics.jsonl too, by kind or `module:Class`.
     `wait_minutes`: of several processes, how long one waits for another that works before it gives up.
     """
 
@@ -148,7 +149,7 @@ class TrainingConfig(Section):
     max_bad_updates: Count = 3
     strategy: Literal["ddp", "fsdp"] = "ddp"
     wait_minutes: Annotated[float, Field(gt=0, le=1e6)] = 60.0
-    tensorboard: bool = False
+    loggers: Components = ()
     compile: bool = False
     activation_checkpointing: bool = False
     from_: Path | None = Field(default=None, alias="from")

@@ -24,11 +24,12 @@ from pydantic import TypeAdapter
 import headway
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
-from headway.core.files import sha256, sync, write_json
+from headway.core.files import sha256, write_json
 from headway.core.languages import look_unspaced
 from headway.core.log import Progress, progress, say
 from headway.core.processes import batched
 from headway.core.storage import check_new, locked, put_in_place, workspace
+from headway.core.system import sync
 from headway.formats.lines import TextFile, check_file
 from headway.formats.pairs import SideLines, open_source
 from headway.predictors.input_account import accounted
@@ -281,7 +282,9 @@ def _write(
         folder.mkdir()
         names = (TARGET, SOURCE) if kind == "backtranslate" else (SOURCE, TARGET)
         with ExitStack() as stack:
-            read, written = (stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in names)
+            read, written = (
+                stack.enter_context((folder / name).open("w", encoding="utf-8", newline="\n")) for name in names
+            )
             for number, line in enumerate(lines, start=1):
                 shorter, longer = sorted(line.lengths)
                 faults = {

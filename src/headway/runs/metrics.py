@@ -52,7 +52,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def add_line(path: Path, values: Mapping[str, Any]) -> None:
     """Write one more line."""
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(values) + "\n")
 
 

@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 from headway.core.archives import opened_zip
 from headway.core.documents import dump_yaml
 from headway.core.errors import UserError, option
-from headway.core.files import sha256, sync, write_json, write_text
+from headway.core.files import sha256, write_json, write_text
 from headway.core.log import warn
 from headway.core.registry import IMPORT_PATH
 from headway.core.storage import cache_folder, check_new, keep_first, put_in_place, workspace
+from headway.core.system import sync
 from headway.formats.lines import check_file
 from headway.recipe import read_tree
 from headway.runs.run_folder import RunFolder, portable

@@ -42,7 +42,7 @@ def before_change(number: int, folder: str, act: Callable[[], None]) -> None:
     sys.addaudithook(note)
 
 
-def die_before_change(number: int, folder: str, signal_number: int = signal.SIGKILL) -> None:
+def die_before_change(number: int, folder: str, signal_number: int = 9) -> None:
     """Signal this process just before its change of that number to files below `folder`."""
     before_change(number, folder, partial(os.kill, os.getpid(), signal_number))
 

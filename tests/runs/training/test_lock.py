@@ -1,7 +1,6 @@
 """One training at a time in a run folder; a process that dies lets go of it."""
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -109,10 +108,10 @@ def test_the_report_is_written_under_the_lock(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, caplog):
-    def none(descriptor, operation):
+    def none(descriptor, blocking):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(fcntl, "flock", none)
+    monkeypatch.setattr("filelock.lock_descriptor", none)
     toys.run(tmp_path)
     assert "this file system has no locks" in caplog.text
 

@@ -362,7 +362,7 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_a_token(tmp_path, obje
     indices = [torch.tensor([0, 2]).numpy(), torch.tensor([1]).numpy()]
     parallel = Parallel(0, 1, torch.device("cpu"), config.training)
     batches = prepare_update(corpus, PlannedUpdate(1, 0, indices, ends_epoch=False), parallel).batches
-    records = Records(RunFolder(tmp_path), write=False, tensorboard=False)
+    records = Records(RunFolder(tmp_path), write=False)
     records.add(PlannedUpdate(1, 0, indices, ends_epoch=False), compute_gradients(step, batches, parallel, None, None))
     (found,) = records.read()
     accumulated = [parameter.grad.clone() for parameter in model.parameters()]

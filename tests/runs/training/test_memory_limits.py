@@ -1,7 +1,6 @@
 """Memory that runs out in training, evaluation or decoding gives one message, which names the batches."""
 
 import os
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from headway.runs.training.loop import train
 from tests.conftest import Reversal
 from tests.runs.training import toys
 
+resource = pytest.importorskip("resource")
 ROOM = 400 << 20  # bytes of addresses beyond those in use
 
 

@@ -18,6 +18,7 @@ from headway.core.errors import RunError, UserError, in_one_line
 from headway.core.files import remove, remove_leftovers, write_bytes, write_text
 from headway.core.registry import is_own
 from headway.core.storage import keep_folder
+from headway.core.system import move
 from headway.metrics.metric import rank
 from headway.predictors.predictor import WEIGHTS
 from headway.runs.run_folder import (
@@ -202,7 +203,7 @@ def _remove(folder: Path) -> None:
     """Remove a checkpoint; one that a kill leaves half removed no longer looks like a checkpoint, or a damaged one."""
     doomed = folder.with_name(f".{folder.name}.old.tmp")
     shutil.rmtree(doomed, ignore_errors=True)
-    folder.rename(doomed)
+    move(folder, doomed)
     remove(doomed)
 
 

@@ -1,16 +1,17 @@
-"""Records of a run while it trains: metrics.jsonl, TensorBoard, and the numbers of updates not yet in either."""
+"""Records of a run while it trains: metrics.jsonl, loggers, and the numbers of updates not yet in either."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from headway.core.files import sync
+from headway.core.system import sync
 from headway.runs.metrics import add_line
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.checkpoints import TrainingState, UpdateWindow
+from headway.runs.training.loggers import build_loggers
 from headway.runs.training.updates import Gradients, PlannedUpdate
 
 
@@ -63,12 +64,9 @@ class Records:
         speed: of the last line, for people.
     """
 
-    def __init__(self, folder: RunFolder, *, write: bool, tensorboard: bool) -> None:
-        self._file, self._board = folder.metrics if write else None, None
-        if write and tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(folder.path / "tensorboard"))
+    def __init__(self, folder: RunFolder, *, write: bool, loggers: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._file = folder.metrics if write else None
+        self._loggers = build_loggers(loggers, folder.path) if write else []
         self._unread: list[tuple[PlannedUpdate, Gradients]] = []
         self.loss = self.speed = ""
 
@@ -121,14 +119,13 @@ class Records:
         state.window = UpdateWindow(began=state.seconds)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Write one line of metrics.jsonl, and its numbers for TensorBoard."""
+        """Write one line of metrics.jsonl, and its numbers for all loggers."""
         if self._file is None:
             return
         add_line(self._file, values)
-        if self._board is not None:
-            numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
-            for name, value in (numbers | values.get("dev", {})).items():
-                self._board.add_scalar(name, value, values["update"])
+        numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
+        for logger in self._loggers:
+            logger.write(values["update"], numbers | values.get("dev", {}))
 
     def sync(self) -> None:
         """Make what was written survive a power cut, as a checkpoint does that is written next."""
@@ -136,9 +133,9 @@ class Records:
             sync(self._file)
 
     def close(self) -> None:
-        """End what is written for TensorBoard."""
-        if self._board is not None:
-            self._board.close()
+        """End what loggers write."""
+        for logger in self._loggers:
+            logger.close()
 
 
 def is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: int) -> bool:

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 import headway
 from headway.core.device import instruction_set, keep_freed_memory, machine, threads_set
 from headway.core.errors import UserError, option
-from headway.core.files import remove_leftovers, sync
+from headway.core.files import remove_leftovers
 from headway.core.log import say, silenced, warn
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import keep_folder, locked
+from headway.core.system import sync
 from headway.formats.corpus_config import parts
 from headway.losses import Objective
 from headway.metrics import check_kind
@@ -44,6 +45,7 @@ from headway.runs.run_folder import (
 )
 from headway.runs.training.arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
+from headway.runs.training.loggers import LOGGERS, check_loggers
 from headway.runs.training.parallel import Parallel, joined
 from headway.runs.training.records import Records, is_before
 from headway.runs.training.session import Session, scores_of
@@ -290,7 +292,7 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
             sync(made)
     except OSError as error:
         raise UserError(f"the run folder cannot be made ({error.strerror})", where=where) from error
-    for written in (folder.checkpoints, path / "tensorboard", *list_checkpoints(folder.checkpoints)):
+    for written in (folder.checkpoints, *(path / name for name in LOGGERS), *list_checkpoints(folder.checkpoints)):
         if written.is_symlink():
             what = "training would write to the place that this link names, and remove files there"
             raise UserError(what, where=str(written), allowed="a link to the whole run folder")
@@ -304,7 +306,7 @@ LOOKED_AT = 1000  # updates whose learning rates are compared
 FREE_TO_CHANGE = (
     "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
     "training.most_forgotten",
-    "training.keep_last", "training.tensorboard", "training.max_bad_updates", "training.wait_minutes", "data.lead",
+    "training.keep_last", "training.loggers", "training.max_bad_updates", "training.wait_minutes", "data.lead",
     "decoding.batch_tokens",
 )  # fmt: skip
 
@@ -319,6 +321,7 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
             held.enter_context(silenced())
         folder = RunFolder(output)
         parallel.from_first(partial(check_recipe, recipe, begun=folder.has_begun()))
+        parallel.from_first(partial(check_loggers, recipe.training.loggers))
         if not folder.has_begun():
             parallel.from_first(partial(check_origin, recipe))
         arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel, held))
@@ -433,7 +436,7 @@ def _session(
         lambda: {name: scores_of(metrics, texts, references) for name, texts in corpora.baselines.items() if metrics}
     )
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
-    records = Records(folder, write=parallel.first, tensorboard=recipe.training.tensorboard)
+    records = Records(folder, write=parallel.first, loggers=recipe.training.loggers)
     return Session(
         recipe,
         folder,

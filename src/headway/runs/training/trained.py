@@ -161,7 +161,7 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
         what, allowed = "a dry run is made by one process", "headway train without torchrun"
         raise UserError(what, where=option("dry_run"), received=f"{processes} processes", allowed=allowed)
     few: dict[str, Any] = dict.fromkeys(("epochs", "minutes", "patience", "evaluate_every", "best_by"))
-    few |= {"updates": UPDATES, "checkpoint_every": UPDATES, "log_every": 1, "tensorboard": False, "dev_metrics": ()}
+    few |= {"updates": UPDATES, "checkpoint_every": UPDATES, "log_every": 1, "loggers": (), "dev_metrics": ()}
     metrics = dev_metrics(recipe)
     warn_of_warmup(recipe)
     optimizer = recipe.optimizer.model_copy(update={"warmup": min(recipe.optimizer.warmup, UPDATES - 1)})

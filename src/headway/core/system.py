@@ -1,0 +1,126 @@
+"""All that differs between Linux, macOS and Windows: nothing that one of them lacks is named elsewhere in headway."""
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+try:
+    import resource
+
+    _limits: Any = resource
+except ImportError:  # Windows
+    _limits = None
+
+WINDOWS = os.name == "nt"
+STANDARD_INPUT = "/dev/stdin for standard input" if not WINDOWS else "no name for standard input"
+STANDARD_OUTPUT = "standard output is /dev/stdout" if not WINDOWS else "standard output needs no name"
+# What ends a process that does not handle it, Ctrl-C aside.
+ENDING_SIGNALS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+# The answers of file systems that have no locks.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+PATIENCE = 3.0  # seconds in which a virus scanner or an indexer closes what it reads
+
+
+def take_lock(descriptor: int) -> bool | None:
+    """Lock an open file until it is closed or its process ends, in whatever way that happens.
+
+    On Windows nobody else can read the first byte meanwhile.
+
+    Returns:
+        Whether the lock was free; None where the file system has no locks.
+    """
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        raise
+
+
+def open_no_link(path: Path) -> BinaryIO:
+    """A file to read and write, made where there is none. Raises OSError for a link, whose file would be changed."""
+    if WINDOWS and path.is_symlink():
+        raise OSError(errno.ELOOP, "this is a link", str(path))
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+
+
+def move(path: Path, target: Path) -> None:
+    """Give a file or folder another name; a file that has this name is replaced.
+
+    Windows refuses that while any program has one of the files open, so that it is tried again for a while.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            path.replace(target)
+            return
+        except PermissionError:
+            if not WINDOWS or time.monotonic() > until or target.is_dir():
+                raise
+            time.sleep(0.05)
+
+
+def sync(path: Path) -> None:
+    """Make what was written to a file, or renamed within a folder, survive a power cut; Windows syncs no folders."""
+    if WINDOWS and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def usable_cores() -> int:
+    """How many processor cores the system lets this process use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def peak_resident_memory() -> int:
+    """The most bytes of memory that this process had at a time."""
+    import psutil
+
+    if _limits is None:
+        known = psutil.Process().memory_info()
+        return int(getattr(known, "peak_wset", known.rss))
+    return int(_limits.getrusage(_limits.RUSAGE_SELF).ru_maxrss) * (1 if psutil.MACOS else 1024)
+
+
+@contextmanager
+def file_size_limited(most: int) -> Iterator[None]:
+    """Within this context no file grows beyond so many bytes, by OSError; Windows has no such limit."""
+    if _limits is None:
+        yield
+        return
+    soft, hard = _limits.getrlimit(_limits.RLIMIT_FSIZE)
+    least = min(limit for limit in (most, soft, hard) if limit != _limits.RLIM_INFINITY)
+    _limits.setrlimit(_limits.RLIMIT_FSIZE, (least, hard))
+    try:
+        yield
+    finally:
+        _limits.setrlimit(_limits.RLIMIT_FSIZE, (soft, hard))
+
+
+def leave_terminal() -> None:
+    """Leave Ctrl-C to the parent of this process; on Windows it reaches both."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+
+
+def kill_with_children(process: int) -> None:
+    """Kill a process that leads a session, with all that it has begun, where they have not ended yet."""
+    if hasattr(os, "killpg") and hasattr(signal, "SIGKILL"):
+        os.killpg(process, signal.SIGKILL)
+        return
+    import psutil
+
+    for each in [*psutil.Process(process).children(recursive=True), psutil.Process(process)]:
+        each.kill()
