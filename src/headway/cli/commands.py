@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,8 +39,8 @@ from headway.cli.standard_streams import write
 from headway.comparison.options import ScoreOptions
 from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Seed, validated_options
 from headway.core.errors import UserError, check_companions, option
-from headway.core.log import logger
-from headway.core.registry import CATALOGUE, listing
+from headway.core.log import logger, say
+from headway.core.registry import CATALOGUE, import_paths, listing
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
 from headway.runs.bulk_options import BulkOptions, DecodedOptions
@@ -118,11 +120,16 @@ def demo(
     *,
     output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "runs/dates")] = Path("runs/dates"),
     seed: Annotated[Seed, flag("The seed of data and model.", "1")] = 1,
+    resume: Annotated[bool, flag("Go on with the demo that is there, as it does without.", negative=())] = False,
 ) -> int:
     """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
     from headway.experiments.demo import run_demo
 
-    return run_demo(output, seed)
+    code = run_demo(output, seed, resume=resume)
+    if code:
+        moved = [] if output == Path("runs/dates") else ["--output", output]
+        _say_resume("demo", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
+    return code
 
 
 @command(app, group=BEGIN)
@@ -164,27 +171,48 @@ app.command(data_app)
 
 @command(app, group=TRAIN)
 def train(
-    recipe: Annotated[Path, argument("RECIPE", "The recipe.")],
+    recipe: Annotated[Path, argument("RECIPE", "The recipe; with --resume, the run folder is enough.")],
     /,
     *overrides: Overrides,
-    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
+    output: Annotated[Path | None, WRITES_FOLDER, flag("The run folder to make.", "run")] = None,
     resume: Annotated[bool, flag("Go on with the run that is there.", negative=())] = False,
     dry_run: Annotated[
         bool, flag("Read, check, build, make a few updates, and say what all will take.", negative=())
     ] = False,
+    allow_code: AllowCode = False,
 ) -> int:
-    """Train a model from raw text. With --resume, a run that was stopped continues, bit for bit."""
-    if dry_run:
-        from headway.recipe import load_recipe
-        from headway.runs.training.parallel import told_once
-        from headway.runs.training.trained import dry_run as run_dry
+    """Train a model from raw text. `headway train --resume RUN` continues a run that was stopped, bit for bit."""
+    from headway.recipe import load_recipe
+    from headway.runs.training.parallel import told_once
+    from headway.runs.training.trained import recipe_of_run
 
-        with told_once():
-            write(run_dry(load_recipe(recipe, overrides)).table().text())
-        return 0
+    with told_once():
+        if resume and recipe.is_dir():
+            if output not in (None, recipe):
+                what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
+                raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)
+            output, checked = recipe, recipe_of_run(recipe, overrides, allow_code)
+        else:
+            checked = load_recipe(recipe, overrides)
+        if dry_run:
+            from headway.runs.training.trained import dry_run as run_dry
+
+            write(run_dry(checked).table().text())
+            return 0
     from headway.runs.training.trained import train as run_training
 
-    return run_training(recipe, output, overrides, resume=resume).code
+    output = output or Path("run")
+    code = run_training(checked, output, resume=resume).code
+    if code:
+        _say_resume("train", output, *(["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []))
+    return code
+
+
+def _say_resume(*words: str | Path) -> None:
+    """Print the command that continues what a signal has stopped, once for all processes."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        verb, *rest = map(str, words)
+        say(f"to go on: {shlex.join(['headway', verb, '--resume', *rest])}")
 
 
 @command(app, group=TRAIN)

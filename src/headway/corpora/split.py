@@ -19,6 +19,7 @@ from headway.formats.pair_formats import JsonLines, ParallelFiles, TabSeparated
 
 PARTS = ("train", "dev", "test")
 SHARES = (80.0, 10.0, 10.0)
+MOST = (1000, 2000)  # of dev and test, unless sizes are asked for: more would cost time, and tell little more
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class SplitOptions:
     """The sizes of the parts, and what goes into which.
 
     Attributes:
-        shares: of train, dev and test, in any unit.
+        shares: of train, dev and test, in any unit; None takes `SHARES`, and `MOST` of dev and test at most.
         counts: of dev and test, in the place of shares; train gets the rest.
         seed: the parts are drawn at random from this seed; None leaves everything in its order.
         disjoint_sources: no source stands in two parts either, whatever its target.
         disjoint_targets: nor does a target, whatever its source.
     """
 
-    shares: tuple[float, float, float] = SHARES
+    shares: tuple[float, float, float] | None = None
     counts: tuple[int, int] | None = None
     seed: int | None = None
     disjoint_sources: bool = False
@@ -44,10 +45,14 @@ class SplitOptions:
         if self.counts is not None:
             sizes = [count - sum(self.counts), *self.counts]
         else:
-            if not all(0 < share < inf for share in self.shares):
-                raise UserError("shares are numbers above 0", where=option("shares"), received=list(self.shares))
-            ends = [round(count * part / sum(self.shares)) for part in accumulate(self.shares)]
+            shares = self.shares or SHARES
+            if not all(0 < share < inf for share in shares):
+                raise UserError("shares are numbers above 0", where=option("shares"), received=list(shares))
+            ends = [round(count * part / sum(shares)) for part in accumulate(shares)]
             sizes = [end - begin for begin, end in pairwise([0, *ends])]
+            if self.shares is None:
+                held_out = [min(size, most) for size, most in zip(sizes[1:], MOST, strict=True)]
+                sizes = [count - sum(held_out), *held_out]
         if min(sizes) < 1:
             what = f"every part needs one {unit} or more, and there are {count:,}"
             raise UserError(what, where=where, received=dict(zip(PARTS, sizes, strict=True)))
