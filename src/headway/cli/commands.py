@@ -127,9 +127,41 @@ def demo(
 
     code = run_demo(output, seed, resume=resume)
     if code:
-        moved = [] if output == Path("runs/dates") else ["--output", output]
+        moved = [] if output == Path("runs/dates") else ["--output", str(output)]
         _say_resume("demo", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
     return code
+
+
+@command(app, group=BEGIN)
+def new(
+    file: Annotated[Path, argument("FILE", "A pair a row (.tsv, .jsonl); or, with TARGET, the sources.")],
+    target: Annotated[Path | None, argument("TARGET", "The sources' targets, a line each.")] = None,
+    /,
+    *,
+    output: Annotated[Path | None, WRITES_FOLDER, flag("The folder to make.", "the name of FILE")] = None,
+    source_language: Annotated[str | None, flag("Such as ja.", "the suffix of one of two files, else none")] = None,
+    target_language: Annotated[str | None, flag("Such as en.", "likewise")] = None,
+    columns: Annotated[
+        tuple[str, str] | None, flag("Those of source and target in FILE: numbers or names.", "1 2")
+    ] = None,
+    minutes: Annotated[float | None, flag("The most that training may take.", "as long as suits the data")] = None,
+    skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
+) -> None:
+    """Begin with pairs of your own: train, dev and test, and a recipe of a size that suits them and this machine."""
+    from headway.experiments.new import begin
+
+    if target is not None and columns is not None:
+        raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
+    folder = output or Path(file.name.partition(".")[0])
+    files, languages = [file] if target is None else [file, target], (source_language, target_language)
+    begun = begin(files, folder, columns or ("1", "2"), languages, minutes, "skip" if skip_broken else "error")
+    run, said = folder / "run", folder / "test.out"
+    commands = (
+        ["headway", "train", begun.recipe, "--output", run],
+        ["headway", "predict", run, "--input", begun.sources, "--output", said],
+        ["headway", "score", "--metric", "bleu", "chrf", "--hypotheses", said, "--references", begun.targets],
+    )
+    write("\n".join([begun.account, "", *(shlex.join(map(str, words)) for words in commands)]))
 
 
 @command(app, group=BEGIN)
@@ -142,11 +174,10 @@ def doctor() -> int:
 
 @command(app, group=BEGIN)
 def recipes(
-    name: Annotated[
-        str | None, argument("NAME", "The recipe to show, such as tanaka/mixers/ngram; without, all are listed.")
-    ] = None,
-    /,
-    *,
+    *name: Annotated[
+        str,
+        argument("NAME|WORD", "The recipe to show, such as tanaka/mixers/ngram; or words that the listed ones have."),
+    ],
     task: Annotated[str | None, flag("List those of one task.")] = None,
     output: Annotated[Path | None, WRITES_FOLDER, flag("Copy the recipe into this folder.")] = None,
 ) -> None:
@@ -154,16 +185,18 @@ def recipes(
 
     With a recipe come those that it begins from, and the scripts that prepare its corpus.
     """
-    from headway.experiments.recipe_library import copy_recipe, recipe_facts, recipe_list
+    from headway.experiments.recipe_library import copy_recipe, recipe_facts, recipe_list, recipe_names
 
-    if name is None:
-        if output is not None:
-            raise UserError("a recipe is copied by its name", where=option("output"), allowed="NAME before it")
-        write(recipe_list(task))
-        return
-    if task is not None:
+    if output is not None:
+        if len(name) != 1:
+            raise UserError("a recipe is copied by its name", where=option("output"), allowed="one NAME before it")
+        write("\n".join(map(str, copy_recipe(name[0], output))))
+    elif len(name) != 1 or name[0].removesuffix(".yaml") not in recipe_names():
+        write(recipe_list(task, name))
+    elif task is not None:
         raise UserError("a recipe is of one task", where=option("task"), received=task, allowed="without NAME")
-    write(recipe_facts(name) if output is None else "\n".join(map(str, copy_recipe(name, output))))
+    else:
+        write(recipe_facts(name[0]))
 
 
 app.command(data_app)

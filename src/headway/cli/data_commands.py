@@ -56,7 +56,9 @@ def data_split(
         list[str] | None,
         flag("Those of source and target in FILE (.tsv, .jsonl): numbers or names.", consume_multiple=True),
     ] = None,
-    shares: Annotated[tuple[float, float, float] | None, flag("Of train, dev and test.", "80 10 10, and 1,000 and 2,000 at most")] = None,
+    shares: Annotated[
+        tuple[float, float, float] | None, flag("Of train, dev and test.", "80 10 10, and 1,000 and 2,000 at most")
+    ] = None,
     counts: Annotated[
         tuple[int, int] | None,
         flag("Sentences or pairs of dev and test; train gets the rest.", "by shares"),

@@ -119,7 +119,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     keys = [{"\n".join(map(folded, block))} for block in compared]
     parts, split = _parts(keys, options, str(path), "sentence")
     texts = {
-        output / f"{name}{_suffix(path)}": "\n".join(
+        output / f"{name}{suffix_of(path)}": "\n".join(
             sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
         )
         for name in PARTS
@@ -137,7 +137,7 @@ def split_parallel(
     The parts have the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also where the files
     are not equally long, or their suffixes the same.
     """
-    suffixes = [_suffix(path) for path in (source, target)]
+    suffixes = [suffix_of(path) for path in (source, target)]
     if suffixes[0] == suffixes[1]:
         what = "both files have the same suffix, so that their parts would have one name"
         raise UserError(what, where=f"{source}, {target}", received=suffixes[0], allowed="suffixes such as .ja and .en")
@@ -167,7 +167,7 @@ def split_table(
     if len(set(columns)) < max(2, len(columns)) or 0 in numbers:
         what = "columns are one of the source and one or more of targets, all different, counted from 1"
         raise UserError(what, where=option("columns"), received=list(columns))
-    if _suffix(path) == ".jsonl":
+    if suffix_of(path) == ".jsonl":
         return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
     if len(numbers) == len(columns):
         return _split_pairs(TabSeparated(path, numbers), output, options, broken)
@@ -196,7 +196,7 @@ def _split_pairs(
             for name in PARTS:
                 if name == part or (header and number == 1):
                     texts[name].append(f"{row}\n")
-        written |= {output / f"{name}{_suffix(path)}": "".join(rows) for name, rows in texts.items()}
+        written |= {output / f"{name}{suffix_of(path)}": "".join(rows) for name, rows in texts.items()}
     write_new_texts(written)
     left_out = {"pairs without text on one side": empty, "rows that cannot be read": pairs.row_errors.count}
     return replace(split, left_out={**left_out, **split.left_out})
@@ -217,6 +217,6 @@ def _parts(keys: Sequence[set[str]], options: SplitOptions, where: str, unit: st
     return parts, Split(sizes, unit, left_out)
 
 
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
     """The suffix of a file's name without that of its compression."""
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

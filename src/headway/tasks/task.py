@@ -90,11 +90,11 @@ class DevSet(NamedTuple):
         """The text that a model writes for each example, before a task makes anything else of it."""
         predictor, texts = self.predictor(model, device), list[str]()
         cut: dict[str, Any] = {"truncate": True} if "truncate" in predictor.Options.model_fields else {}
-        with accounted(InputAccount()):  # the account of the data has told what there is to tell
-            with progress("decoding dev", len(self.examples), "examples") as line:
-                predictor.answered = lambda count: line.update(line.done + count)
-                for some in batched(self.examples, self.together):
-                    texts += [output.written for output in predictor.predict(some, **cut)]
+        shown = progress("decoding dev", len(self.examples), "examples")
+        with accounted(InputAccount()), shown as line:  # the account of the data has told what there is to tell
+            predictor.answered = lambda count: line.update(line.done + count)
+            for some in batched(self.examples, self.together):
+                texts += [output.written for output in predictor.predict(some, **cut)]
         return texts
 
     def sample(self, most: int) -> DevSet:

@@ -107,7 +107,7 @@ def train(
 
 
 def recipe_of_run(run: Path, overrides: Sequence[str] = (), allow_code: bool = False) -> Recipe:
-    """The recipe that a run goes on with: its own, with these changes. Raises UserError, also for code it may not run."""
+    """The recipe that a run goes on with: its own, with changes. Raises UserError, also for code that nobody allowed."""
     recipe = open_run(run, allow_code).recipe
     return load_recipe(recipe.model_dump(mode="json"), overrides) if overrides else recipe
 
