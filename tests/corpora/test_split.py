@@ -52,6 +52,10 @@ def test_mistakes(tmp_path: Path) -> None:
     for columns in (["00", "1"], ["1", "1"], ["1"]):
         with pytest.raises(UserError, match="columns: columns are one of the source and one or more of targets"):
             split_table(path, columns, tmp_path / "parts")
+    path.write_text("a\tc\n" * 9 + "a\tc\td\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"received 3; allowed: 2, or skip_broken, which leaves such rows out"):
+        split_table(path, ["1", "2"], tmp_path / "parts")
+    path.write_text("a\tc\n\n" * 9, encoding="utf-8")
     with pytest.raises(UserError, match="a part has no pair that is not in another one"):
         split_table(path, ["1", "2"], tmp_path / "parts")
 

@@ -128,7 +128,7 @@ def demo(
     code = run_demo(output, seed, resume=resume)
     if code:
         moved = [] if output == Path("runs/dates") else ["--output", str(output)]
-        _say_resume("demo", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
+        _say_command("to go on", "demo", "--resume", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
     return code
 
 
@@ -236,25 +236,28 @@ def train(
 
     output = output or Path("run")
     code = run_training(checked, output, resume=resume).code
+    allow = ["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []
     if code:
-        _say_resume("train", output, *(["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []))
+        _say_command("to go on", "train", "--resume", output, *allow)
+    else:
+        _say_command("next", "predict", output, "--input", "FILE", *allow)
+        _say_command("or look inside", "inspect", output, *allow)
     return code
 
 
-def _say_resume(*words: str | Path) -> None:
-    """Print the command that continues what a signal has stopped, once for all processes."""
+def _say_command(why: str, *words: str | Path) -> None:
+    """Print the command that is the next one, once for all processes that train."""
     if int(os.environ.get("RANK", 0)) == 0:
-        verb, *rest = map(str, words)
-        say(f"to go on: {shlex.join(['headway', verb, '--resume', *rest])}")
+        say(f"{why}: headway {shlex.join(map(str, words))}")
 
 
 @command(app, group=TRAIN)
 def predict(
     *named: Annotated[
-        Path,
+        str,
         argument(
             "RUN",
-            "One run, or several to decode as an ensemble; for speech, then the recordings to write down.",
+            "One run, or several to decode as an ensemble; then texts to read or, for speech, recordings.",
             required=True,
         ),
     ],
@@ -276,21 +279,22 @@ def predict(
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_predict
-    from headway.core.files import check_apart
+    from headway.core.files import check_apart, exists
 
-    if named[0].is_file() and named[0].suffix != ".zip":
+    first = Path(named[0])
+    if first.is_file() and first.suffix != ".zip":
         what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where="RUN", received=str(named[0]), allowed=allowed)
-    files = [path for path in named[1:] if not path.is_dir() and path.suffix != ".zip"]
-    runs = [named[0], *(path for path in named[1:] if path not in files)]
+        raise UserError(what, where="RUN", received=named[0], allowed=allowed)
+    words = [word for word in named[1:] if not exists(Path(word), "folder") and Path(word).suffix != ".zip"]
+    runs = [first, *(Path(word) for word in named[1:] if word not in words)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
     read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
-    check_apart({"output": output, **written}, [*files, *(path for path in read if path)])
+    check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
     with output_to(output):
         shown = run_predict(
             runs, options,
-            files=files, lines=input, device=device, average=average, precision=precision, engine=engine,
+            words=words, lines=input, device=device, average=average, precision=precision, engine=engine,
             allow_code=allow_code,
         )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))

@@ -178,7 +178,7 @@ def _split_pairs(
     pairs: PairSource, output: Path, options: SplitOptions, broken: Broken, *, header: bool = False
 ) -> Split:
     """Assign the pairs to parts, then write the lines of each file to them; a header goes to all."""
-    pairs.row_errors = RowErrors(broken)
+    pairs.row_errors = RowErrors(broken, remedy=option("skip_broken"))
     lines, keys, empty = list[int](), list[set[str]](), 0
     for pair in pairs:
         if not (pair.source.strip() and pair.target.strip()):

@@ -12,6 +12,7 @@ from headway.core.log import Pace, duration, progress, say
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report
+from headway.runs.run import open_run
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Signals, lost_processes_named, noted_signals
 from headway.runs.training.session import Session
@@ -21,8 +22,10 @@ from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, ma
 MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
 
 
-def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False) -> int:
+def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False, trial: bool = False) -> int:
     """Train as `headway.train` does, whose docstring says more; with `report`, complete training leaves `report.html`.
+
+    A `trial`, which is thrown away, does not say that training is complete.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
@@ -41,6 +44,10 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = 
             if state.stopped and not state.evaluation_pending:
                 if report and session.parallel.first:
                     write_run_report(output)  # while the lock is held: who holds it removes unfinished files
+                if session.parallel.first and not trial:
+                    run = open_run(output)
+                    shown = f"training is complete ({state.stopped}): {run.folder.weights}"
+                    say(f"{shown}; the weights are {run.weights_shown()}")
                 return 0
             number = signals.received or signal.SIGTERM  # it may have reached another process only
             say(f"stopped by {signal.Signals(number).name} after update {state.update}; the run can be resumed")

@@ -410,9 +410,7 @@ class Session:
             state = self.state
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
-            run = open_run(self.folder.path)
-            write_card(run)
-            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {run.weights_shown()}")
+            write_card(open_run(self.folder.path))
 
 
 def _shown(scores: Mapping[str, float]) -> str:
