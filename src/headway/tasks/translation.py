@@ -113,11 +113,11 @@ class Translation(Task):
         sources = {name: open_source(corpus, name, "skip") for name, corpus in given.items()}
         try:
             processors = new_processors(lenient)
-        except UserError as error:  # too little is left: the rows that cannot be read are the reason
+        except UserError as cause:  # too little is left: the rows that cannot be read are the reason
             if not broken["data.train"]:
                 raise
             what = f"{counted(len(broken['data.train']), 'row')} cannot be read, the first: {broken['data.train'][0]}"
-            raise UserError(what, where="data.train") from error
+            raise UserError(what, where="data.train") from cause
         corpora = {
             name: _encode(source, lenient, processors, name, keep_all=name != "data.train")
             for name, source in sources.items()
