@@ -29,6 +29,12 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / name for name in texts}
 
 
+def test_a_text_is_predicted_as_it_is(run_headway: Command, reversal: Reversal) -> None:
+    assert run_headway("predict", reversal.run, "dcba", "ab cd").out.splitlines()[0] == "abcd"
+    piped = run_headway("predict", reversal.run, stdin="dcba\nab cd\n").out
+    assert run_headway("predict", reversal.run, "dcba", "ab cd").out == piped
+
+
 def test_version(run_headway: Command) -> None:
     assert run_headway("--version") == (0, f"headway {headway.__version__}\n", "")
 
@@ -80,9 +86,12 @@ def test_help_says_what_stands_for_an_option_that_is_not_given(run_headway: Comm
         (["--alignment-heads", "0"], "allowed: beside --alignments or --alignment-figure"),
         (["--sample", "--beam", "3"], "--beam: outputs are drawn or searched for, not both; allowed: without --sample"),
         (["{recipe}"], "{recipe}: this is no run, and translation reads lines; allowed: headway predict RUN --input"),
-        (["nowhere"], "nowhere: there is no such run; allowed: headway predict RUN --input FILE, or lines on standard"),
+        (
+            ["no/where"],
+            "no/where: there is no such run; allowed: headway predict RUN --input FILE, a text, or lines on",
+        ),
         (["nowhere", "--input", "{recipe}"], "nowhere: there is no such run; allowed: runs before --input"),
-        (["{recipe}", "--input", "{recipe}"], "{recipe}: this is no run, and recordings are named or read from a file"),
+        (["{recipe}", "--input", "{recipe}"], "{recipe}: this is no run, and inputs are named or read from a file"),
     ],
 )
 def test_options_of_predict_that_would_do_nothing(

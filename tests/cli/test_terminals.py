@@ -23,6 +23,7 @@ LINES = {
     "predict from a file": "predict RUN --input words.txt",
     "score targets": "score RUN --source words.txt --target words.txt",
     "score files": "score --hypotheses words.txt --references words.txt --metric chrf",
+    "new": "new train.tsv --output begun",
     "data check": "data check reversal.yaml",
     "data split": "data split train.tsv --columns 1 2 --output split",
     "data make labels": "data make labels source=words.txt references=words.txt",

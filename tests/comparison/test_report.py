@@ -195,6 +195,27 @@ def test_a_variant_may_be_called_as_the_line_of_scores(monkeypatch: pytest.Monke
     assert drawn[0].baseline == "score (baseline)"
 
 
+def test_differences_of_named_systems_are_a_forest_plot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cells = [cell(name, seed, kept) for name, kept in KEPT.items() for seed in (1, 2)]
+    comparison = headway.compare(cells, [build_metric("bleu"), build_metric("ter")])
+    drawn = []
+    monkeypatch.setattr(report, "save_figure", lambda figure, path: drawn.append(figure))
+    report.draw_figures(comparison, report.CompareOptions(figure=tmp_path / "figure.svg"))
+    panels = drawn[0].axes
+    assert [panel.get_xlabel() for panel in panels] == [
+        f"difference in {measure.label}, 95 % interval" for measure in comparison.measures
+    ]
+    for panel, measure in zip(panels, comparison.measures, strict=True):
+        pairs = [pair for pair in comparison.pairs if pair.metric == measure.key]
+        labels = [f"{pair.b} against {pair.a}: {pair.words}" for pair in pairs]
+        assert [label.get_text() for label in panel.get_yticklabels()] == labels
+    numbered = [cell(name, seed, kept) for name, kept in zip("123", KEPT.values(), strict=True) for seed in (1, 2)]
+    monkeypatch.setattr(report, "panel_chart", lambda panels, path: drawn.extend(panels))
+    comparison = headway.compare(numbered, [build_metric("bleu")])
+    report.draw_figures(comparison, report.CompareOptions(figure=tmp_path / "figure.svg"))
+    assert drawn[1].names == ["1", "2", "3"]
+
+
 def test_the_command_draws_it(run_headway: Command, tmp_path: Path) -> None:
     (tmp_path / "references").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
     files = []

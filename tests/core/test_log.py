@@ -51,6 +51,17 @@ def test_progress_of_resumed_work_counts_what_is_fresh(monkeypatch: pytest.Monke
     assert logger.level == logging.NOTSET
 
 
+def test_the_time_left_follows_the_last_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with progress("training", total=1000, unit="updates") as line:
+        line.update(0)
+        for seconds, done in ((10, 100), (20, 200), (30, 201), (40, 202), (50, 203), (60, 204)):
+            now = seconds
+            line.update(done)
+    assert line.text == "204 updates 10.0 s each · 2:12:40 left"
+
+
 def test_progress_of_slow_work_has_the_seconds_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)

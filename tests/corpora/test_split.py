@@ -31,6 +31,14 @@ def test_parts_hold_every_sentence_once_in_order(tmp_path: Path) -> None:
     assert "\n".join(parts) == "\n".join(sentences)
 
 
+def test_unless_asked_dev_and_test_are_no_larger_than_they_need_be() -> None:
+    for count, expected in ((100, [80, 10, 10]), (16_000, [13_400, 1000, 1600]), (10**6, [997_000, 1000, 2000])):
+        parts = SplitOptions().assign(count, "all.tsv", "pair")
+        assert [parts.count(name) for name in NAMES] == expected
+    parts = SplitOptions((80, 10, 10)).assign(10**5, "all.tsv", "pair")
+    assert [parts.count(name) for name in NAMES] == [80_000, 10_000, 10_000]
+
+
 def test_mistakes(tmp_path: Path) -> None:
     path = tmp_path / "all.tsv"
     path.write_text("a\tc\n\nb\tc\n", encoding="utf-8")
@@ -44,6 +52,10 @@ def test_mistakes(tmp_path: Path) -> None:
     for columns in (["00", "1"], ["1", "1"], ["1"]):
         with pytest.raises(UserError, match="columns: columns are one of the source and one or more of targets"):
             split_table(path, columns, tmp_path / "parts")
+    path.write_text("a\tc\n" * 9 + "a\tc\td\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"received 3; allowed: 2, or skip_broken, which leaves such rows out"):
+        split_table(path, ["1", "2"], tmp_path / "parts")
+    path.write_text("a\tc\n\n" * 9, encoding="utf-8")
     with pytest.raises(UserError, match="a part has no pair that is not in another one"):
         split_table(path, ["1", "2"], tmp_path / "parts")
 

@@ -54,6 +54,8 @@ def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, caplog: pytest
 def test_a_demo_that_was_stopped_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(demo, "train", lambda recipe, output, resume: 130)
+        with pytest.raises(UserError, match="there is no demo to go on with"):
+            run_demo(tmp_path, 1, SMALL, resume=True)
         assert run_demo(tmp_path, 1, SMALL) == 130
         assert not (tmp_path / "report.html").exists()
     (tmp_path / "checkpoints").mkdir()  # as if killed before there was a recipe

@@ -108,6 +108,13 @@ def test_the_commands(run_headway: Command, tmp_path: Path) -> None:
     parsing = run_headway("recipes", "--task", "parsing").out
     assert "parsing/wsj-only" in parsing
     assert "tanaka" not in parsing
+    found = run_headway("recipes", "NGRAM", "tanaka").out
+    assert "tanaka/mixers/ngram" in found
+    assert "vaswani2017" not in found
+    unknown = run_headway("recipes", "tanaka/mixer/ngram")
+    assert unknown.code == 2
+    assert "there is no such recipe" in unknown.err
+    assert "tanaka/mixers/ngram" in unknown.err
     shown = run_headway("recipes", "tanaka/transformer-small").out
     assert f"Measured: {seen} (results/tanaka-fast.json)." in shown
     copied = run_headway("recipes", "tanaka/mixers/local", "--output", tmp_path)

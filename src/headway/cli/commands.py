@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,8 +39,8 @@ from headway.cli.standard_streams import write
 from headway.comparison.options import ScoreOptions
 from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Seed, validated_options
 from headway.core.errors import UserError, check_companions, option
-from headway.core.log import logger
-from headway.core.registry import CATALOGUE, listing
+from headway.core.log import logger, say
+from headway.core.registry import CATALOGUE, import_paths, listing
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
 from headway.runs.bulk_options import BulkOptions, DecodedOptions
@@ -119,11 +121,48 @@ def demo(
     *,
     output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "runs/dates")] = Path("runs/dates"),
     seed: Annotated[Seed, flag("The seed of data and model.", "1")] = 1,
+    resume: Annotated[bool, flag("Go on with the demo that is there, as it does without.", negative=())] = False,
 ) -> int:
     """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
     from headway.experiments.demo import run_demo
 
-    return run_demo(output, seed)
+    code = run_demo(output, seed, resume=resume)
+    if code:
+        moved = [] if output == Path("runs/dates") else ["--output", str(output)]
+        _say_command("to go on", "demo", "--resume", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
+    return code
+
+
+@command(app, group=BEGIN)
+def new(
+    file: Annotated[Path, argument("FILE", "A pair a row (.tsv, .jsonl); or, with TARGET, the sources.")],
+    target: Annotated[Path | None, argument("TARGET", "The sources' targets, a line each.")] = None,
+    /,
+    *,
+    output: Annotated[Path | None, WRITES_FOLDER, flag("The folder to make.", "the name of FILE")] = None,
+    source_language: Annotated[str | None, flag("Such as ja.", "the suffix of one of two files, else none")] = None,
+    target_language: Annotated[str | None, flag("Such as en.", "likewise")] = None,
+    columns: Annotated[
+        tuple[str, str] | None, flag("Those of source and target in FILE: numbers or names.", "1 2")
+    ] = None,
+    minutes: Annotated[float | None, flag("The most that training may take.", "as long as suits the data")] = None,
+    skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
+) -> None:
+    """Begin with pairs of your own: train, dev and test, and a recipe of a size that suits them and this machine."""
+    from headway.experiments.new import begin
+
+    if target is not None and columns is not None:
+        raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
+    folder = output or Path(file.name.partition(".")[0])
+    files, languages = [file] if target is None else [file, target], (source_language, target_language)
+    begun = begin(files, folder, columns or ("1", "2"), languages, minutes, "skip" if skip_broken else "error")
+    run, said = folder / "run", folder / "test.out"
+    commands = (
+        ["headway", "train", begun.recipe, "--output", run],
+        ["headway", "predict", run, "--input", begun.sources, "--output", said],
+        ["headway", "score", "--metric", "bleu", "chrf", "--hypotheses", said, "--references", begun.targets],
+    )
+    write("\n".join([begun.account, "", *(shlex.join(map(str, words)) for words in commands)]))
 
 
 @command(app, group=BEGIN)
@@ -136,11 +175,10 @@ def doctor() -> int:
 
 @command(app, group=BEGIN)
 def recipes(
-    name: Annotated[
-        str | None, argument("NAME", "The recipe to show, such as tanaka/mixers/ngram; without, all are listed.")
-    ] = None,
-    /,
-    *,
+    *name: Annotated[
+        str,
+        argument("NAME|WORD", "The recipe to show, such as tanaka/mixers/ngram; or words that the listed ones have."),
+    ],
     task: Annotated[str | None, flag("List those of one task.")] = None,
     output: Annotated[Path | None, WRITES_FOLDER, flag("Copy the recipe into this folder.")] = None,
 ) -> None:
@@ -148,16 +186,18 @@ def recipes(
 
     With a recipe come those that it begins from, and the scripts that prepare its corpus.
     """
-    from headway.experiments.recipe_library import copy_recipe, recipe_facts, recipe_list
+    from headway.experiments.recipe_library import copy_recipe, recipe_facts, recipe_list, recipe_names
 
-    if name is None:
-        if output is not None:
-            raise UserError("a recipe is copied by its name", where=option("output"), allowed="NAME before it")
-        write(recipe_list(task))
-        return
-    if task is not None:
+    if output is not None:
+        if len(name) != 1:
+            raise UserError("a recipe is copied by its name", where=option("output"), allowed="one NAME before it")
+        write("\n".join(map(str, copy_recipe(name[0], output))))
+    elif len(name) != 1 or name[0].removesuffix(".yaml") not in recipe_names():
+        write(recipe_list(task, name))
+    elif task is not None:
         raise UserError("a recipe is of one task", where=option("task"), received=task, allowed="without NAME")
-    write(recipe_facts(name) if output is None else "\n".join(map(str, copy_recipe(name, output))))
+    else:
+        write(recipe_facts(name[0]))
 
 
 app.command(data_app)
@@ -165,36 +205,60 @@ app.command(data_app)
 
 @command(app, group=TRAIN)
 def train(
-    recipe: Annotated[Path, argument("RECIPE", "The recipe.")],
+    recipe: Annotated[Path, argument("RECIPE", "The recipe; with --resume, the run folder is enough.")],
     /,
     *overrides: Overrides,
-    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
+    output: Annotated[Path | None, WRITES_FOLDER, flag("The run folder to make.", "run")] = None,
     resume: Annotated[bool, flag("Go on with the run that is there.", negative=())] = False,
     dry_run: Annotated[
         bool, flag("Read, check, build, make a few updates, and say what all will take.", negative=())
     ] = False,
+    allow_code: AllowCode = False,
 ) -> int:
-    """Train a model from raw text. With --resume, a run that was stopped continues, bit for bit."""
-    if dry_run:
-        from headway.recipe import load_recipe
-        from headway.runs.training.parallel import told_once
-        from headway.runs.training.trained import dry_run as run_dry
+    """Train a model from raw text. `headway train --resume RUN` continues a run that was stopped, bit for bit."""
+    from headway.recipe import load_recipe
+    from headway.runs.training.parallel import told_once
+    from headway.runs.training.trained import recipe_of_run
 
-        with told_once():
-            write(run_dry(load_recipe(recipe, overrides)).table().text())
-        return 0
+    with told_once():
+        if resume and recipe.is_dir():
+            if output not in (None, recipe):
+                what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
+                raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)
+            output, checked = recipe, recipe_of_run(recipe, overrides, allow_code)
+        else:
+            checked = load_recipe(recipe, overrides)
+        if dry_run:
+            from headway.runs.training.trained import dry_run as run_dry
+
+            write(run_dry(checked).table().text())
+            return 0
     from headway.runs.training.trained import train as run_training
 
-    return run_training(recipe, output, overrides, resume=resume).code
+    output = output or Path("run")
+    code = run_training(checked, output, resume=resume).code
+    allow = ["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []
+    if code:
+        _say_command("to go on", "train", "--resume", output, *allow)
+    else:
+        _say_command("next", "predict", output, "--input", "FILE", *allow)
+        _say_command("or look inside", "inspect", output, *allow)
+    return code
+
+
+def _say_command(why: str, *words: str | Path) -> None:
+    """Print the command that is the next one, once for all processes that train."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        say(f"{why}: headway {shlex.join(map(str, words))}")
 
 
 @command(app, group=TRAIN)
 def predict(
     *named: Annotated[
-        Path,
+        str,
         argument(
             "RUN",
-            "One run, or several to decode as an ensemble; for speech, then the recordings to write down. "
+            "One run, or several to decode as an ensemble; then texts to read or, for speech, recordings. "
             "hf:NAME_OR_FOLDER is a model of Hugging Face, which is imported at first use.",
             required=True,
         ),
@@ -217,25 +281,26 @@ def predict(
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_predict
-    from headway.core.files import check_apart
+    from headway.core.files import check_apart, exists
 
-    if named[0].is_file() and named[0].suffix != ".zip":
+    first = Path(named[0])
+    if first.is_file() and first.suffix != ".zip":
         what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where="RUN", received=str(named[0]), allowed=allowed)
-    if str(named[0]).startswith("hf:"):
+        raise UserError(what, where="RUN", received=named[0], allowed=allowed)
+    if named[0].startswith("hf:"):
         from headway.importing.huggingface_import import kept_import
 
-        named = (kept_import(str(named[0]), options.pop("target_language", None)), *named[1:])
-    files = [path for path in named[1:] if not path.is_dir() and path.suffix != ".zip"]
-    runs = [named[0], *(path for path in named[1:] if path not in files)]
+        first = kept_import(named[0], options.pop("target_language", None))
+    words = [word for word in named[1:] if not exists(Path(word), "folder") and Path(word).suffix != ".zip"]
+    runs = [first, *(Path(word) for word in named[1:] if word not in words)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
     read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
-    check_apart({"output": output, **written}, [*files, *(path for path in read if path)])
+    check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
     with output_to(output):
         shown = run_predict(
             runs, options,
-            files=files, lines=input, device=device, average=average, precision=precision, engine=engine,
+            words=words, lines=input, device=device, average=average, precision=precision, engine=engine,
             allow_code=allow_code,
         )  # fmt: skip
     draw_alignments(shown, options.get("alignment_figure"))

@@ -56,7 +56,9 @@ def data_split(
         list[str] | None,
         flag("Those of source and target in FILE (.tsv, .jsonl): numbers or names.", consume_multiple=True),
     ] = None,
-    shares: Annotated[tuple[float, float, float] | None, flag("Of train, dev and test.", "80 10 10")] = None,
+    shares: Annotated[
+        tuple[float, float, float] | None, flag("Of train, dev and test.", "80 10 10, and 1,000 and 2,000 at most")
+    ] = None,
     counts: Annotated[
         tuple[int, int] | None,
         flag("Sentences or pairs of dev and test; train gets the rest.", "by shares"),
@@ -72,7 +74,7 @@ def data_split(
     skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
 ) -> None:
     """Cut sentences or pairs into train, dev and test: in their order, so that documents stay whole, or at random."""
-    from headway.corpora.split import SHARES, SplitOptions, split_parallel, split_sentences, split_table
+    from headway.corpora.split import SplitOptions, split_parallel, split_sentences, split_table
 
     given = {"seed": seed is not None, "shuffle": shuffle, "skip_broken": skip_broken}
     given |= {"disjoint_sources": disjoint_sources, "disjoint_targets": disjoint_targets}
@@ -85,7 +87,7 @@ def data_split(
     if columns is not None and target is not None:
         raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
     drawn = (1 if seed is None else seed) if shuffle else None
-    options = SplitOptions(shares or SHARES, counts, drawn, disjoint_sources, disjoint_targets)
+    options = SplitOptions(shares, counts, drawn, disjoint_sources, disjoint_targets)
     broken: Broken = "skip" if skip_broken else "error"
     if target is not None:
         split = split_parallel(file, target, output, options, broken)

@@ -1,6 +1,8 @@
 """`headway predict` and `headway score RUN`: the stream that a run's predictor needs, and the options that it has."""
 
 import json
+import os
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +37,7 @@ def run_predict(
     runs: Sequence[Path],
     given: Mapping[str, Any],
     *,
-    files: Sequence[Path] = (),
+    words: Sequence[str] = (),
     lines: Path | None = None,
     device: str = "auto",
     average: int | None = None,
@@ -48,7 +50,7 @@ def run_predict(
     Args:
         runs: the run, or several as an ensemble.
         given: the options that were given, of `PREDICT_OPTIONS`.
-        files: recordings, for a run that reads speech.
+        words: recordings, for a run that reads speech; texts, for any other.
         lines: the file of lines, plain, .gz or .xz; None for standard input, which is read as it comes.
         device: where to compute.
         average: use the mean of each run's last so many checkpoints.
@@ -64,26 +66,27 @@ def run_predict(
     """
     if lines is not None:
         check_file(lines, option("input"))
-        if files:
-            both = "this is no run, and recordings are named or read from a file, not both"
-            what = both if exists(files[0]) else "there is no such run"
-            raise UserError(what, where=str(files[0]), allowed=f"runs before {option('input')}")
+        if words:
+            both = "this is no run, and inputs are named or read from a file, not both"
+            what = both if exists(Path(words[0])) else "there is no such run"
+            raise UserError(what, where=words[0], allowed=f"runs before {option('input')}")
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
-    if files and not hears:
-        what = f"this is no run, and {task} reads lines" if exists(files[0]) else "there is no such run"
-        allowed = f"headway predict RUN {option('input')} FILE, or lines on standard input"
-        raise UserError(what, where=str(files[0]), allowed=allowed)
+    for word in () if hears else words:
+        if (is_there := exists(Path(word))) or (os.sep in word and not set(word) & set(string.whitespace)):
+            what = f"this is no run, and {task} reads lines" if is_there else "there is no such run"
+            allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
+            raise UserError(what, where=word, allowed=allowed)
     if isinstance(predictor, LabelPredictor):
         options, writer = _parts(given, task, predictor.Options, LabelWriterOptions)
-        predict_labels(predictor, options, writer, *_stream(lines))
+        predict_labels(predictor, options, writer, *_stream(lines, words))
         return []
     if isinstance(predictor, SequencePredictor):
         without = OF_TEXT if hears else ()
         search, output = _parts(given, task, predictor.Options, WriterOptions, without)
-        if files:
-            return predict_sequences(predictor, search, output, files)
-        texts, source = _stream(lines)
+        if words and hears:
+            return predict_sequences(predictor, search, output, [*map(Path, words)])
+        texts, source = _stream(lines, words)
         if hears:
             origin, folder = ("standard input", Path()) if lines is None else (str(lines), lines.parent)
             texts = recording_paths(predictor.recipe.data.train, texts, origin, folder)
@@ -92,8 +95,10 @@ def run_predict(
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
 
-def _stream(lines: Path | None) -> tuple[Iterable[str], StandardInput | None]:
-    """The lines of a file; or those of standard input, which answers who waits for more."""
+def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str], StandardInput | None]:
+    """The lines of a file, or those given as words; or those of standard input, which answers who waits for more."""
+    if texts:
+        return texts, None
     if lines is not None:
         return TextFile(lines), None
     source = StandardInput()

@@ -141,7 +141,7 @@ class CompareOptions(GridOptions, ScoreOptions):
     )
     figure: Annotated[Path | None, WRITES_FIGURE] = Field(
         default=None,
-        description="Draw the scores of all systems, in their order, there (.png, .svg, .pdf).",
+        description="Draw the differences there (.png, .svg, .pdf); of systems named by numbers, the scores.",
         json_schema_extra={"metavar": "FILE", "default_text": "none"},
     )
     training: Path | None = Field(

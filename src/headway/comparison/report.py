@@ -11,6 +11,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import (
     BandedCurves,
@@ -29,6 +32,7 @@ from headway.comparison.differences import (
 from headway.comparison.grid_run import ProcessesOfTheirOwn, look_inside
 from headway.comparison.options import CompareOptions
 from headway.core.errors import UserError, option
+from headway.core.figures import STYLE, pick_fonts, save_figure
 from headway.core.files import write_json, write_text
 from headway.core.log import progress, warn
 from headway.core.tables import Table
@@ -292,7 +296,8 @@ def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[s
 def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
     """Draw the figures that the options name."""
     if options.figure is not None:
-        draw_scores(comparison, options.figure)
+        ordered = all(variant.name.replace(".", "", 1).isdecimal() for variant in comparison.variants)
+        (draw_scores if ordered else draw_differences)(comparison, options.figure)
     if options.by_length is not None:
         draw_by_length(by_length(comparison, options), options.by_length)
 
@@ -317,8 +322,19 @@ def printed(comparison: Comparison, options: CompareOptions) -> str:
     return "\n\n".join([comparison.text(), *(part.table().text() for part in parts)])
 
 
+def draw_differences(comparison: Comparison, path: Path) -> None:
+    """Draw the differences with their intervals and verdicts, a panel a measure. Raises UserError as `draw_scores`."""
+    families, _ = pick_fonts("".join(variant.name for variant in comparison.variants))
+    with rc_context(STYLE | {"font.family": families, "text.parse_math": True}):
+        rows, count = len(comparison.pairs) // len(comparison.measures), len(comparison.measures)
+        figure = Figure(figsize=(7, count * (1.2 + 0.35 * rows)), layout="constrained")
+        for axes, measure in zip(figure.subplots(count, squeeze=False).flat, comparison.measures, strict=True):
+            comparison.plot(measure.key, axes)
+        save_figure(figure, path)
+
+
 def draw_scores(comparison: Comparison, path: Path) -> None:
-    """Draw the mean score of every variant by every measure, a panel a measure, as PNG, SVG or PDF by the suffix.
+    """Draw the mean scores of variants whose names are numbers, a panel a measure, as PNG, SVG or PDF by the suffix.
 
     Bars reach one standard deviation between seeds to each side. A level line is the baseline or, without one, the
     first variant.

@@ -110,9 +110,12 @@ for _tag, _pattern in NUMBERS.items():  # a text that would be read as one of th
     _Dumper.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list("-+0123456789."))
 
 
-def dump_yaml(value: Any) -> str:
-    """A value as YAML that `parse_yaml` reads as the same value, keys in their order."""
-    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+def dump_yaml(value: Any, *, flow: bool = False) -> str:
+    """A value as YAML that `parse_yaml` reads as the same value, keys in their order; with `flow`, in few lines."""
+    style = None if flow else False
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=style, width=100
+    )
     return text
 
 

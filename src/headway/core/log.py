@@ -5,7 +5,9 @@ where. `progress_shown` says how progress is drawn; without it nothing is.
 """
 
 import logging
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -55,6 +57,26 @@ def counted(number: int, noun: str) -> str:
 Item = TypeVar("Item")
 
 
+RECENT = 30.0  # seconds over which speed is measured: what slowed work down an hour ago says nothing of its end
+
+
+class Pace:
+    """The speed of work over the last half minute, or since it began."""
+
+    def __init__(self, began: float, done: float) -> None:
+        self._points = deque([(began, done)])
+
+    def seconds_each(self, now: float, done: float) -> float:
+        """The seconds of one unit; infinite before any is done."""
+        points = self._points
+        if now - points[-1][0] >= 1:
+            points.append((now, done))
+        while len(points) > 2 and now - points[1][0] >= RECENT:
+            points.popleft()
+        before, first = points[0]
+        return (now - before) / (done - first) if done > first else math.inf
+
+
 class Progress:
     """Work that is under way: how far, how fast, how long still.
 
@@ -71,23 +93,22 @@ class Progress:
         self.title, self.total, self.unit, self.began = title, total, unit, time.monotonic()
         self.done, self.text, self.below, self.long = 0.0, "", tuple[str, ...](), long
         self.redraw: Callable[[], None] = lambda: None
-        self._first: float | None = None
+        self._pace: Pace | None = None
 
     def update(
         self, done: float, text: str | None = None, *, total: float | None = None, below: Sequence[str] = ()
     ) -> None:
         """Note that `done` of the total is done; `text` replaces the speed and the time left."""
         self.done, self.total = done, total or self.total
-        self._first = done if self._first is None else self._first
-        elapsed, fresh = time.monotonic() - self.began, done - self._first
+        self._pace = self._pace or Pace(self.began, done)
+        each = self._pace.seconds_each(time.monotonic(), done)
         speed = ""  # how much is done in a second or, of what takes longer, the seconds of one
-        if fresh > 0:
-            fast = fresh >= elapsed
-            speed = f" {fresh / max(elapsed, 1e-9):,.0f}/s" if fast else f" {elapsed / fresh:,.1f} s each"
+        if each < math.inf:
+            speed = f" {1 / max(each, 1e-9):,.0f}/s" if each <= 1 else f" {each:,.1f} s each"
         self.text = text if text is not None else f"{done:,.0f} {self.unit}{speed}"
         self.below = tuple(below)
-        if self.total and fresh > 0 and text is None:
-            self.text += f" · {duration(max(0.0, (self.total - done) * elapsed / fresh))} left"
+        if self.total and each < math.inf and text is None:
+            self.text += f" · {duration(max(0.0, (self.total - done) * each))} left"
         self.redraw()
 
     def over(self, items: Iterable[Item]) -> Iterator[Item]:

@@ -19,6 +19,7 @@ from headway.formats.pair_formats import JsonLines, ParallelFiles, TabSeparated
 
 PARTS = ("train", "dev", "test")
 SHARES = (80.0, 10.0, 10.0)
+MOST = (1000, 2000)  # of dev and test, unless sizes are asked for: more would cost time, and tell little more
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class SplitOptions:
     """The sizes of the parts, and what goes into which.
 
     Attributes:
-        shares: of train, dev and test, in any unit.
+        shares: of train, dev and test, in any unit; None takes `SHARES`, and `MOST` of dev and test at most.
         counts: of dev and test, in the place of shares; train gets the rest.
         seed: the parts are drawn at random from this seed; None leaves everything in its order.
         disjoint_sources: no source stands in two parts either, whatever its target.
         disjoint_targets: nor does a target, whatever its source.
     """
 
-    shares: tuple[float, float, float] = SHARES
+    shares: tuple[float, float, float] | None = None
     counts: tuple[int, int] | None = None
     seed: int | None = None
     disjoint_sources: bool = False
@@ -44,10 +45,14 @@ class SplitOptions:
         if self.counts is not None:
             sizes = [count - sum(self.counts), *self.counts]
         else:
-            if not all(0 < share < inf for share in self.shares):
-                raise UserError("shares are numbers above 0", where=option("shares"), received=list(self.shares))
-            ends = [round(count * part / sum(self.shares)) for part in accumulate(self.shares)]
+            shares = self.shares or SHARES
+            if not all(0 < share < inf for share in shares):
+                raise UserError("shares are numbers above 0", where=option("shares"), received=list(shares))
+            ends = [round(count * part / sum(shares)) for part in accumulate(shares)]
             sizes = [end - begin for begin, end in pairwise([0, *ends])]
+            if self.shares is None:
+                held_out = [min(size, most) for size, most in zip(sizes[1:], MOST, strict=True)]
+                sizes = [count - sum(held_out), *held_out]
         if min(sizes) < 1:
             what = f"every part needs one {unit} or more, and there are {count:,}"
             raise UserError(what, where=where, received=dict(zip(PARTS, sizes, strict=True)))
@@ -114,7 +119,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     keys = [{"\n".join(map(folded, block))} for block in compared]
     parts, split = _parts(keys, options, str(path), "sentence")
     texts = {
-        output / f"{name}{_suffix(path)}": "\n".join(
+        output / f"{name}{suffix_of(path)}": "\n".join(
             sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
         )
         for name in PARTS
@@ -132,7 +137,7 @@ def split_parallel(
     The parts have the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also where the files
     are not equally long, or their suffixes the same.
     """
-    suffixes = [_suffix(path) for path in (source, target)]
+    suffixes = [suffix_of(path) for path in (source, target)]
     if suffixes[0] == suffixes[1]:
         what = "both files have the same suffix, so that their parts would have one name"
         raise UserError(what, where=f"{source}, {target}", received=suffixes[0], allowed="suffixes such as .ja and .en")
@@ -162,7 +167,7 @@ def split_table(
     if len(set(columns)) < max(2, len(columns)) or 0 in numbers:
         what = "columns are one of the source and one or more of targets, all different, counted from 1"
         raise UserError(what, where=option("columns"), received=list(columns))
-    if _suffix(path) == ".jsonl":
+    if suffix_of(path) == ".jsonl":
         return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
     if len(numbers) == len(columns):
         return _split_pairs(TabSeparated(path, numbers), output, options, broken)
@@ -173,7 +178,7 @@ def _split_pairs(
     pairs: PairSource, output: Path, options: SplitOptions, broken: Broken, *, header: bool = False
 ) -> Split:
     """Assign the pairs to parts, then write the lines of each file to them; a header goes to all."""
-    pairs.row_errors = RowErrors(broken)
+    pairs.row_errors = RowErrors(broken, remedy=option("skip_broken"))
     lines, keys, empty = list[int](), list[set[str]](), 0
     for pair in pairs:
         if not (pair.source.strip() and pair.target.strip()):
@@ -191,7 +196,7 @@ def _split_pairs(
             for name in PARTS:
                 if name == part or (header and number == 1):
                     texts[name].append(f"{row}\n")
-        written |= {output / f"{name}{_suffix(path)}": "".join(rows) for name, rows in texts.items()}
+        written |= {output / f"{name}{suffix_of(path)}": "".join(rows) for name, rows in texts.items()}
     write_new_texts(written)
     left_out = {"pairs without text on one side": empty, "rows that cannot be read": pairs.row_errors.count}
     return replace(split, left_out={**left_out, **split.left_out})
@@ -212,6 +217,6 @@ def _parts(keys: Sequence[set[str]], options: SplitOptions, where: str, unit: st
     return parts, Split(sizes, unit, left_out)
 
 
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
     """The suffix of a file's name without that of its compression."""
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

@@ -27,29 +27,32 @@ from headway.tasks.task import outputs_of
 SHOWN = 12
 
 
-def run_demo(output: Path, seed: int, overrides: Sequence[str] = ()) -> int:
+def run_demo(output: Path, seed: int, overrides: Sequence[str] = (), *, resume: bool = False) -> int:
     """Make the data, train, score, and leave a run folder with a report.
 
     Args:
         output: the run folder; a demo that is there already, complete or not, is continued.
         seed: of data and model.
         overrides: changes to the demo's recipe.
+        resume: whether there must be a demo.
 
     Returns:
         The exit code: 0, or 128 + the signal's number when training was stopped.
 
     Raises:
-        UserError: `output` holds something else.
+        UserError: `output` holds something else, or nothing that could be resumed.
     """
     data = output / "data"
     with as_file(files("headway.experiments") / "demo.yaml") as recipe_file:
         folder = json.dumps(str(data))  # as YAML, whatever characters it has
         recipe = load_recipe(recipe_file, [f"data.folder={folder}", f"training.seed={seed}", *overrides])
-    resume = _is_begun(output, recipe)
+    begun = _is_begun(output, recipe)
+    if resume and not begun:
+        raise UserError("there is no demo to go on with", where=option("output"), received=str(output))
     say(f"dates in {len(languages())} languages -> ISO 8601; the run folder is {output}")
     dates = generate_dates(seed)
     write_dates(dates, data)
-    code = train(recipe, output, resume=resume)
+    code = train(recipe, output, resume=begun)
     if code:
         return code
     with threads_set(choose_threads().number):

@@ -6,6 +6,7 @@ import difflib
 import re
 import shutil
 import textwrap
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -64,26 +65,40 @@ def recipe_facts(name: str) -> str:
     return "\n".join(text if not fact else f"{fact}: {text}" for fact, text in facts.items())
 
 
-def recipe_list(task: str | None = None) -> str:
+def recipe_list(task: str | None = None, words: Sequence[str] = ()) -> str:
     """The recipes of each task, or of one: name, what was measured, and below it what the recipe is.
 
+    Args:
+        task: its name.
+        words: only recipes are listed whose name or opening comment has all of these, in capitals or not.
+
     Raises:
-        UserError: no recipe is for this task.
+        UserError: no recipe is for this task, or has these words.
     """
     tasks = {name: str(read_tree(library() / f"{name}.yaml").get("task", "translation")) for name in recipe_names()}
     if task is not None and task not in tasks.values():
         allowed = ", ".join(sorted(set(tasks.values())))
         raise UserError("no recipe is for this task", where=option("task"), received=task, allowed=allowed)
+    chosen = {name: its_task for name, its_task in tasks.items() if _has(name, words) and task in (None, its_task)}
+    if not chosen:
+        near = difflib.get_close_matches(" ".join(words), tasks, n=3, cutoff=0.3)
+        allowed = f"{', '.join(near)}; `headway recipes` lists all" if near else "`headway recipes` lists all"
+        raise UserError("there is no such recipe", where=option("name"), received=" ".join(words), allowed=allowed)
     lines = []
-    for listed in dict.fromkeys(tasks.values()) if task is None else [task]:
+    for listed in dict.fromkeys(chosen.values()):
         lines += [listed, ""]
-        for name in (name for name, its_task in tasks.items() if its_task == listed):
+        for name in (name for name, its_task in chosen.items() if its_task == listed):
             found = measured(name)
             lines += _wrapped(f"{name}: {found}" if found else name, "  ") + _wrapped(about(name), "      ")
         lines.append("")
     lines += _wrapped("`headway recipes NAME` has its corpus and the commands that train and score it.", "")
     lines += _wrapped("With an output folder it copies the recipe, with those that it begins from.", "")
     return "\n".join(lines)
+
+
+def _has(name: str, words: Sequence[str]) -> bool:
+    text = " ".join([name, *opening(library() / f"{name}.yaml").values()]).casefold()
+    return all(word.casefold() in text for word in words)
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

@@ -47,7 +47,8 @@ def formats_of(path: Path, *, allow_code: bool = False) -> Table:
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = exporter.refusal(run)
-        rows.append((name, "no" if refusal else "yes", refusal or exporter.form(run)))
+        alone = exporter.card(run).get("library_name") == "headway"  # no other program could read it
+        rows.append((name, "no" if refusal or alone else "yes", refusal or exporter.form(run)))
     return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
 
 

@@ -79,9 +79,9 @@ class HuggingFaceExporter(Exporter):
 
     def form(self, run: Run) -> str:
         if isinstance(run.model, Tagger):
-            return "AutoModelForTokenClassification" if is_classifier(run) else "a folder for headway.load"
+            return "AutoModelForTokenClassification" if is_classifier(run) else "only a folder for headway.load"
         fault = marian_refusal(run)
-        return "MarianMTModel" if fault is None else f"a folder for headway.load: {fault}"
+        return "MarianMTModel" if fault is None else f"only a folder for headway.load: {fault}"
 
     def write(self, run: Run, folder: Path) -> None:
         if is_classifier(run):
@@ -162,7 +162,8 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
             yield "MarianMTModel has plain residuals (residual: plain)"
         norm = block.mixer_residual.norm
         if not (block.mixer_residual.post and type(norm) is LayerNorm and norm.eps == 1e-5):
-            yield "MarianMTModel has layer norms with eps 1e-5 after the residual sum (norm: post, norm_kind: layer)"
+            needed = "norm: post, and norm_kind: layer with eps 1e-5"
+            yield f"MarianMTModel has {needed}; this model has norm: {'post' if block.mixer_residual.post else 'pre'}"
         if type(block.feed_forward) not in ACTIVATIONS:
             yield f"MarianMTModel has a feed-forward network with {', '.join(ACTIVATIONS.values())}"
             return

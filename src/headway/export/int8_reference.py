@@ -84,13 +84,14 @@ class Reference:
         unit = np.float32(1) / (factor * self.matrices[name].factor)
         shift = SHIFT * wide.sum(0)  # engines take it away again in floats, which rounds
         y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
-        return y + ((0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32))
+        y += (0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32)
+        return y
 
     def _encode(self, ids: NDArray[Any]) -> Floats:
         """(B, S, D)."""
-        length, x = ids.shape[1], self._vectors[ids]
+        length = ids.shape[1]
         positions = self._positions if length <= LONGEST else _positions(length, self.dim)
-        x = x + positions[:length]
+        x: Floats = self._vectors[ids] + positions[:length]
         for layer in range(1, self.layers[0] + 1):
             name = f"encoder_l{layer}"
             x = self._norm(x + self._attend(x, self._view(x, f"{name}_self"), f"{name}_self"), f"{name}_self_Wo")
@@ -100,7 +101,7 @@ class Reference:
     def _decode(self, memory: Floats, ids: NDArray[Any]) -> list[Written]:
         count, layers = len(ids), range(1, self.layers[1] + 1)
         views = [self._view(memory, f"decoder_l{layer}_context") for layer in layers]
-        means = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
+        means: list[Floats] = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
         allowed = None
         if self.shortlist is not None:
             allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
@@ -110,7 +111,7 @@ class Reference:
             x = x + self._positions[step]
             for index, layer in enumerate(layers):
                 name = f"decoder_l{layer}"
-                gate = 1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))
+                gate: Floats = np.reciprocal(1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))
                 means[index] = gate * means[index] + (1 - gate) * self.product(x, f"{name}_rnn_W")
                 x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
                 x = self._norm(x + self._attend(x, views[index], f"{name}_context"), f"{name}_context_Wo")
@@ -161,7 +162,8 @@ class Reference:
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(-1, keepdims=True)
         scale = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(EPSILON))
-        return self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
+        normed: Floats = self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
+        return normed
 
 
 def _positions(length: int, dim: int) -> Floats:

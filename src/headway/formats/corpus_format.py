@@ -253,10 +253,12 @@ class RowErrors:
     Attributes:
         broken: `error` raises the first error; `skip` leaves the row out.
         shown: how many errors are kept; None for all.
+        remedy: the setting that leaves such rows out, for the error that is raised.
     """
 
     broken: Broken = "error"
     shown: int | None = SHOWN
+    remedy: str = ""
     count: int = 0
     errors: list[UserError] = field(default_factory=list)
     line_ends: int = 0
@@ -269,7 +271,9 @@ class RowErrors:
     def add(self, error: UserError) -> None:
         """Count a row that cannot be read. Raises its error unless it is to be left out."""
         if self.broken == "error":
-            raise error
+            remedy = f"{self.remedy}, which leaves such rows out" if self.remedy else None
+            allowed = ", or ".join(filter(None, (error.allowed, remedy))) or None
+            raise UserError(error.what, where=error.where, received=error.received, allowed=allowed)
         self.count += 1
         if self.shown is None or len(self.errors) < self.shown:
             self.errors.append(error)

@@ -6,6 +6,7 @@ Where lines of text are wanted, rows of a table or JSON objects would each be ta
 import gzip
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,6 +23,7 @@ from headway.core.system import STANDARD_INPUT
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Bytes: a line is held in memory, and a small compressed file may hold a line of any length.
 LONGEST_LINE = 1 << 22
+LATIN_1_WORD = re.compile(rb"[A-Za-z][\xc0-\xff][A-Za-z]|[A-Za-z]{2}[\xc0-\xff](?![\x80-\xff])")  # caf\xe9
 LONGEST_BLOCK = 100_000  # lines between blank ones
 CHUNK = 1 << 16
 # What files that are not text begin with. Of compressed ones, .gz and .xz are read.
@@ -90,6 +92,8 @@ def read_rows(path: Path) -> Iterator[str | UserError]:
                 byte, column = line[error.start], error.start + 1
                 what = f"invalid UTF-8: byte 0x{byte:02x} at byte {column} of the line"
                 seen = [kind for mark, kind in KINDS.items() if position.line == 1 and line.startswith(mark)]
+                if not seen and LATIN_1_WORD.search(line):
+                    seen = [f"Latin-1, which `iconv -f latin1 -t utf-8 {path}` converts"]
                 yield UserError("; this seems to be ".join([what, *seen]), where=f"{path}:{position.line}")
 
 

@@ -111,7 +111,7 @@ def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, ta
 def joined(sources: Sequence[PairSource], broken: Broken) -> PairSource:
     """Several sources as one, with what becomes of rows that cannot be read."""
     whole = sources[0] if len(sources) == 1 else Concatenation(sources)
-    whole.row_errors = RowErrors(broken)
+    whole.row_errors = RowErrors(broken, remedy="data.broken=skip")
     return whole
 
 

@@ -79,6 +79,7 @@ class Predictor(ABC, Generic[In, Out]):
     Attributes:
         Options: the options of `predict`: Python's keywords, the command line's flags and the fields of JSON.
         together: how many inputs of a stream are in memory at once.
+        answered: is called with the number of outputs whenever some are made.
     """
 
     Options: ClassVar[type[CaptureOptions]]
@@ -91,6 +92,7 @@ class Predictor(ABC, Generic[In, Out]):
 
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         self.runs, self.device, self.recipe = tuple(runs), device, runs[0].recipe
+        self.answered: Callable[[int], None] = lambda count: None
 
     def __repr__(self) -> str:
         runs = ", ".join(str(run.path) for run in self.runs)

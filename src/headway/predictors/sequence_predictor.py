@@ -199,6 +199,7 @@ class SequencePredictor(Predictor[Recording, Output]):
                 replaced = self._replace_unknown(request, rows, outputs)
             for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
                 results[row] = self._output(request, row, hypotheses, attention, end)
+            self.answered(len(rows))
         with accounted() as account:
             account.read_inputs(self.runs[0], request.texts[:count], request.sources[:count], request.first_line)
         for row in (row for row, result in enumerate(results) if result is None):  # blank, or with a problem

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from headway.core.errors import UserError, option
+from headway.core.log import progress
 from headway.core.processes import batched
 from headway.corpora.data_checks import DataCheck
 from headway.formats.corpus_config import AnyCorpus
@@ -89,7 +90,9 @@ class DevSet(NamedTuple):
         """The text that a model writes for each example, before a task makes anything else of it."""
         predictor, texts = self.predictor(model, device), list[str]()
         cut: dict[str, Any] = {"truncate": True} if "truncate" in predictor.Options.model_fields else {}
-        with accounted(InputAccount()):  # the account of the data has told what there is to tell
+        shown = progress("decoding dev", len(self.examples), "examples")
+        with accounted(InputAccount()), shown as line:  # the account of the data has told what there is to tell
+            predictor.answered = lambda count: line.update(line.done + count)
             for some in batched(self.examples, self.together):
                 texts += [output.written for output in predictor.predict(some, **cut)]
         return texts

@@ -11,7 +11,7 @@ import torch
 
 from headway.core.errors import UserError, option
 from headway.core.languages import look_unspaced
-from headway.core.log import progress, say
+from headway.core.log import counted, progress, say
 from headway.core.storage import file_hashes, keep_folder
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
@@ -113,7 +113,13 @@ class Translation(Task):
         given = recipe.data.corpora()
         broken = {name: every_error(open_source(corpus, name, "skip")) for name, corpus in given.items()}
         sources = {name: open_source(corpus, name, "skip") for name, corpus in given.items()}
-        processors = new_processors(lenient)
+        try:
+            processors = new_processors(lenient)
+        except UserError as cause:  # too little is left: the rows that cannot be read are the reason
+            if not broken["data.train"]:
+                raise
+            what = f"{counted(len(broken['data.train']), 'row')} cannot be read, the first: {broken['data.train'][0]}"
+            raise UserError(what, where="data.train") from cause
         corpora = {
             name: _encode(source, lenient, processors, name, keep_all=name != "data.train")
             for name, source in sources.items()

@@ -34,8 +34,9 @@ def environment(cache: Path) -> dict[str, str]:
 
 
 def start(recipe: Path, output: Path, *more: str) -> subprocess.Popen:
-    """The command line, once it has logged an update of its own."""
-    command = [commands() / "headway", "train", str(recipe), "--output", str(output), *more]
+    """The command line, or the one that goes on with a run, once it has logged an update of its own."""
+    given = ["--resume", str(output)] if recipe == output else [str(recipe), "--output", str(output)]
+    command = [commands() / "headway", "train", *given, *more]
     file = output / "metrics.jsonl"
     before = file.read_text() if file.exists() else ""
     process = subprocess.Popen(

@@ -1,11 +1,13 @@
 """A run killed between changes to files, in evaluations or by signals loses nothing."""
 
 import signal
+import subprocess
 
 import pytest
 
+from tests.command_server import commands
 from tests.runs.training import toys
-from tests.runs.training.kills import assert_same, attempts, start, write_recipe
+from tests.runs.training.kills import assert_same, attempts, environment, start, write_recipe
 
 
 def test_kills_between_changes_to_files_change_nothing(tmp_path):
@@ -31,17 +33,19 @@ def test_kills_in_evaluations_change_nothing_and_lose_nothing(tmp_path):
 
 def test_signals_save_and_say_so(tmp_path):
     recipe, run = write_recipe(tmp_path, updates=100, checkpoint_every=10_000, evaluate_every=None), tmp_path / "run"
-    for number, more in ((signal.SIGTERM, []), (signal.SIGINT, ["--resume"])):
-        process = start(recipe, run, *more)
+    for number, given in ((signal.SIGTERM, recipe), (signal.SIGINT, run)):
+        process = start(given, run, "training.log_every=2")
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 128 + number, said
         assert f"stopped by {number.name} after update" in said
-        assert "the run can be resumed" in said
+        assert f"the run can be resumed\nto go on: headway train --resume {run}\n" in said
         (stopped,) = (run / "checkpoints").glob("update-*")
         assert 0 < int(stopped.name.removeprefix("update-")) < 100
         assert not (run / "model.safetensors").exists()
-    assert attempts(recipe, run) == 0
+    command = [commands() / "headway", "train", "--resume", run]
+    again = subprocess.run(command, check=True, capture_output=True, env=environment(tmp_path / "cache"))
+    assert b"the recipe has changed" not in again.stderr
     assert attempts(recipe, tmp_path / "alone") == 0
     assert (run / "model.safetensors").read_bytes() == (tmp_path / "alone" / "model.safetensors").read_bytes()
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.core.errors import RunError, memory_named, option
-from headway.core.log import duration, progress, say
+from headway.core.log import Pace, duration, progress, say
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report
+from headway.runs.run import open_run
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Signals, lost_processes_named, noted_signals
 from headway.runs.training.session import Session
@@ -21,8 +22,10 @@ from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, ma
 MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
 
 
-def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False) -> int:
+def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False, trial: bool = False) -> int:
     """Train as `headway.train` does, whose docstring says more; with `report`, complete training leaves `report.html`.
+
+    A `trial`, which is thrown away, does not say that training is complete.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
@@ -41,6 +44,10 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = 
             if state.stopped and not state.evaluation_pending:
                 if report and session.parallel.first:
                     write_run_report(output)  # while the lock is held: who holds it removes unfinished files
+                if session.parallel.first and not trial:
+                    run = open_run(output)
+                    shown = f"training is complete ({state.stopped}): {run.folder.weights}"
+                    say(f"{shown}; the weights are {run.weights_shown()}")
                 return 0
             number = signals.received or signal.SIGTERM  # it may have reached another process only
             say(f"stopped by {signal.Signals(number).name} after update {state.update}; the run can be resumed")
@@ -56,7 +63,8 @@ def _loop(session: Session, signals: Signals) -> None:
     config, state, parallel = session.recipe.training, session.state, session.parallel
     began, cpu_began = time.monotonic() - state.seconds, _cpu_seconds(parallel.world_size) - state.cpu_seconds
     session.model.train()
-    forecast, made = _Forecast(config), prepared_updates(session.corpora.train, parallel, state)
+    forecast, pace = _Forecast(config), Pace(state.seconds, state.update)
+    made = prepared_updates(session.corpora.train, parallel, state)
     with (
         progress("training", config.updates, "updates", long=True) as line,
         closing(made) as updates,
@@ -86,7 +94,8 @@ def _loop(session: Session, signals: Signals) -> None:
                 # The seconds of training are those of updates, however often a run is evaluated.
                 began += time.monotonic() - clocks[0]
                 cpu_began += _cpu_seconds(parallel.world_size) - clocks[1]
-            line.update(state.update, session.progress_text(_left(config, state)))
+            each = pace.seconds_each(state.seconds, state.update)
+            line.update(state.update, session.progress_text(_left(config, state, each)))
             if stop or state.evaluation_pending:
                 return
 
@@ -133,13 +142,13 @@ class _Forecast:
             say(f"{self.updates} updates, {each:.3g} seconds each: about {left}, and the time of evaluations")
 
 
-def _left(config: TrainingConfig, state: TrainingState, each: float | None = None) -> str:
+def _left(config: TrainingConfig, state: TrainingState, each: float) -> str:
     """The time until the end that comes first, as far as it can be known; `each` is the time of an update."""
     left = math.inf
     if config.minutes is not None:
         left = 60 * config.minutes - state.seconds
     if config.updates is not None:
-        left = min(left, (config.updates - state.update) * (state.seconds / state.update if each is None else each))
+        left = min(left, (config.updates - state.update) * each)
     if config.epochs is not None and state.epoch:
-        left = min(left, (config.epochs - state.epoch) * state.seconds / state.epoch)
+        left = min(left, (config.epochs - state.epoch) * state.update / state.epoch * each)
     return f"{duration(max(0.0, left))} left" if math.isfinite(left) else ""

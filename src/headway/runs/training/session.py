@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.core.errors import NotFiniteError, RunError, memory_named, option
-from headway.core.log import logger, say, warn
+from headway.core.log import logger, progress, say, warn
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
 from headway.models import Model
@@ -79,12 +79,14 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> floa
     # This process reads all of a batch, of which it has its share in training.
     whole = parallel.config.batch_sizes()
     sizes = {limit: size and max(1, size // parallel.world_size) for limit, size in whole.items()}
-    for indices in dev.plan(0, 0, **sizes):
-        with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
-            batch = dev.collate(indices).to(parallel.device)
-            logits = model(batch).logits
-            total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)[0]
-            tokens += batch.counts["target_tokens"]
+    plan = dev.plan(0, 0, **sizes)
+    with progress("loss on dev", len(plan), "batches") as line:
+        for indices in line.over(plan):
+            with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
+                batch = dev.collate(indices).to(parallel.device)
+                logits = model(batch).logits
+                total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)[0]
+                tokens += batch.counts["target_tokens"]
     return float(total) / tokens
 
 
@@ -408,9 +410,7 @@ class Session:
             state = self.state
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
             self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
-            run = open_run(self.folder.path)
-            write_card(run)
-            say(f"training is complete ({state.stopped}): {self.folder.weights}; the weights are {run.weights_shown()}")
+            write_card(open_run(self.folder.path))
 
 
 def _shown(scores: Mapping[str, float]) -> str:

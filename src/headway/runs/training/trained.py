@@ -106,6 +106,12 @@ def train(
     return Trained(output, run_training(checked, output, resume=resume, report=report))
 
 
+def recipe_of_run(run: Path, overrides: Sequence[str] = (), allow_code: bool = False) -> Recipe:
+    """The recipe that a run goes on with: its own, with changes. Raises UserError, also for code not allowed."""
+    recipe = open_run(run, allow_code).recipe
+    return load_recipe(recipe.model_dump(mode="json"), overrides) if overrides else recipe
+
+
 UPDATES = 6  # the first is slower than the others, and is left out of the median
 DECODED = 64  # examples of a dev set: a model that has learned nothing writes all that it may
 
@@ -168,7 +174,7 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
     short = recipe.model_copy(update={"training": recipe.training.model_copy(update=few), "optimizer": optimizer})
     with TemporaryDirectory(prefix="headway-dry-run-") as folder:
         run = RunFolder(Path(folder) / "run")
-        if run_training(short, run.path):
+        if run_training(short, run.path, trial=True):
             raise RunError("the dry run was stopped by a signal")
         disk = sum(file.stat().st_size for file in run.checkpoints.rglob("*") if file.is_file())
         with silenced(), open_session(short, run.path, resume=True) as session:

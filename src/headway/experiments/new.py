@@ -1,0 +1,172 @@
+"""`headway new`: a folder with train, dev and test of one's own pairs, and a recipe that suits their number."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headway.core.documents import dump_yaml
+from headway.core.errors import UserError, option
+from headway.core.files import write_text
+from headway.core.languages import UNDETERMINED, is_language
+from headway.core.log import duration
+from headway.corpora.split import Split, SplitOptions, split_parallel, split_table, suffix_of
+from headway.formats.corpus_format import Broken
+from headway.formats.pairs import open_source
+from headway.recipe import recipe_of
+from headway.runs.training.trained import dry_run
+
+NGRAM, NARROW = {"kind": "ngram"}, {"dim": 128, "feed_forward": 256, "heads": 4}
+
+
+class Size(NamedTuple):
+    """The sizes of a recipe: tokens of the vocabulary, the model, its learning rate, and tokens of a batch."""
+
+    vocabulary: int
+    model: dict[str, Any]
+    learning_rate: float
+    batch_tokens: int
+
+
+# From so many pairs on: the fewer, the smaller the model and its vocabulary, and the more dropout. Those below 200,000
+# are the recipes start, tanaka/low-resource/plain, and multi30k/fast beside tanaka/twenty-minutes, measured with 1,600,
+# 10,000, and 29,000 and 50,000 pairs. The others have sizes of papers.
+SIZES = {
+    0: Size(2000, NARROW | {"dropout": 0.1, "encoder": {"layers": 2}, "decoder": {"layers": 2}}, 2e-3, 1024),
+    5000: Size(4000, NARROW | {"dropout": 0.2, "encoder": {"layers": 4}, "decoder": {"layers": 4}}, 3e-3, 2048),
+    20_000: Size(
+        6000,
+        {
+            "dim": 256, "feed_forward": 512, "heads": 4, "dropout": 0.1,
+            "encoder": {"layers": 2, "mixer": [NGRAM | {"n": 4}, "attention"]},
+            "decoder": {"layers": 2, "mixer": [NGRAM | {"n": 8}, "attention"]},
+        },
+        1.3e-3, 1024,
+    ),
+    200_000: Size(16_000, {"preset": "transformer-small", "dropout": 0.1}, 1.5e-3, 4096),
+    2_000_000: Size(32_000, {"preset": "transformer-base", "dropout": 0.1}, 7e-4, 8192),
+}  # fmt: skip
+# These recipes pass 35 times over 1,600 pairs, 20 times over 10,000 and 12 times over 50,000, which is this power.
+PASSES, FEW, FALL = 35.0, 1600, 0.3
+LOOKED_AT = 100_000  # pairs whose characters are counted
+MANY_CHARACTERS = 1000  # of a side: the rarest of them are no tokens
+EVALUATIONS = 6
+CHARACTERS = 3  # of a token, roughly
+
+
+class Begun(NamedTuple):
+    """The recipe, the sources and targets of test as files of lines, and an account in words."""
+
+    recipe: Path
+    sources: Path
+    targets: Path
+    account: str
+
+
+def begin(
+    files: Sequence[Path], output: Path, columns: Sequence[str], languages: Sequence[str | None],
+    minutes: float | None = None, broken: Broken = "error",
+) -> Begun:  # fmt: skip
+    """Cut pairs into train, dev and test, and write a recipe for them, whose time is measured on this machine.
+
+    Args:
+        files: one with columns of source and target, or two.
+        output: the folder to make.
+        columns: those of source and target in one file.
+        languages: of source and target; None where the names of two files may tell.
+        minutes: the most that training may take.
+        broken: what becomes of rows that cannot be read.
+
+    Raises:
+        UserError: files that cannot be read, too few pairs, or a recipe that is there already.
+    """
+    path = output / "recipe.yaml"
+    if path.exists():
+        raise UserError("there is a recipe here already", where=option("output"), received=str(path))
+    options, ends = SplitOptions(seed=1, disjoint_sources=True), [suffix_of(file) for file in files]
+    if len(files) == 2:
+        split = split_parallel(files[0], files[1], output, options, broken)
+        named = [end[1:] if len(end) == 3 and is_language(end[1:]) else None for end in ends]
+        languages = [given or found for given, found in zip(languages, named, strict=True)]
+    else:
+        split = split_table(files[0], columns, output, options, broken)
+    train, dev = (_corpus(output.absolute() / part, ends, columns) for part in ("train", "dev"))
+    data = {"train": train, "dev": dev} | ({} if broken == "error" else {"broken": broken})
+    looked_at = islice(open_source(train, "data.train", broken), LOOKED_AT)
+    pairs = [(pair.source, pair.target) for pair in looked_at]
+    tree = recipe_tree(split.sizes["train"], pairs, languages)
+    tree = {"task": "translation", "data": data | tree.pop("data"), **tree}
+    account = _measured(tree, split, pairs, minutes)
+    comment = "".join(f"# {line}\n" for line in account.splitlines())
+    write_text(path, comment + dump_yaml(tree, flow=True))
+    if len(files) == 2:
+        return Begun(path, output / f"test{ends[0]}", output / f"test{ends[1]}", account)
+    test = [(pair.source, pair.target) for pair in open_source(_corpus(output / "test", ends, columns), "test", broken)]
+    begun = Begun(path, output / "test.source", output / "test.target", account)
+    for file, lines in zip((begun.sources, begun.targets), zip(*test, strict=True), strict=True):
+        write_text(file, "".join(f"{line}\n" for line in lines))
+    return begun
+
+
+def _corpus(beginning: Path, ends: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
+    """The corpus of a part, as a recipe names it."""
+    files = [f"{beginning}{end}" for end in ends]
+    if len(files) == 2:
+        return dict(zip(("source", "target"), files, strict=True))
+    numbers = [int(column) if column.isdecimal() else column for column in columns]
+    kind = "jsonl" if ends[0] == ".jsonl" else "tsv"
+    return {kind: files[0]} if numbers == [1, 2] and kind == "tsv" else {kind: files[0], "columns": numbers}
+
+
+def recipe_tree(count: int, pairs: Sequence[tuple[str, str]], languages: Sequence[str | None]) -> dict[str, Any]:
+    """The sections of a recipe that depend on what is translated; `count` says the size, `pairs` are some of them."""
+    size = SIZES[max(least for least in SIZES if least <= count)]
+    sides = [Counter[str](), Counter[str]()]
+    for pair in pairs:
+        for counts, text in zip(sides, pair, strict=True):
+            counts.update(text)
+    frequent = {character for character, number in sides[0].items() if 5000 * number > sides[0].total()}
+    known = sum(number for character, number in sides[1].items() if character in frequent)
+    characters = max(map(len, sides))
+    vocabulary: dict[str, Any] = {"kind": "bpe", "size": max(size.vocabulary, 500 * math.ceil(characters / 250))}
+    if characters > MANY_CHARACTERS:
+        vocabulary = {"kind": "bpe", "size": size.vocabulary, "character_coverage": 0.9995}
+    if known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
+        vocabulary["shared"] = True
+    lengths = sorted(max(map(len, pair)) for pair in pairs)
+    longest = lengths[len(lengths) * 99 // 100]  # characters, of which a token has two or more as a rule
+    source, target = ({"language": code or UNDETERMINED} for code in languages)
+    return {
+        "data": {"max_length": min(1000, max(100, 50 * math.ceil(longest / 100)))},
+        "text": {"source": source, "target": target},
+        "vocabulary": vocabulary,
+        "model": {**size.model, "norm": "pre"},
+        "objective": {"label_smoothing": 0.1},
+        "optimizer": {"learning_rate": size.learning_rate, "schedule": "linear", "warmup": 1},
+        "training": {"updates": 1000, "batch_tokens": size.batch_tokens},
+        "decoding": {"beam": 4, "length_penalty": 0.6},
+    }
+
+
+def _measured(tree: dict[str, Any], split: Split, pairs: Sequence[tuple[str, str]], minutes: float | None) -> str:
+    """Set the end of a recipe's training by a few updates, and give an account of the recipe."""
+    count, training, recipe = split.sizes["train"], tree["training"], recipe_of(tree, [])
+    cost = dry_run(recipe)
+    source, target = (sum(map(len, side)) / len(pairs) / CHARACTERS for side in zip(*pairs, strict=True))
+    # The model of the measurement has learned nothing, and writes all that it may; later outputs are like targets.
+    evaluation = cost.evaluation_seconds * min(1.0, target / recipe.decoding.longest(round(source)))
+    updates = wanted = math.ceil(PASSES * (FEW / max(count, FEW)) ** FALL * cost.updates_per_epoch)
+    if minutes is not None:
+        updates = max(1, min(wanted, int((60 * minutes - EVALUATIONS * evaluation) / cost.update_seconds)))
+    training |= {"updates": updates, "checkpoint_every": math.ceil(updates / EVALUATIONS)}
+    tree["optimizer"]["warmup"] = max(1, min(4000, updates // 12))
+    seconds = updates * cost.update_seconds + EVALUATIONS * evaluation
+    cut = "" if updates == wanted else f", of {wanted:,} that suit so many pairs"
+    return (
+        f"{split.text()}\n"
+        f"{cost.parameters:,} parameters, {tree['vocabulary']['size']:,} tokens of vocabulary\n"
+        f"{updates:,} updates{cut}: {updates / cost.updates_per_epoch:.1f} passes over the pairs\n"
+        f"about {duration(seconds)} on this machine as it is now"
+    )

@@ -1,0 +1,81 @@
+"""`headway new`: parts, a recipe of a size that suits the pairs, and commands that work."""
+
+import random
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.experiments.new import recipe_tree
+from headway.recipe import load_recipe
+from tests.conftest import Command
+
+LETTERS = "abcdefgh"
+
+
+def words(count: int, seed: int = 1) -> list[str]:
+    draw = random.Random(seed)
+    return ["".join(draw.choices(LETTERS, k=draw.randint(2, 6))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("form", ["named columns", "jsonl", "two files"])
+def test_the_commands_that_it_names_work(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pairs = [(" ".join(words(4, seed)), " ".join(words(3, seed + 10_000))) for seed in range(400)]
+    given = {
+        "named columns": "mine.tsv --columns from to",
+        "jsonl": "mine.jsonl --columns from to",
+        "two files": "mine.ja mine.en",
+    }[form].split()
+    texts = {
+        "mine.tsv": "".join(f"{a}\t{b}\n" for a, b in [*([("from", "to")] if "--columns" in given else []), *pairs]),
+        "mine.jsonl": "".join(f'{{"from": "{a}", "to": "{b}"}}\n' for a, b in pairs),
+        "mine.ja": "".join(f"{a}\n" for a, _ in pairs),
+        "mine.en": "".join(f"{b}\n" for _, b in pairs),
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8")
+    ended = run_headway("new", *given, "--minutes", "1000")
+    assert ended.code == 0, ended.err
+    recipe = load_recipe("mine/recipe.yaml")
+    assert recipe.text.target.language == ("en" if form == "two files" else "und")
+    assert recipe.training.updates is not None
+    assert recipe.training.updates > recipe.optimizer.warmup
+    commands = [shlex.split(line) for line in ended.out.splitlines() if line.startswith("headway ")]
+    assert [command[1] for command in commands] == ["train", "predict", "score"]
+    few = ("training.updates=2", "training.checkpoint_every=2", "optimizer.warmup=1", "decoding.max_length=5")
+    for number, (_, *command) in enumerate(commands):
+        ended = run_headway(*command, *(few if number == 0 else ()))
+        assert ended.code == 0, ended.err
+    again = run_headway("new", *given)
+    assert again.code == 2
+    assert "--output: there is a recipe here already" in again.err
+
+
+def test_the_recipe_suits_the_pairs() -> None:
+    pairs = [(" ".join(words(5, seed)), " ".join(words(5, seed + 10_000))) for seed in range(100)]
+    trees = {count: recipe_tree(count, pairs, ("de", None)) for count in (1600, 23_000, 300_000, 3_000_000)}
+    sizes = [tree["vocabulary"]["size"] for tree in trees.values()]
+    assert sizes == sorted(set(sizes))
+    small = trees[1600]
+    assert small["vocabulary"]["shared"]
+    assert small["text"] == {"source": {"language": "de"}, "target": {"language": "und"}}
+    assert small["data"]["max_length"] == 100
+    other = recipe_tree(1600, [("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), "a b " * 600)] * 2, ("zh", "en"))
+    assert "shared" not in other["vocabulary"]
+    assert other["vocabulary"]["character_coverage"] < 1, "of very many characters the rarest are no tokens"
+    assert other["data"]["max_length"] == 1000
+
+
+def test_minutes_end_training_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command) -> None:
+    monkeypatch.chdir(tmp_path)
+    pairs = [(" ".join(words(4, seed)), " ".join(words(3, seed + 10_000))) for seed in range(200)]
+    Path("mine.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    ended = run_headway("new", "mine.tsv", "--minutes", "0.001")
+    assert ended.code == 0, ended.err
+    assert "1 updates, of " in ended.out
+    tree = yaml.safe_load(Path("mine/recipe.yaml").read_text(encoding="utf-8"))
+    assert tree["training"]["updates"] == 1
