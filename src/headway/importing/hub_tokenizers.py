@@ -10,7 +10,7 @@ from headway.core.errors import UserError
 from headway.core.languages import is_language
 from headway.processing.marian_files import M2mVocabulary
 from headway.processing.pretrained import transformers_quiet
-from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of
+from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of, named
 from headway.processing.text.vocabulary import Vocabulary
 from headway.tensors.batch import SPECIALS
 
@@ -98,7 +98,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         rows = (*special, *(row for row in range(config.vocab_size) if row not in reserved))
         vocabulary = texts[rows] = texts.get(rows) or _text(tokenizer, rows)
         if own:
-            names = [tokenizer.convert_ids_to_tokens(part) for part in (own, opening, inner)]
+            names = [list(map(named, tokenizer.convert_ids_to_tokens(part), part)) for part in (own, opening, inner)]
             key = str([rows, names])
             vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, *names)
         sides.append(Side(vocabulary, [*rows, *own], _language(tokenizer, code)))
@@ -130,8 +130,8 @@ def _text(tokenizer: Any, rows: Sequence[int]) -> Vocabulary:
     """The vocabulary of text alone, whose ids have these rows."""
     if hasattr(tokenizer, "backend_tokenizer"):
         return TokenizersVocabulary(tokenizer.backend_tokenizer.to_str(), rows)
-    names = {row: piece for piece, row in tokenizer.encoder.items() if piece not in SPECIALS}
-    pieces = [names.get(row, f"<row {row}>") for row in rows[len(SPECIALS) :]]
+    names = {row: piece for piece, row in tokenizer.encoder.items()}
+    pieces = [named(names.get(row), row) for row in rows[len(SPECIALS) :]]
     return M2mVocabulary(tokenizer.sp_model.serialized_model_proto(), [*SPECIALS, *pieces])
 
 
