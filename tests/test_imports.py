@@ -16,6 +16,7 @@ GROUND: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "documents": {"errors"},
+    "archives": {"errors"},
     "log": set(),
     "tables": {"errors"},
     "tensors": set(),

@@ -13,12 +13,12 @@ SOURCES = ["the cat sees a dog", "a dog sees the bird", "birds, cats and dogs!",
 TARGETS = ["le chat voit un chien", "un chien voit l'oiseau", "des oiseaux !", "Où est le chat ?", "un chien 12 34"]
 
 
-def sentencepiece_model(lines: list[str], size: int) -> bytes:
+def sentencepiece_model(lines: list[str], size: int, **ids: int) -> bytes:
     """A unigram model with SentencePiece's own normalisation, as OPUS-MT has it."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines * 3), model_writer=model, model_type="unigram", vocab_size=size,
-        hard_vocab_limit=False, minloglevel=3, num_threads=1,
+        hard_vocab_limit=False, minloglevel=3, num_threads=1, **ids,
     )  # fmt: skip
     return model.getvalue()
 

@@ -14,6 +14,7 @@ EXPORTERS: "Registry[Exporter]" = Registry(
         "ctranslate2": "headway.export.ctranslate2_export:CTranslate2Exporter",
         "argos": "headway.export.argos_export:ArgosExporter",
         "onnx": "headway.export.onnx_export:OnnxExporter",
+        "marian": "headway.export.marian_export:MarianExporter",
         "huggingface": "headway.export.huggingface_export:HuggingFaceExporter",
     },
 )

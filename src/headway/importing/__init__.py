@@ -11,6 +11,7 @@ IMPORTERS: "Registry[Importer]" = Registry(
     "importer",
     "headway.importing.importer:Importer",
     {
+        "marian": "headway.importing.marian_import:MarianImporter",
         "hf": "headway.importing.huggingface_import:HuggingFaceImporter",
     },
 )

@@ -27,6 +27,7 @@ from headway.runs.run import NoInitialValues, open_run
 from headway.runs.run_folder import ImportedEntry, ImportedFile, RunFolder, load_weights, model_weights
 from headway.tasks import build_task
 
+WHERE = "headway import"
 # What a recipe has to have, and a run that nobody trains here has no use for.
 UNUSED: dict[str, Any] = {"data": {"train": {"kind": ABSENT}}, "training": {"updates": 1}}
 
@@ -38,7 +39,7 @@ def split_format(words: Sequence[str]) -> tuple[str, list[str]]:
     if not name or not places:
         usage = f"headway import {name or 'FORMAT'} FILES {option('output')} RUN"
         what = "an import needs a format, and what is to be read"
-        raise UserError(what, where=option("format"), received=name or None, allowed=usage)
+        raise UserError(what, where=WHERE, received=name or None, allowed=usage)
     return name, places
 
 
@@ -48,9 +49,9 @@ def build_importer(name: str, given: Mapping[str, Any]) -> Importer:
     Raises:
         UserError: an unknown format, wrong options, or a package that is not installed.
     """
-    kind = IMPORTERS.get(name, option("format"))
+    kind = IMPORTERS.get(name, WHERE)
     if missing := [package for package in kind.packages if find_spec(package) is None]:
-        raise not_installed(f"the format {name}", missing, kind.extra, option("format"))
+        raise not_installed(f"the format {name}", missing, kind.extra, WHERE)
     return kind(validated_options(config_of(kind), given))
 
 
@@ -68,7 +69,7 @@ def import_run(words: Sequence[str], output: Path, keys: Sequence[str] = (), lic
     """
     check_new(output, "output")
     name, places = split_format(words)
-    own = config_of(IMPORTERS.get(name, option("format"))).model_fields
+    own = config_of(IMPORTERS.get(name, WHERE)).model_fields
     given: dict[str, Any] = {}
     apply_overrides(given, [key for key in keys if key.partition("=")[0] in own])
     imported = build_importer(name, given).read(places)

@@ -247,7 +247,7 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
             raise UserError(
                 f"this SentencePiece model cannot be read ({error})", where=str(folder / f"{name}.spm")
             ) from error
-        _check_round_trip(sides[-1][0], folder / f"{name}.spm")
+        check_round_trip(sides[-1][0], folder / f"{name}.spm")
     (source, source_rows), (target, target_rows) = sides
     return MarianTokenizers(source, target, source_rows, target_rows)
 
@@ -275,7 +275,7 @@ def _ordered(pieces: list[str], config: Mapping[str, Any], file: Path) -> tuple[
     return [*SPECIALS, *(pieces[row] for row in rest)], [*first, *rest]
 
 
-def _check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
+def check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
     """Raise UserError where a text, encoded and decoded, is cut otherwise than before."""
     for sample in SAMPLES:
         ids = vocabulary.encode(sample)

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import struct
 import sysconfig
 import unicodedata
 import zipfile
@@ -22,6 +21,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from headway.core.archives import opened_zip
 from headway.core.documents import dump_yaml
 from headway.core.errors import UserError, option
 from headway.core.files import sha256, sync, write_json, write_text
@@ -156,11 +156,7 @@ FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetens
 SOURCE = "source"  # older packs have that of the code that they name
 FOLDERS = ("vocabulary", SOURCE)
 LONGEST_NAME = 255  # bytes
-LARGEST_DIRECTORY = 1 << 20  # bytes; of some ten thousand files
 BLOCK = 1 << 20  # bytes that are copied at once
-SHORTEST_HEADER = 30  # bytes before a file in a zip file
-# The ends of a zip file without a comment: signature, numbers of files, size of the directory.
-END, END64, LOCATOR = struct.Struct("<4s8xL6x"), struct.Struct("<4s36xQ8x"), struct.Struct("<4s16x")
 SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that packing a run twice gives the same file
 
 
@@ -268,53 +264,28 @@ def _warn_of_files(value: Any, key: str) -> None:
 
 def _extract(file: Path, folder: Path) -> None:
     """Write the files of a pack, of which nothing is written where one is none that a pack has. Raises UserError."""
-    try:
-        with file.open("rb") as opened:  # the list of entries, which is read whole, is not longer than that of a pack
-            opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
-            tail = opened.read()
-        signature, size = END.unpack(tail[-END.size :])
-        if signature != b"PK\5\6":
-            raise zipfile.BadZipFile("it does not end as a zip file does")
-        if LOCATOR.unpack(tail[-END.size - LOCATOR.size : -END.size])[0] == b"PK\6\7":
-            size = END64.unpack(tail[: END64.size])[1]
-        if size > LARGEST_DIRECTORY:
-            raise UserError("this pack has more files than a run", where=str(file))
-        with zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
-            for what, name in _problems(entries, file.stat().st_size):
-                raise UserError(what, where=str(file), received=name)
-            for entry in entries:
-                target = folder / entry.filename
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(entry) as source, target.open("wb") as written:
-                    shutil.copyfileobj(source, written, BLOCK)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, struct.error, UnicodeError) as error:
-        raise UserError(f"this pack cannot be read ({error})", where=str(file)) from error
+    with opened_zip(file, "pack") as archive:
+        entries = archive.infolist()
+        for what, name in _problems(entries):
+            raise UserError(what, where=str(file), received=name)
+        for entry in entries:
+            target = folder / entry.filename
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(entry) as source, target.open("wb") as written:
+                shutil.copyfileobj(source, written, BLOCK)
 
 
-def _problems(entries: Sequence[zipfile.ZipInfo], size: int) -> Iterator[tuple[str, str | None]]:
-    """Faults of a pack, with the file where one has it: files are uncompressed, each by its own name in its own place.
-
-    Args:
-        entries: the files.
-        size: the bytes of the pack.
-    """
-    names, end = dict[str, str](), 0
-    for entry in sorted(entries, key=lambda entry: entry.header_offset):
+def _problems(entries: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[str, str | None]]:
+    """Faults of a pack, with the file where one has it: each file has its own name."""
+    names = dict[str, str]()
+    for entry in entries:
         name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
         if not _is_known(name) or kind not in (0, stat.S_IFREG):
             yield "a run has no such file", name
-        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
-            yield "the files of a pack are not compressed", name
-        if entry.header_offset < end:
-            yield "files of this pack lie one in the other", name
-        end = entry.header_offset + SHORTEST_HEADER + entry.file_size
         folded = unicodedata.normalize("NFC", name).casefold()  # for file systems that take the two for one
         if folded in names:
             yield "this pack has a file twice", name
         names[folded] = name
-    if end > size:
-        yield "files of this pack lie one in the other", None
     for name in names:
         if any(str(above) in names for above in PurePosixPath(name).parents):
             yield "this pack has a file in a file", names[name]

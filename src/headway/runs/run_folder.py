@@ -408,7 +408,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> No
     if wrong:
         raise UserError(f"these weights are not of this model (first difference: {wrong[0]})", where=where)
     if bad := not_finite(weights, model):
-        raise UserError(f"these weights are not finite (the first: {bad[0]}): training had diverged", where=where)
+        raise UserError(f"these weights are not finite (the first: {bad[0]}), as where training diverges", where=where)
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(weights[name])

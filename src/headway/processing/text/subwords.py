@@ -123,6 +123,11 @@ class SubwordVocabulary(Vocabulary):
             spans.append(TokenSpan(id, surface, start, end))
         return spans
 
+    def special_ids(self) -> dict[int, int]:
+        """The ids that the SentencePiece model itself gives the special tokens; -1 for one that it does not have."""
+        model = self._processor
+        return {PAD: model.pad_id(), BOS: model.bos_id(), EOS: model.eos_id(), UNKNOWN: model.unk_id()}
+
     def knows(self, piece: str) -> bool:
         """Whether the SentencePiece model has this piece."""
         return not self._processor.is_unknown(self._processor.piece_to_id(piece))
