@@ -17,7 +17,6 @@ from headway.tensors.batch import SPECIALS
 # The classes whose ways of cutting text are held, by the type of the model; the library calls some by two names.
 TOKENIZERS = {
     "t5": ("T5Tokenizer",),
-    "mt5": ("T5Tokenizer",),
     "bart": ("BartTokenizer", "RobertaTokenizer"),
     "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
     "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
@@ -89,7 +88,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         if inner and side == "target":  # the code is the begin mark of an output, and ends a source
             start, end, inner = end, inner[0], []
         elif inner:
-            start, own = end, [*tags, *inner]
+            start, own = end, [*tags, *inner]  # a source has no begin mark
         special = [config.pad_token_id, start, end, tokenizer.unk_token_id]
         if bad := [row for row in (*special, *own) if not isinstance(row, int) or not 0 <= row < config.vocab_size]:
             what = "this model has no row for a special token, or for a code of its tokenizer"
