@@ -8,6 +8,7 @@ from typing import Any
 import sentencepiece
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 LINES = [
@@ -126,6 +127,11 @@ def write_model(folder: Path, case: str, **changes: Any) -> Path:
         model.generation_config.forced_bos_token_id = forced
     model.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
+    if options.get("tie_word_embeddings") is False:  # as T5 1.1 is stored; the library ties what it stores itself
+        weights = load_file(folder / "model.safetensors")
+        projection = weights["shared.weight"]
+        weights["lm_head.weight"] = projection + 0.05 * torch.randn_like(projection)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 

@@ -140,6 +140,12 @@ def generated(both: Both, lines: list[str], beam: int, longest: int, **options: 
     return [row[1:] for row in rows.tolist()]
 
 
+def until_end(both: Both, rows: list[int]) -> list[int]:
+    """What stands before the end mark that is not the first row."""
+    end = both.theirs.config.eos_token_id
+    return rows[: rows.index(end, 1)] if end in rows[1:] else rows
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_same_tokens_are_written(both: Both, beam: int) -> None:
     longest = 25
@@ -173,7 +179,7 @@ def test_languages_are_chosen(tmp_path: Path, name: str) -> None:
     for code in (german, "de" if name != "nllb" else "deu"):
         (output,) = both.predictor.predict([line], beam=1, max_length=9, target_language=code)
         (expected,) = generated(both, [line], 1, 9, forced_bos_token_id=row)
-        assert both.rows[1][list(output.hypotheses[0].ids)].tolist() == expected[: len(output.hypotheses[0].ids)]
+        assert both.rows[1][list(output.hypotheses[0].ids)].tolist()[:8] == until_end(both, expected)[:8]
     (output,) = both.predictor.predict([line], beam=1, max_length=9)
     assert output.hypotheses[0].tokens[0] == french
     (output,) = both.predictor.predict([line], beam=1, max_length=9, prefixes=[f"{german} le"])
@@ -184,6 +190,22 @@ def test_languages_are_chosen(tmp_path: Path, name: str) -> None:
     assert other.source.encode(line).values == tagged
     assert other.target.tokens(other.target.encode(line).values)[0] == english
     assert other.predictor.recipe.text.source.language in ("de", "deu")
+
+
+def test_codes_at_the_end_of_a_source_are_chosen_at_the_import(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", "mbart")
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((folder / name).read_text(encoding="utf-8")) | {"decoder_start_token_id": None}
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UserError, match="target_language: this model needs to know the language"):
+        import_run(["hf", str(folder)], tmp_path / "run")
+    both = Both(folder, tmp_path / "run", source_language="de", target_language="en")
+    german, english = both.tokenizer.convert_tokens_to_ids(["de_DE", "en_XX"])
+    assert (int(both.rows[0][EOS]), int(both.rows[1][BOS])) == (german, english)
+    both.tokenizer.src_lang = "de_DE"
+    (output,) = both.predictor.predict(["ein Hund 12"], beam=1, max_length=9)
+    (expected,) = generated(both, ["ein Hund 12"], 1, 9, decoder_start_token_id=english)
+    assert both.rows[1][list(output.hypotheses[0].ids)].tolist()[:8] == until_end(both, expected)[:8]
 
 
 def test_a_model_of_one_language_has_none_to_choose(tmp_path: Path) -> None:
@@ -281,6 +303,13 @@ class TestRefused:
         weights["model.encoder.layers.0.fc1.weight"] = torch.zeros(13, 16)
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         self.refused(folder, "weights are not of this model .first difference: encoder.0.feed_forward.inner.weight")
+
+    @pytest.mark.parametrize("name", ["lm_head", "model.encoder.embed_tokens"])
+    def test_a_projection_of_its_own(self, folder: Path, name: str) -> None:
+        weights = load_file(folder / "model.safetensors")
+        weights[f"{name}.weight"] = 2 * weights["model.shared.weight"]
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        self.refused(folder, "these weights have embeddings, or a projection, of their own")
 
     def test_code_in_the_weights(self, folder: Path) -> None:
         class Calls:

@@ -30,6 +30,15 @@ def test_halves_equal_the_oracle(dim):
     assert torch.equal(position(torch.arange(30)), position.between(0, 30))
 
 
+@pytest.mark.parametrize("arrangement", ["interleaved", "halves"])
+def test_the_first_position_can_have_another_number(arrangement):
+    later = Sinusoidal(6, 8, arrangement=arrangement, first=2)
+    usual = Sinusoidal(6, 40, arrangement=arrangement)
+    assert later.table.shape == (8, 6)
+    assert torch.equal(later.between(0, 30), usual.between(2, 32))
+    assert torch.equal(later(torch.tensor([[0, 20], [7, 8]])), usual(torch.tensor([[2, 22], [9, 10]])))
+
+
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (3, 8), (6, 20), (12, 20)])
 def test_a_table_that_is_too_short_changes_nothing(start, stop):
     short, long = Sinusoidal(6, 8), Sinusoidal(6, 100)

@@ -1,5 +1,7 @@
 """Parts of a block: feed-forward networks and norms equal their equations."""
 
+import math
+
 import pytest
 import torch
 
@@ -9,12 +11,21 @@ from headway.models.components import FeedForward
 from tests.models import toys
 
 
-def test_swiglu_equals_its_equation_with_every_gradient():
+def silu(x):
+    return x / (1 + (-x).exp())
+
+
+def gelu_by_tanh(x):
+    return x / 2 * (1 + ((2 / math.pi) ** 0.5 * (x + 0.044715 * x**3)).tanh())
+
+
+@pytest.mark.parametrize(("kind", "activation"), [("swiglu", silu), ("geglu", gelu_by_tanh)])
+def test_a_gate_equals_its_equation_with_every_gradient(kind, activation):
     torch.manual_seed(1)
-    network = FEED_FORWARDS.build({"kind": "swiglu", "hidden": 5}, 4).double()
+    network = FEED_FORWARDS.build({"kind": kind, "hidden": 5}, 4).double()
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     gate = x @ network.gate.weight.T
-    slow = ((gate / (1 + (-gate).exp())) * (x @ network.inner.weight.T)) @ network.outer.weight.T
+    slow = (activation(gate) * (x @ network.inner.weight.T)) @ network.outer.weight.T
     assert torch.allclose(network(x), slow, atol=1e-12)
     upstream, inputs = torch.randn_like(slow), [x, *network.parameters()]
     pairs = (torch.autograd.grad((y * upstream).sum(), inputs) for y in (network(x), slow))

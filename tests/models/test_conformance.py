@@ -100,6 +100,10 @@ TRANSFORMERS = {
     "zero first input, positions in halves": {
         "first_input": "zero", "position": {"kind": "sinusoidal", "arrangement": "halves"}, "output_bias": True,
         "decoder": {"layers": 2, "mixer": ["ssru", "attention"]}},
+    "norm of embeddings, learned positions": {"embedding_norm": True, "position": "learned"},
+    "norm of embeddings, positions from 2 on, geglu, pre": {
+        "embedding_norm": True, "position": {"kind": "sinusoidal", "arrangement": "halves", "first": 2},
+        "feed_forward": {"kind": "geglu", "hidden": 6}, "norm": "pre"},
     "no biases": {"bias": False, "norm_kind": "rms"},
 }  # fmt: skip
 DECODER_ONLY = {

@@ -53,7 +53,7 @@ def model_section(config: Any, raw: Mapping[str, Any], where: str) -> dict[str, 
         refuse("architectures", other[0], f"classes that end in {', '.join(HEADLESS)}")
     if "quantization_config" in raw:
         refuse("quantization_config", raw["quantization_config"], "weights that are not quantized")
-    if config.model_type in ("t5", "mt5"):
+    if config.model_type == "t5":
         if config.feed_forward_proj not in GATED:
             refuse("feed_forward_proj", config.feed_forward_proj, GATED)
         return _t5_section(config)
@@ -111,7 +111,7 @@ def carried(
     Raises:
         UserError: a weight that is missing, or embeddings of another size.
     """
-    t5 = config.model_type in ("t5", "mt5")
+    t5 = config.model_type == "t5"
     prefix = "" if t5 or "shared.weight" in weights else "model."
 
     def given(*candidates: str) -> Tensor:
@@ -127,6 +127,9 @@ def carried(
         if tensor.shape != (config.vocab_size, config.d_model):
             what = "the embeddings are not of the size that config.json says"
             raise UserError(what, where=where, received=tuple(tensor.shape))
+    if "projection.weight" not in names and not (torch.equal(sides[1], projection) and torch.equal(sides[0], sides[1])):
+        what = "these weights have embeddings, or a projection, of their own, which config.json does not say"
+        raise UserError(what, where=where, allowed="tie_word_embeddings: false")
     source, target = (torch.tensor(each) for each in rows)
     bias = weights.get("final_logits_bias", sides[0].new_zeros(1, config.vocab_size)).float().flatten()[target]
     if int(target[BOS]) in [*rows[1][:BOS], *rows[1][BOS + 1 :]]:

@@ -10,14 +10,13 @@ from headway.core.errors import UserError
 from headway.core.languages import is_language
 from headway.processing.marian_files import M2mVocabulary
 from headway.processing.pretrained import transformers_quiet
-from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of
+from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of, named
 from headway.processing.text.vocabulary import Vocabulary
 from headway.tensors.batch import SPECIALS
 
 # The classes whose ways of cutting text are held, by the type of the model; the library calls some by two names.
 TOKENIZERS = {
     "t5": ("T5Tokenizer",),
-    "mt5": ("T5Tokenizer",),
     "bart": ("BartTokenizer", "RobertaTokenizer"),
     "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
     "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
@@ -89,7 +88,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         if inner and side == "target":  # the code is the begin mark of an output, and ends a source
             start, end, inner = end, inner[0], []
         elif inner:
-            start, own = end, [*tags, *inner]
+            start, own = end, [*tags, *inner]  # a source has no begin mark
         special = [config.pad_token_id, start, end, tokenizer.unk_token_id]
         if bad := [row for row in (*special, *own) if not isinstance(row, int) or not 0 <= row < config.vocab_size]:
             what = "this model has no row for a special token, or for a code of its tokenizer"
@@ -98,7 +97,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         rows = (*special, *(row for row in range(config.vocab_size) if row not in reserved))
         vocabulary = texts[rows] = texts.get(rows) or _text(tokenizer, rows)
         if own:
-            names = [tokenizer.convert_ids_to_tokens(part) for part in (own, opening, inner)]
+            names = [list(map(named, tokenizer.convert_ids_to_tokens(part), part)) for part in (own, opening, inner)]
             key = str([rows, names])
             vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, *names)
         sides.append(Side(vocabulary, [*rows, *own], _language(tokenizer, code)))
@@ -130,8 +129,8 @@ def _text(tokenizer: Any, rows: Sequence[int]) -> Vocabulary:
     """The vocabulary of text alone, whose ids have these rows."""
     if hasattr(tokenizer, "backend_tokenizer"):
         return TokenizersVocabulary(tokenizer.backend_tokenizer.to_str(), rows)
-    names = {row: piece for piece, row in tokenizer.encoder.items() if piece not in SPECIALS}
-    pieces = [names.get(row, f"<row {row}>") for row in rows[len(SPECIALS) :]]
+    names = {row: piece for piece, row in tokenizer.encoder.items()}
+    pieces = [named(names.get(row), row) for row in rows[len(SPECIALS) :]]
     return M2mVocabulary(tokenizer.sp_model.serialized_model_proto(), [*SPECIALS, *pieces])
 
 

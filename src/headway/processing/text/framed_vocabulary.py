@@ -36,6 +36,11 @@ def imported_alone(config: TokensConfig, where: str) -> UserError:
     return UserError(what, where=f"{where}.kind", received=config.kind, allowed=allowed)
 
 
+def named(piece: str | None, row: int) -> str:
+    """The name of a token: its piece, or its row where it has none or one that is called as a token of headway's."""
+    return f"<row_{row}>" if piece is None or piece in SPECIALS else piece
+
+
 def code_of(language: str, codes: Iterable[str], where: str) -> str:
     """The code of a language, which may be written as `de` for `__de__` or `de_DE`. UserError: there is no such."""
     fitting = [code for code in codes if language in (code, code.strip("_"), code.partition("_")[0])]
@@ -115,10 +120,9 @@ class TokenizersVocabulary(Vocabulary):
         return " ".join(parts)
 
     def token(self, id: int) -> str:
-        if id < len(SPECIALS):
-            return SPECIALS[id]
-        piece: str | None = self._tokenizer.id_to_token(self._rows[id])
-        return f"<row {self._rows[id]}>" if piece is None else piece
+        return (
+            SPECIALS[id] if id < len(SPECIALS) else named(self._tokenizer.id_to_token(self._rows[id]), self._rows[id])
+        )
 
     def starts_word(self, id: int) -> bool:
         return self.token(id).startswith(MARKS)
