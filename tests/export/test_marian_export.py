@@ -29,7 +29,7 @@ def trained(folder: Path, model: dict[str, Any], **sections: Any) -> Path:
 def test_a_run_of_another_kind_is_told_what_it_needs(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     code, _, err = run_headway("export", "marian", reversal.run, "--output", tmp_path / "marian")
     assert code == 2
-    for need in ("arrangement", "model.output_bias: True", "model.first_input: zero", "1e-06", "preset student"):
+    for need in ("arrangement", "model.output_bias: true", 'model.first_input: "zero"', "1e-06", "preset student"):
         assert need in err
     assert not (tmp_path / "marian").exists()
 
@@ -37,7 +37,7 @@ def test_a_run_of_another_kind_is_told_what_it_needs(run_headway: Command, rever
 @pytest.mark.parametrize(
     ("model", "sections", "needs"),
     [
-        ({"bias": False}, {}, "model.bias: True;"),
+        ({"bias": False}, {}, "model.bias: true;"),
         ({"head_dim": 4}, {}, "model.head_dim: 8;"),
         ({"feed_forward": {"kind": "swiglu", "hidden": 24}}, {}, "model.feed_forward with biases, of kind relu"),
         ({"encoder": {"layers": 1, "mixer": "ssru"}}, {}, "model.encoder.mixer: attention, in all layers"),

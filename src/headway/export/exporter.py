@@ -9,7 +9,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from headway.core.config import Section
 from headway.core.files import write_bytes
@@ -20,9 +20,6 @@ from headway.processing.processor import Processor
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
 from headway.runs.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from headway.export.parity import ParityReport
 
 PROCESSORS = "vocabulary"  # as in a run
 
@@ -116,8 +113,8 @@ class Exporter(ABC):
         """
         return Search(beam or run.recipe.decoding.beam, longest)
 
-    def examined(self, run: Run, folder: Path, report: ParityReport, examples: Sequence[Example]) -> ParityReport:
-        """The report on a written folder, with what the format has to add on the examples that were decoded."""
+    def examined(self, run: Run, folder: Path, report: Any, examples: Sequence[Example]) -> Any:
+        """The `ParityReport` on a written folder, with what the format has to add on the examples of both."""
         return report
 
     def finish(self, run: Run, folder: Path, card: str) -> None:  # noqa: B027 - most formats have nothing to add

@@ -97,7 +97,9 @@ def export_run(
             with progress(f"export to {exporter.name}") as line:
                 exporter.write(run, folder)
                 line.update(0, f"comparing {len(lines)} lines")
-                report = compare(exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact)
+                report: ParityReport = compare(
+                    exporter.name, run, exporter.open(folder, run), lines, search, exact=exporter.exact
+                )
                 report = exporter.examined(run, folder, report, examples)
             write_json(folder / PARITY, report.to_json())
             usage = exporter.usage(run)

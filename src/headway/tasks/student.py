@@ -35,7 +35,7 @@ def engine_rows(size: int) -> list[int]:
 
 
 def vocabulary_fault(vocabulary: SubwordVocabulary) -> str | None:
-    """What a vocabulary lacks so that its SentencePiece model tells its ids; None where it lacks nothing."""
+    """The lack of a vocabulary whose SentencePiece model does not tell its ids; None where it does."""
     own = SubwordVocabulary(vocabulary.serialised)
     pieces, special = list(map(own.token, range(len(own)))), {*own.special_ids().values(), -1}
     ordinary = [piece for id, piece in enumerate(pieces) if id not in special]
