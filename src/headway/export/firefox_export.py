@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -117,17 +118,11 @@ class FirefoxExporter(Exporter):
     def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
         """Encoded sources that activations are measured on."""
         count, data, file = self.config.calibration_lines, run.recipe.data, self.config.calibration
-        if file is not None:
-            lines: list[str] = [*islice(read_lines(file), count)]
-        else:
-            lines = []
-            for corpus, where in ((data.train, "data.train"), (data.dev, "data.dev")):
-                try:
-                    lines = (
-                        lines or [each.source for each in islice(open_source(corpus, where), count)] if corpus else []
-                    )
-                except UserError:
-                    continue
+        lines = [] if file is None else [*islice(read_lines(file), count)]
+        for corpus, where in ((data.train, "data.train"), (data.dev, "data.dev")):
+            if file is None and corpus is not None and not lines:
+                with suppress(UserError):  # it may not be where it was
+                    lines = [each.source for each in islice(open_source(corpus, where), count)]
         ids = [source.encode(line, data.truncation()).values for line in lines]
         if not (found := [each for each in ids if 0 < len(each) < LONGEST]):
             what, allowed = "there are no lines to measure activations on", "a file with source lines"
