@@ -133,6 +133,9 @@ def recipe_tree(count: int, pairs: Sequence[tuple[str, str]], languages: Sequenc
     vocabulary: dict[str, Any] = {"kind": "bpe", "size": max(size.vocabulary, 500 * math.ceil(characters / 250))}
     if characters > MANY_CHARACTERS:
         vocabulary = {"kind": "bpe", "size": size.vocabulary, "character_coverage": 0.9995}
+    # Each different word can be a piece of its own, so that as many pieces can be had of whatever text.
+    words = min(len({word for text in side for word in text.split()}) for side in zip(*pairs, strict=True))
+    vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
     if known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
         vocabulary["shared"] = True
     lengths = sorted(max(map(len, pair)) for pair in pairs)
