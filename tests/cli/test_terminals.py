@@ -39,7 +39,7 @@ LINES = {
     "export": "export --list RUN",
     "pack": "pack RUN pack.zip",
 }
-# Verbs without results, whose results are times, that need what is not here, or that take long; they write as the others do.
+# Verbs without results, or whose results are times, that need what is not here, or take long; they write as others do.
 OTHERS = ["reproduce", "new", "train", "demo", "doctor", "data-annotate"]
 WORDS = "ab\nabc\ndcba\n"
 TREES = "(S (NP (D a) (N b)) (V c))\n"

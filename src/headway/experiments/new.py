@@ -30,7 +30,7 @@ class Size(NamedTuple):
     batch_tokens: int
 
 
-# From so many pairs on: the fewer, the smaller the model and its vocabulary, and the more dropout. Those below 200,000
+# From so many pairs on: the fewer, the smaller the model and its vocabulary. Those below 200,000
 # are the recipes start, tanaka/low-resource/plain, and multi30k/fast beside tanaka/twenty-minutes, measured with 1,600,
 # 10,000, and 29,000 and 50,000 pairs. The others have sizes of papers.
 SIZES = {
