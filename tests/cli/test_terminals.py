@@ -23,7 +23,6 @@ LINES = {
     "predict from a file": "predict RUN --input words.txt",
     "score targets": "score RUN --source words.txt --target words.txt",
     "score files": "score --hypotheses words.txt --references words.txt --metric chrf",
-    "new": "new train.tsv --output begun",
     "data check": "data check reversal.yaml",
     "data split": "data split train.tsv --columns 1 2 --output split",
     "data make labels": "data make labels source=words.txt references=words.txt",
@@ -40,8 +39,8 @@ LINES = {
     "export": "export --list RUN",
     "pack": "pack RUN pack.zip",
 }
-# Verbs without results, that need what is not here, or that take long; they write as the others do.
-OTHERS = ["reproduce", "train", "demo", "doctor", "data-annotate", "import"]
+# Verbs without results, or whose results are times, that need what is not here, or take long; they write as others do.
+OTHERS = ["reproduce", "new", "train", "demo", "doctor", "data-annotate", "import"]
 WORDS = "ab\nabc\ndcba\n"
 TREES = "(S (NP (D a) (N b)) (V c))\n"
 

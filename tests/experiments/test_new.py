@@ -56,14 +56,15 @@ def test_the_commands_that_it_names_work(
 
 
 def test_the_recipe_suits_the_pairs() -> None:
-    pairs = [(" ".join(words(5, seed)), " ".join(words(5, seed + 10_000))) for seed in range(100)]
+    pairs = [(" ".join(words(40, seed)), " ".join(words(40, seed + 10_000))) for seed in range(1000)]
     trees = {count: recipe_tree(count, pairs, ("de", None)) for count in (1600, 23_000, 300_000, 3_000_000)}
     sizes = [tree["vocabulary"]["size"] for tree in trees.values()]
     assert sizes == sorted(set(sizes))
     small = trees[1600]
     assert small["vocabulary"]["shared"]
     assert small["text"] == {"source": {"language": "de"}, "target": {"language": "und"}}
-    assert small["data"]["max_length"] == 100
+    assert small["data"]["max_length"] == 150
+    assert 100 < recipe_tree(1600, pairs[:4], (None, None))["vocabulary"]["size"] <= 160, "no more than there are words"
     other = recipe_tree(1600, [("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), "a b " * 600)] * 2, ("zh", "en"))
     assert "shared" not in other["vocabulary"]
     assert other["vocabulary"]["character_coverage"] < 1, "of very many characters the rarest are no tokens"

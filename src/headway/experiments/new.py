@@ -30,7 +30,7 @@ class Size(NamedTuple):
     batch_tokens: int
 
 
-# From so many pairs on: the fewer, the smaller the model and its vocabulary, and the more dropout. Those below 200,000
+# From so many pairs on: the fewer, the smaller the model and its vocabulary. Those below 200,000
 # are the recipes start, tanaka/low-resource/plain, and multi30k/fast beside tanaka/twenty-minutes, measured with 1,600,
 # 10,000, and 29,000 and 50,000 pairs. The others have sizes of papers.
 SIZES = {
@@ -133,6 +133,9 @@ def recipe_tree(count: int, pairs: Sequence[tuple[str, str]], languages: Sequenc
     vocabulary: dict[str, Any] = {"kind": "bpe", "size": max(size.vocabulary, 500 * math.ceil(characters / 250))}
     if characters > MANY_CHARACTERS:
         vocabulary = {"kind": "bpe", "size": size.vocabulary, "character_coverage": 0.9995}
+    # Each different word can be a piece of its own, so that as many pieces can be had of whatever text.
+    words = min(len({word for text in side for word in text.split()}) for side in zip(*pairs, strict=True))
+    vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
     if known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
         vocabulary["shared"] = True
     lengths = sorted(max(map(len, pair)) for pair in pairs)

@@ -26,7 +26,7 @@ MODEL, DECODER = "model.npz", "decoder.yml"
 NEEDED = {**COMMON, "bias": True, "query_key_norm": False, "value_residual": False, "front_end": None}
 ACTIVATIONS = ("relu", "gelu", "swish")
 USAGE = """```
-marian-decoder --config FOLDER/decoder.yml < input > output
+marian-decoder -c FOLDER/decoder.yml < input > output
 ```
 
 `decoder.yml` names the model and its vocabularies. Where a vocabulary is a `.spm`, Marian cuts and joins text itself.
