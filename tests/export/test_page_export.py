@@ -257,4 +257,4 @@ def test_a_line_that_is_too_long_has_no_translation(page) -> None:
 def test_a_run_that_is_no_student_is_refused(reversal, run_headway: Command, tmp_path: Path) -> None:
     done = run_headway("export", "page", reversal.run, "--output", tmp_path / "page")
     assert done.code == 2
-    assert "page cannot express this run: it needs vocabulary.kind: unigram" in done.err
+    assert "page cannot express this run: " in done.err
