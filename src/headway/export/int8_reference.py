@@ -55,6 +55,7 @@ class Reference:
             elif not isinstance(item, bytes):
                 self.floats[name] = item
         self._wide = {name: self._read(matrix) for name, matrix in self.matrices.items()}
+        self._shifts = {name: SHIFT * wide.sum(0) for name, wide in self._wide.items()}
         self.size, self.dim = self.matrices[EMBEDDING].values.shape
         self._vectors = self.matrices[EMBEDDING].floats * np.float32(self.dim**0.5)
         self._positions = _positions(LONGEST, self.dim)
@@ -82,13 +83,15 @@ class Reference:
         factor, wide = self.floats[factor_name(name)][0], self._wide[name]
         rounded = np.clip(np.rint(x * factor), -MOST, MOST).astype(wide.dtype)
         unit = np.float32(1) / (factor * self.matrices[name].factor)
-        shift = SHIFT * wide.sum(0)  # engines take it away again in floats, which rounds
+        shift = self._shifts[name]  # engines take it away again in floats, which rounds
         y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
-        return y + ((0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32))
+        y += (0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32)
+        return y
 
     def _encode(self, ids: NDArray[Any]) -> Floats:
         """(B, S, D)."""
-        length, x = ids.shape[1], self._vectors[ids]
+        length = ids.shape[1]
+        x: Floats = self._vectors[ids]
         positions = self._positions if length <= LONGEST else _positions(length, self.dim)
         x = x + positions[:length]
         for layer in range(1, self.layers[0] + 1):
@@ -100,12 +103,13 @@ class Reference:
     def _decode(self, memory: Floats, ids: NDArray[Any]) -> list[Written]:
         count, layers = len(ids), range(1, self.layers[1] + 1)
         views = [self._view(memory, f"decoder_l{layer}_context") for layer in layers]
-        means = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
+        means: list[Floats] = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
         allowed = None
         if self.shortlist is not None:
             allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
         written: list[list[tuple[int, float]]] = [[] for _ in ids]
-        alive, x = np.arange(count), np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
+        x: Floats = np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
+        alive = np.arange(count)
         for step in range(longest_of(ids.shape[1])):
             x = x + self._positions[step]
             for index, layer in enumerate(layers):
@@ -161,7 +165,8 @@ class Reference:
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(-1, keepdims=True)
         scale = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(EPSILON))
-        return self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
+        y: Floats = self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
+        return y
 
 
 def _positions(length: int, dim: int) -> Floats:
