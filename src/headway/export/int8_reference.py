@@ -114,7 +114,7 @@ class Reference:
             x = x + self._positions[step]
             for index, layer in enumerate(layers):
                 name = f"decoder_l{layer}"
-                gate = 1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))
+                gate = (1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))).astype(np.float32)
                 means[index] = gate * means[index] + (1 - gate) * self.product(x, f"{name}_rnn_W")
                 x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
                 x = self._norm(x + self._attend(x, views[index], f"{name}_context"), f"{name}_context_Wo")
