@@ -224,7 +224,7 @@ class FirefoxReport(ParityReport):
 
     def share(self, one: str, other: str) -> float:
         """The share of lines for which two of them have the same output."""
-        return 1 - len([each for each in self.differing if each[one] != each[other]]) / self.lines
+        return 1 - sum(bool(each[one] != each[other]) for each in self.differing) / self.lines
 
     @property
     def passed(self) -> bool:

@@ -55,6 +55,7 @@ class Reference:
             elif not isinstance(item, bytes):
                 self.floats[name] = item
         self._wide = {name: self._read(matrix) for name, matrix in self.matrices.items()}
+        self._shifts = {name: SHIFT * wide.sum(0) for name, wide in self._wide.items()}
         self.size, self.dim = self.matrices[EMBEDDING].values.shape
         self._vectors = self.matrices[EMBEDDING].floats * np.float32(self.dim**0.5)
         self._positions = _positions(LONGEST, self.dim)
@@ -82,7 +83,7 @@ class Reference:
         factor, wide = self.floats[factor_name(name)][0], self._wide[name]
         rounded = np.clip(np.rint(x * factor), -MOST, MOST).astype(wide.dtype)
         unit = np.float32(1) / (factor * self.matrices[name].factor)
-        shift = SHIFT * wide.sum(0)  # engines take it away again in floats, which rounds
+        shift = self._shifts[name]  # engines take it away again in floats, which rounds
         y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
         y += (0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32)
         return y
@@ -106,12 +107,13 @@ class Reference:
         if self.shortlist is not None:
             allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
         written: list[list[tuple[int, float]]] = [[] for _ in ids]
-        alive, x = np.arange(count), np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
+        x: Floats = np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
+        alive = np.arange(count)
         for step in range(longest_of(ids.shape[1])):
             x = x + self._positions[step]
             for index, layer in enumerate(layers):
                 name = f"decoder_l{layer}"
-                gate: Floats = np.reciprocal(1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))
+                gate = (1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))).astype(np.float32)
                 means[index] = gate * means[index] + (1 - gate) * self.product(x, f"{name}_rnn_W")
                 x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
                 x = self._norm(x + self._attend(x, views[index], f"{name}_context"), f"{name}_context_Wo")
@@ -162,8 +164,8 @@ class Reference:
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(-1, keepdims=True)
         scale = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(EPSILON))
-        normed: Floats = self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
-        return normed
+        y: Floats = self.floats[f"{name}_ln_scale"][0] * centred * scale + self.floats[f"{name}_ln_bias"][0]
+        return y
 
 
 def _positions(length: int, dim: int) -> Floats:
