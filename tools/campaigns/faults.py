@@ -112,8 +112,8 @@ FAULTS = {
         "kills", "core.storage", """unfinished = folder.with_name(f".{folder.name}.tmp")""", "unfinished = folder",
     ),
     "a file is written in place": Fault(
-        "kills", "core.files", "            temporary.replace(path)\n",
-        "            path.write_bytes(b'')\n            temporary.replace(path)\n",
+        "kills", "core.files", "            move(temporary, path)\n",
+        "            path.write_bytes(b'')\n            move(temporary, path)\n",
     ),
     "a resumed run repeats a batch": Fault(
         "kills", "runs.training.updates", "number, epoch, first = state.update, state.epoch, state.batch",
