@@ -4,7 +4,8 @@ python benchmarks/engines.py results/engines.json --runs four=runs/a two=runs/b 
 
 All contenders of a number of threads take turns, and the median of their times counts. What stands behind `--runs` are
 names and run folders of translation models. An engine that cannot express a run is left out, and told. "CTranslate2" is
-its own call, without headway around it. The engine `ctranslate2` also scores each hypothesis anew.
+its own call, without headway around it. The engine `ctranslate2` also scores each hypothesis anew. The engine `firefox`
+is greedy, and reads a line at a time on one thread, whatever the number of threads.
 """
 
 import argparse
@@ -33,8 +34,8 @@ from headway.runs.engines import Engine, build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run
 
-HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx"), (1, 2)
-WEIGHTS = ("*.safetensors", "model.bin", "*.onnx", "*.onnx.data")
+HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx", "firefox"), (1, 2)
+WEIGHTS = ("*.safetensors", "model.bin", "*.onnx", "*.onnx.data", "*.alphas.bin")
 MEGABYTE, BATCH = 1e6, 32
 
 
@@ -110,7 +111,8 @@ def contenders(name: str, run: Path, beam: int, folder: Path) -> list[Contender]
             continue
         predictor = load(run)
         predictor.backend = engine.backend(place, open_run(run).without_weights())  # type: ignore[union-attr]
-        made.append(Contender(name, f"engine {by}", translator(predictor, beam), megabytes(place), parameters))
+        translate = translator(predictor, 1 if by == "firefox" else beam)
+        made.append(Contender(name, f"engine {by}", translate, megabytes(place), parameters))
         if isinstance(engine, CTranslate2Engine):
             own = by.replace("ctranslate2", "CTranslate2")
             made.append(Contender(name, own, by_itself(place, loaded, beam), megabytes(place), parameters))
