@@ -144,7 +144,7 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"format": 3}', "written by a newer version of headway; received 'format 3'; allowed: formats up to 2"),
+        ('{"format": 4}', "written by a newer version of headway; received 'format 4'; allowed: formats up to 3"),
         ('{"form', "the manifest is damaged: "),
         ("[" * 100_000, "the manifest is damaged: "),
         ("[]", "the manifest is damaged"),
@@ -277,7 +277,7 @@ def test_weights_without_a_known_hash_are_loaded_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = trained(tmp_path)
-    folder.manifest_file.unlink()
+    folder.manifest_file.write_text('{"format": 1}', encoding="utf-8")
     open_run(folder.path).loaded()
     assert "the manifest has no hash of these weights" in caplog.text
 

@@ -160,7 +160,7 @@ def engine_files() -> dict[str, bytes]:
     if base64.b64encode(hashlib.sha512(content).digest()).decode() != INTEGRITY:
         what, allowed = "this is not the package of the engine that was tried", f"what `npm pack {ENGINE}` fetches"
         raise UserError(what, where=str(kept), allowed=allowed)
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+    with tarfile.open(None, "r:gz", io.BytesIO(content)) as archive:
         files = {each.name: archive.extractfile(each) for each in archive if each.isfile()}
         return {name.removeprefix("package/"): file.read() for name, file in files.items() if file is not None}
 
@@ -173,13 +173,13 @@ def _fetch(kept: Path) -> None:
         with cache_named(kept.parent), workspace(kept.parent) as space:
             settings = {"npm_config_loglevel": "error", "npm_config_fetch_retries": "0"}
             done = subprocess.run(  # noqa: S603 - npm itself
-                [npm, "pack", ENGINE], cwd=space, env=os.environ | settings, capture_output=True, text=True, check=False
+                [npm, "pack", ENGINE], cwd=space, env=os.environ | settings, capture_output=True, check=False
             )
             found = [*space.glob("*.tgz")]
             if done.returncode == 0 and found:
                 found[0].replace(kept)
                 return
-            error = done.stderr.strip().split("\n")[0]
+            error = done.stderr.decode(errors="replace").strip().split("\n")[0]
     what = f"the engine for browsers cannot be fetched ({error})"
     allowed = f"the file of `npm pack {ENGINE}`, made on a machine with npm and network, at this path"
     raise UserError(what, where=str(kept), allowed=allowed)

@@ -50,18 +50,18 @@ def align_by_eflomal(pairs: WordPairs, symmetrise: str) -> Iterator[str]:
     read = bytearray()
     with TemporaryDirectory() as name, ExitStack() as stack:
         source, target, forward, backward = (Path(name) / part for part in ("source", "target", "forward", "backward"))
-        with source.open("w", encoding="utf-8") as sources, target.open("w", encoding="utf-8") as targets:
+        with source.open("wb") as sources, target.open("wb") as targets:
             for words in pairs():
                 read.append(all(0 < len(side) <= LONGEST for side in words))
                 if read[-1]:
-                    sources.write(" ".join(words[0]) + "\n")
-                    targets.write(" ".join(words[1]) + "\n")
+                    sources.write(f"{' '.join(words[0])}\n".encode())
+                    targets.write(f"{' '.join(words[1])}\n".encode())
         if any(read):
             command = [sys.executable, "-c", PROGRAM, *map(str, (source, target, forward, backward))]
             done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  # our own program
             if done.returncode or not (forward.exists() and backward.exists()):
                 raise RunError(f"eflomal failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
-        lines = [stack.enter_context(file.open()) for file in (forward, backward) if any(read)]
+        lines = [stack.enter_context(file.open(encoding="utf-8")) for file in (forward, backward) if any(read)]
         for is_read in read:
             both = [_links(next(file)) for file in lines if is_read]
             yield symmetrised(both[0], both[1], symmetrise) if is_read else ""
