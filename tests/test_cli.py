@@ -103,6 +103,10 @@ def test_options_of_predict_that_would_do_nothing(
     assert message.replace("{recipe}", str(reversal.recipe)) in err
 
 
+def test_a_text_may_be_empty(run_headway: Command, reversal: Reversal) -> None:
+    assert run_headway("predict", reversal.run, "ab", "")[:2] == (0, "ba\n\n")
+
+
 def test_help_does_not_wait_for_torch() -> None:
     script = "import sys, headway.cli; assert 'torch' not in sys.modules, 'torch'"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -181,5 +181,7 @@ def test_the_command_line_has_engines(run_headway: Command, reversal: Reversal) 
     assert code == 2
     assert err.startswith("error: --engine: unknown engine")
     assert "did you mean 'ctranslate2'?" in err
+    code, _, err = run_headway("predict", reversal.run.parent, "--engine", "ctranslate2", stdin="abcd\n")
+    assert (code, "this is not a run folder" in err) == (2, True)
     code, _, err = run_headway("predict", reversal.run, reversal.run, "--engine", "ctranslate2", stdin="abcd\n")
     assert (code, "an engine runs the final weights of one run" in err) == (2, True)

@@ -26,10 +26,12 @@ from headway.export.parity import answering_of
 from headway.importing.importing import import_run
 from headway.models import build_model
 from headway.models.components import model_section
+from headway.parses.links import LinksConfig, store_of_links
 from headway.processing.marian_binary import Quantized, quantized, read_items, write_items
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
+from headway.runs.link_annotation import annotate_links
 from headway.runs.run import open_run
 from headway.tasks.student import END, factor_name
 from tests.conftest import Command
@@ -212,6 +214,26 @@ def test_links_of_other_pairs_are_refused(student: Student, tmp_path: Path, cont
     with pytest.raises(UserError, match=message):
         export_run("firefox", student.run, ExportOptions(output=tmp_path / "export"), {"links": tmp_path / "links.txt"})
     assert not (tmp_path / "export").exists()
+
+
+def test_links_that_a_store_lacks_are_told(student: Student, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned = list[str]()
+    monkeypatch.setattr("headway.parses.links.warn", warned.append)
+    run = open_run(student.run)
+    links = LinksConfig(kind="pharaoh", file=student.links, folder=tmp_path)
+    data = run.recipe.data.model_copy(update={"links": links})
+    run.recipe = run.recipe.model_copy(update={"data": data})
+    annotate_links(run.recipe)
+    FirefoxExporter().write(run, tmp_path / "whole")
+    assert not warned
+    store = store_of_links(run.recipe.data.train, links)
+    header, *lines = store.read_text(encoding="utf-8").splitlines(keepends=True)
+    store.write_text(header + "".join(lines[9:]), encoding="utf-8")
+    FirefoxExporter().write(run, tmp_path / "part")
+    assert [" pairs have none in " in each for each in warned] == [True]
+    store.write_text(header, encoding="utf-8")
+    with pytest.raises(UserError, match="none of the pairs has links here"):
+        FirefoxExporter().write(run, tmp_path / "none")
 
 
 def test_without_the_engine_the_integers_alone_are_compared(

@@ -276,6 +276,7 @@ class TestRefused:
             ({"vocab_size": 20}, "no row for a special token|embeddings are not of the size"),
             ({"d_model": "wide"}, "the configuration cannot be read"),
             ({"max_position_embeddings": 30}, "weights are not of this model .first difference: .*position"),
+            ({"architectures": [3]}, "architectures"),
             ({"encoder_layers": 3}, "this model lacks the weight model.encoder.layers.2"),
             ({"pad_token_id": None}, "no row for a special token"),
         ],
@@ -283,6 +284,11 @@ class TestRefused:
     def test_configurations(self, folder: Path, changes: dict[str, Any], message: str) -> None:
         self.edit(folder, **changes)
         self.refused(folder, message)
+
+    @pytest.mark.parametrize("changes", [{"max_length": "long"}, {"length_penalty": "none"}, {"min_length": [1]}])
+    def test_a_search_of_other_types(self, folder: Path, changes: dict[str, Any]) -> None:
+        self.edit(folder, "generation_config.json", **changes)
+        self.refused(folder, next(iter(changes)))
 
     def test_a_gate_that_there_is_not(self, tmp_path: Path) -> None:
         folder = write_model(tmp_path / "model", "t5", feed_forward_proj="gelu")
@@ -358,6 +364,14 @@ def test_a_model_is_predicted_with_at_once(run_headway: Command, tmp_path: Path,
             answer = run_headway("predict", f"hf:{folder}", "--input", source, *options)
             assert answer.out == expected.out
             assert ("parameters" in answer.err) is not again
+    monkeypatch.chdir(folder)
+    assert (
+        run_headway("predict", "hf:.", "--input", source).out
+        == run_headway("predict", "hf:../model", "--input", source).out
+    )
+    code, _, err = run_headway("predict", "hf:", "--input", source)
+    assert code == 2, err
+    assert "RUN: this is no folder, and no name of a repository on the hub" in err
     code, _, err = run_headway("predict", f"hf:{tmp_path / 'absent'}", "--input", source)
     assert code == 2, err
     assert "RUN: this is no folder, and no name of a repository on the hub" in err

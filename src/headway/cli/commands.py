@@ -292,7 +292,7 @@ def predict(
         from headway.importing.huggingface_import import kept_import
 
         first = kept_import(named[0], options.pop("target_language", None))
-    words = [word for word in named[1:] if not exists(Path(word), "folder") and Path(word).suffix != ".zip"]
+    words = [word for word in named[1:] if not (word and exists(Path(word), "folder")) and Path(word).suffix != ".zip"]
     runs = [first, *(Path(word) for word in named[1:] if word not in words)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
     read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
@@ -368,10 +368,12 @@ def augment(
 
     if outputs is not None or teacher is not None or licence is not None:
         if runs_and_keys or outputs is None or input is None or teacher is None or licence is None:
+            given = {"input": input, "outputs": outputs, "teacher": teacher, "licence": licence}
+            missing = ", ".join(option(name) for name, value in given.items() if value is None)
             raise UserError(
                 "outputs of another system are paired with the lines that it read, without a run",
-                where="headway augment", received=" ".join(runs_and_keys) or None,
-                allowed=", ".join(map(option, ("input", "outputs", "teacher", "licence"))),
+                where="headway augment", received=" ".join(runs_and_keys) or f"no {missing}",
+                allowed=f"all of {', '.join(map(option, given))}, and no RUN",
             )  # fmt: skip
         manifest = pair_corpus(method, ForeignTeacher(outputs, teacher, licence), input, options)
         write(json.dumps(manifest["counts"], ensure_ascii=False))

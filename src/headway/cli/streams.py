@@ -73,7 +73,9 @@ def run_predict(
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
     for word in () if hears else words:
-        if (is_there := exists(Path(word))) or (os.sep in word and not set(word) & set(string.whitespace)):
+        if (is_there := bool(word) and exists(Path(word))) or (
+            os.sep in word and not set(word) & set(string.whitespace)
+        ):
             what = f"this is no run, and {task} reads lines" if is_there else "there is no such run"
             allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)

@@ -6,7 +6,7 @@ is three-fold: the run, the engine, and headway's own computation with the same 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -125,7 +125,8 @@ class FirefoxExporter(Exporter):
                     lines = [each.source for each in islice(open_source(corpus, where), count)]
         ids = [source.encode(line, data.truncation()).values for line in lines]
         if not (found := [each for each in ids if 0 < len(each) < LONGEST]):
-            what, allowed = "there are no lines to measure activations on", "a file with source lines"
+            what = "there are no lines to measure activations on"
+            allowed = f"headway export firefox RUN {option('calibration')}=FILE, a file with source lines"
             raise UserError(what, where=option("calibration"), received=file and str(file), allowed=allowed)
         return found
 
@@ -282,13 +283,18 @@ def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
 
 
 def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:
-    """The (source, target) ids that are linked in a store. Raises UserError where it is damaged."""
+    """The (source, target) ids that are linked in a store. Raises UserError where it is damaged, or of other pairs."""
     processors, labeller = text_processors(run), LinkLabeller(store, run.recipe.text)
+    counts = Counter[str]()
     for pair in open_source(run.recipe.data.train, "data.train", run.recipe.data.broken):
         texts = (pair.source, pair.target)
         source, target = (processor.encode(text).values for processor, text in zip(processors, texts, strict=True))
-        for row in labeller.label(texts, processors)[0]:
+        rows, found = labeller.label(texts, processors)
+        if all(map(str.strip, texts)):
+            counts.update(dict(zip(labeller.counted, found, strict=True)))
+        for row in rows:
             yield source[row[1]], target[row[0]]
+    labeller.check(counts)
 
 
 def _needs(run: Run) -> Iterator[str]:

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from torch import Tensor
 
 from headway.core.config import Section
-from headway.core.documents import read_json
+from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
 from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.importing.architectures import carried, model_section
@@ -23,6 +24,22 @@ from headway.processing.pretrained import transformers_quiet
 from headway.tasks.marian import marian_weights
 
 WHERE = "hf"
+
+
+class Searched(BaseModel):
+    """What is read of a model's files without the library, which has types of its own for the rest."""
+
+    model_config = ConfigDict(strict=True)
+
+    architectures: list[str] | None = None
+    max_length: int | None = None
+    min_length: int | None = None
+    num_beams: int | None = None
+    no_repeat_ngram_size: int | None = None
+    length_penalty: float | None = None
+
+
+SEARCHED = TypeAdapter(Searched)
 
 
 class HuggingFaceOptions(Section):
@@ -56,6 +73,7 @@ class HuggingFaceImporter(Importer):
             what, where = "headway has no such architecture", f"{folder / 'config.json'}: model_type"
             raise UserError(what, where=where, received=kind, allowed=["marian", *TOKENIZERS])
         search = raw | (read_json(generation) if generation.is_file() else {})
+        shaped({key: search[key] for key in search.keys() & Searched.model_fields.keys()}, SEARCHED, str(folder))
         if kind == "marian" and self.config.model_fields_set:
             what, allowed = (
                 "a Marian model is told a language by each line",
@@ -77,7 +95,7 @@ def kept_import(place: str, language: str | None) -> Path:
     name = place.removeprefix(PREFIX)
     folder, keys = hub_folder(name, "RUN"), [] if language is None else [f"target_language={language}"]
     key = fingerprint([software(), keys, hashes_of(_files(folder))])
-    run = Path(Path(name).name)  # which the card names
+    run = Path(Path(name).resolve().name)  # which the card names
 
     def make(built: Path) -> None:
         import_run([WHERE, str(folder)], built / run, keys)

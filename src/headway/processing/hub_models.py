@@ -32,7 +32,7 @@ def hub_folder(name: str, where: str) -> Path:
         UserError: no such model.
         RunError: the hub does not answer.
     """
-    if exists(Path(name), "folder"):
+    if name and exists(Path(name), "folder"):
         return Path(name)
     with transformers_quiet(where):
         from huggingface_hub import snapshot_download

@@ -88,6 +88,7 @@ def kept_export(engine: Engine, run: StoredRun) -> Path:
     Raises:
         UserError: the engine cannot express the run, or nothing can be written to the cache.
     """
+    run.folder.read_recipe()  # of no run it is said that it is none
     run.folder.check_has_weights()
     folder = export_folder(engine, run)
 
