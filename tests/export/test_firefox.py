@@ -349,6 +349,7 @@ def test_the_engine_has_no_beam(student: Student, tmp_path: Path) -> None:
         ("option", "headway computes no such model of Marian"),
         ("cut", "damaged"),
         ("two", "one model is imported at a time"),
+        ("table", "with SentencePiece models"),
         ("lists", "another vocabulary"),
     ],
 )
@@ -372,6 +373,8 @@ def test_files_that_do_not_belong_together_are_refused(
         items["special:model.yml"] = items["special:model.yml"].replace(b"dec-cell: ssru", b"dec-cell: gru")
     elif damage == "two":
         places.append(shutil.copy(folder / MODEL, folder / "other.bin"))
+    elif damage == "table":
+        places.append(folder / "vocab.yml")
     elif damage == "lists":
         (folder / LISTS).write_bytes(write_shortlist(shortlist_of([(1, 1)], 8, 2, 2)))
         places.append(folder / LISTS)

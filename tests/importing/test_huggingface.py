@@ -277,6 +277,7 @@ class TestRefused:
             ({"d_model": "wide"}, "the configuration cannot be read"),
             ({"max_position_embeddings": 30}, "weights are not of this model .first difference: .*position"),
             ({"architectures": [3]}, "architectures"),
+            ({"encoder_layers": 1}, "more layers than config.json says; received 'model.encoder.layers.1'"),
             ({"encoder_layers": 3}, "this model lacks the weight model.encoder.layers.2"),
             ({"pad_token_id": None}, "no row for a special token"),
         ],

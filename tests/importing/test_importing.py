@@ -142,6 +142,14 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, opus: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
+def test_more_layers_than_the_settings_say_are_refused(tmp_path: Path, opus: Path) -> None:
+    settings = json.loads((opus / "config.json").read_text(encoding="utf-8"))
+    (opus / "config.json").write_text(json.dumps(settings | {"decoder_layers": 1}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"more layers than config\.json says .decoder_layers: 1"):
+        import_run([f"hf:{opus}"], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_nothing_is_overwritten(run_headway: Command, tmp_path: Path, opus: Path) -> None:
     (tmp_path / "run").mkdir()
     code, _, err = run_headway("import", f"hf:{opus}", "--output", tmp_path / "run")

@@ -224,7 +224,7 @@ def test_another_system_is_a_teacher(tmp_path: Path, run_headway: Command) -> No
     command += ["--max-ratio", "2", "--output", tmp_path / "new"]
     refused = run_headway(*command, "--teacher", "a system")
     assert refused.code == 2
-    assert "--outputs" in refused.err
+    assert "error: --licence: outputs of another system are paired" in refused.err
     assert "--licence" in refused.err
     ended = run_headway(*command, "--teacher", "a system", "--licence", "cc-by-4.0")
     assert (ended.code, json.loads(ended.out)["kept"]) == (0, 2)

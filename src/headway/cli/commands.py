@@ -369,10 +369,10 @@ def augment(
     if outputs is not None or teacher is not None or licence is not None:
         if runs_and_keys or outputs is None or input is None or teacher is None or licence is None:
             given = {"input": input, "outputs": outputs, "teacher": teacher, "licence": licence}
-            missing = ", ".join(option(name) for name, value in given.items() if value is None)
+            missing = [option(name) for name, value in given.items() if value is None]
+            what = "outputs of another system are paired with the lines that it read, without a run"
             raise UserError(
-                "outputs of another system are paired with the lines that it read, without a run",
-                where="headway augment", received=" ".join(runs_and_keys) or f"no {missing}",
+                what, where=missing[0] if missing else "headway augment", received=" ".join(runs_and_keys) or None,
                 allowed=f"all of {', '.join(map(option, given))}, and no RUN",
             )  # fmt: skip
         manifest = pair_corpus(method, ForeignTeacher(outputs, teacher, licence), input, options)

@@ -5,6 +5,7 @@ Shapes: V vocabulary, D model, L positions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from headway.tasks.marian import NEVER, PARTS
 from headway.tensors.batch import BOS
 
 Weights = dict[str, Tensor]
+LAYER = re.compile(r"(model\.)?(encoder|decoder)\.(layers|block)\.\d+")  # begins the names of a layer's weights
 OFFSET = 2  # of positions: the first of a text has the third row
 
 # What differs among the descendants of BART: where norms stand, whether embeddings have one, and their positions.
@@ -109,7 +111,7 @@ def carried(
         where: the folder, for messages.
 
     Raises:
-        UserError: a weight that is missing, or embeddings of another size.
+        UserError: a weight that is missing, embeddings of another size, or layers that are too many.
     """
     t5 = config.model_type == "t5"
     prefix = "" if t5 or "shared.weight" in weights else "model."
@@ -140,8 +142,10 @@ def carried(
         "projection.weight": projection[target],
         "projection.bias": bias,
     }
+    used = set[str]()
     for name in names:
         parts = _t5_parts(config, name) if t5 else _bart_parts(name, prefix)
+        used.update(parts)
         if parts:
             result[name] = torch.cat([given(part) for part in parts])
             if name.endswith("position.table") and not t5:
@@ -150,6 +154,11 @@ def carried(
                 result[name][: config.num_heads * config.d_kv] *= config.d_kv**0.5
             elif t5 and name == "decoder_norm.weight" and config.scale_decoder_outputs:
                 result[name] *= config.d_model**-0.5
+    given_layers, used_layers = (
+        {found[0] for name in some if (found := LAYER.match(name))} for some in (weights, used)
+    )
+    if others := sorted(given_layers - used_layers):
+        raise UserError("these weights have more layers than config.json says", where=where, received=others[0])
     return {name: result[name].contiguous() for name in names if name in result}
 
 

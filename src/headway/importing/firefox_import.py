@@ -13,7 +13,7 @@ from headway.core.errors import UserError, option
 from headway.core.languages import is_language
 from headway.importing.importer import Imported, Importer
 from headway.processing.marian_binary import read_items
-from headway.processing.marian_npz import read_options, read_vocabularies
+from headway.processing.marian_npz import TABLES, read_options, read_vocabularies
 from headway.processing.shortlist import read_shortlist
 from headway.tasks.marian_transformer import marian_section, weights_of
 from headway.tasks.student import float_arrays
@@ -31,8 +31,8 @@ class FirefoxImporter(Importer):
         files = list(map(Path, places))
         lists = [file for file in files if file.name.endswith(".s2t.bin")]
         models = [file for file in files if file.suffix == ".bin" and file not in lists]
-        if len(models) != 1 or len(lists) > 1:
-            what = "one model is imported at a time"
+        if len(models) != 1 or len(lists) > 1 or any(file.suffix in TABLES for file in files):
+            what = "one model is imported at a time, with SentencePiece models"
             raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
         (model,), where = models, str(models[0])
         arrays = float_arrays(read_items(_content(model), where))

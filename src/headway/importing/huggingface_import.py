@@ -27,7 +27,7 @@ WHERE = "hf"
 
 
 class Searched(BaseModel):
-    """What is read of a model's files without the library, which has types of its own for the rest."""
+    """Settings of a model that are read without the library, which has types of its own for the others."""
 
     model_config = ConfigDict(strict=True)
 

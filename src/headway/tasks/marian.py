@@ -159,7 +159,7 @@ def marian_weights(folder: Path, tensors: Mapping[str, Tensor]) -> Weights:
     """The weights of a Marian model for a Transformer with these parameters, whose values are not looked at.
 
     Raises:
-        UserError: weights that are missing, damaged or of another shape.
+        UserError: weights that are missing, too many, damaged or of another shape.
     """
     tokenizers, weights = read_tokenizers(folder), read_weights(folder, WHERE)
     try:
@@ -174,6 +174,11 @@ def marian_weights(folder: Path, tensors: Mapping[str, Tensor]) -> Weights:
     for name, tensor in tensors.items():
         if tensor.shape != carried[name].shape:
             raise _wrong_shape(f"{name}: {tuple(carried[name].shape)}, not {tuple(tensor.shape)}", folder)
+    for stack in ("encoder", "decoder"):
+        layers = len({name.split(".")[1] for name in tensors if name.startswith(f"{stack}.")})
+        if f"model.{stack}.layers.{layers}.fc1.weight" in weights:
+            what = f"these weights have more layers than config.json says ({stack}_layers: {layers})"
+            raise UserError(what, where=WHERE, received=str(folder))
     return carried
 
 
