@@ -137,7 +137,11 @@ def test_tsv_columns(
     tmp_path: Path, text: str, columns: tuple[int, int] | None, line: int, received: int, allowed: str
 ) -> None:
     error = fault(lambda: list(tsv(tmp_path, text, columns)))
-    assert (error.where, error.received, error.allowed) == (f"{tmp_path}/pairs.tsv:{line}", received, f"{allowed}{SKIPPED}")
+    assert (error.where, error.received, error.allowed) == (
+        f"{tmp_path}/pairs.tsv:{line}",
+        received,
+        f"{allowed}{SKIPPED}",
+    )
 
 
 def test_several_references(tmp_path: Path) -> None:
