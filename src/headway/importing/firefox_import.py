@@ -12,11 +12,11 @@ from headway.core.documents import read_bytes
 from headway.core.errors import UserError, option
 from headway.core.languages import is_language
 from headway.importing.importer import Imported, Importer
-from headway.processing.marian_binary import read_items
+from headway.processing.marian_binary import EMBEDDING, read_items
 from headway.processing.marian_npz import TABLES, read_options, read_vocabularies
 from headway.processing.shortlist import read_shortlist
 from headway.tasks.marian_transformer import marian_section, weights_of
-from headway.tasks.student import float_arrays
+from headway.tasks.student import ENGINE_OPTIONS, float_arrays
 
 LANGUAGES = re.compile(r"\.([a-z]{2})([a-z]{2})\.")  # of both sides, as in model.ende.intgemm.alphas.bin
 
@@ -36,7 +36,8 @@ class FirefoxImporter(Importer):
             raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
         (model,), where = models, str(models[0])
         arrays = float_arrays(read_items(_content(model), where))
-        section = marian_section(read_options(arrays, model), arrays, model)
+        options = {**ENGINE_OPTIONS, "tied-embeddings-all": EMBEDDING in arrays} | read_options(arrays, model)
+        section = marian_section(options, arrays, model)
         source, target = read_vocabularies([file for file in files if file not in (model, *lists)])
         for file in lists:
             read_shortlist(_content(file), max(target.rows) + 1, str(file))

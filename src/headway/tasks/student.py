@@ -26,6 +26,13 @@ from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 FACTOR = "_QuantMultA"  # ends the name of the factor of what a matrix is multiplied with
 EPSILON = 1e-6  # of its norms
 END = 0
+# What an engine computes where a model does not say so.
+ENGINE_OPTIONS = {
+    "transformer-decoder-autoreg": "rnn",
+    "dec-cell": "ssru",
+    "transformer-ffn-activation": "relu",
+    "transformer-postprocess": "dan",
+}
 
 
 def engine_rows(size: int) -> list[int]:
