@@ -46,10 +46,10 @@ def take_lock(descriptor: int) -> bool | None:
 
 def open_no_link(path: Path) -> BinaryIO:
     """A file to read and write, made where there is none. Raises OSError for a link, whose file would be changed."""
-    if WINDOWS and path.is_symlink():
+    no_link = 0 if WINDOWS else getattr(os, "O_NOFOLLOW", 0)
+    if not no_link and path.is_symlink():
         raise OSError(errno.ELOOP, "this is a link", str(path))
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | no_link, 0o666), "r+b", buffering=0)
 
 
 def move(path: Path, target: Path) -> None:
