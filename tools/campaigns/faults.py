@@ -42,9 +42,6 @@ FAULTS = {
     "ids of a shortlist are beyond the vocabulary": Fault(
         "marian", "processing.shortlist", "(total and int(ids.max()) >= size)", "False",
     ),
-    "numbers that are not finite are read": Fault(
-        "marian", "processing.marian_binary", "if not np.isfinite(numbers).all():", "if not numbers.size:",
-    ),
     # Lines, windows, batches and search.
     "lines swapped on their way out": Fault(
         "same-answer", "cli.prediction_stream",
