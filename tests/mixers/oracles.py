@@ -3,6 +3,7 @@
 import torch
 
 from headway.tensors.masks import padding_mask
+from tests import reference
 
 DIM = 6
 
@@ -31,6 +32,29 @@ def assert_equals_oracle(mixer, oracle, length=7, lengths=(7, 4)):
     assert torch.allclose(values, slow, atol=1e-11)
     upstream = torch.randn_like(values)
     assert_same(gradients(mixer, (values * upstream).sum(), x), gradients(mixer, (slow * upstream).sum(), x))
+
+
+def matrix_memory(read, mixer, x, mask):
+    """W_o [g * norm(o)] over all heads, with o (L, d_v) = read(mixer, head, x, q, k, v) of the real positions."""
+    projected = mixer.in_projection(x)
+    if mixer.canon is not None:
+        projected = reference.canon(mixer.canon, projected, mask)
+    values = torch.zeros_like(x)
+    for row, real in enumerate(mask):
+        where = real.nonzero().flatten()
+        own, reads = x[row, where], []
+        for head in range(mixer.heads):
+            parts = [part.chunk(mixer.heads, -1)[head][where] for part in projected[row].split(mixer.widths, -1)]
+            found = read(mixer, head, own, *parts)
+            if mixer.norm is not None:
+                found = found / (found.square().mean(-1, keepdim=True) + 1e-6).sqrt() * mixer.norm.weight
+            reads.append(found)
+        joined = torch.cat(reads, -1)
+        if mixer.output_gate is not None:
+            gate = mixer.output_gate(own)
+            joined = joined * gate * gate.sigmoid()
+        values[row, where] = mixer.out_projection(joined)
+    return values
 
 
 def decomposed(mixer, *lengths):

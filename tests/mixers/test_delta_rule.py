@@ -1,11 +1,12 @@
 """The delta rule: its chunks beside the recurrence, position by position; the mixer beside its oracle."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from headway.mixers.delta_rule import DeltaRule, chunked_delta_rule
-from tests import reference
-from tests.mixers.oracles import DIM, assert_equals_oracle
+from tests.mixers.oracles import DIM, assert_equals_oracle, matrix_memory
 
 GATES = ("none", "scalar", "vector")
 
@@ -85,36 +86,17 @@ def test_beta_may_be_at_its_ends(gate, beta):
     assert_equal_with_gradients(inputs, both=True)
 
 
-def oracle(mixer, x, mask):
-    """The whole mixer: maps, gates, the equation head by head from either end, and what is made of the reads."""
-    projected = mixer.in_projection(x)
-    if mixer.canon is not None:
-        projected = reference.canon(mixer.canon, projected, mask)
-    values = torch.zeros_like(x)
-    for row, real in enumerate(mask):
-        where = real.nonzero().flatten()
-        own = x[row, where]
-        reads = []
-        for head in range(mixer.heads):
-            query, key, value = (
-                part.chunk(mixer.heads, -1)[head][where][None] for part in projected[row].split(mixer.widths, -1)
-            )
-            query, key = (part / part.norm(dim=-1, keepdim=True) for part in (query, key))
-            gates = [gates_of(mixer, own, direction, head) for direction in range(mixer.directions)]
-            state = torch.zeros(1, mixer.key_dim, mixer.value_dim, dtype=x.dtype)
-            read, _ = recurrence(query, key, value, *gates[0], state)
-            if not mixer.causal:
-                back = [None if each is None else each.flip(1) for each in (query, key, value, *gates[1])]
-                read = read + recurrence(*back, state, own=False)[0].flip(1)
-            if mixer.norm is not None:
-                read = read / (read.square().mean(-1, keepdim=True) + 1e-6).sqrt() * mixer.norm.weight
-            reads.append(read[0])
-        joined = torch.cat(reads, -1)
-        if mixer.output_gate is not None:
-            gate = mixer.output_gate(own)
-            joined = joined * gate * gate.sigmoid()
-        values[row, where] = mixer.out_projection(joined)
-    return values
+def read_of_head(mixer, head, own, query, key, value):
+    """What a head reads at each position, from either end where it is not causal."""
+    query, key = (part / part.norm(dim=-1, keepdim=True) for part in (query, key))
+    parts = [part[None] for part in (query, key, value)]
+    gates = [gates_of(mixer, own, direction, head) for direction in range(mixer.directions)]
+    state = torch.zeros(1, mixer.key_dim, mixer.value_dim, dtype=own.dtype)
+    read, _ = recurrence(*parts, *gates[0], state)
+    if not mixer.causal:
+        back = [None if each is None else each.flip(1) for each in (*parts, *gates[1])]
+        read = read + recurrence(*back, state, own=False)[0].flip(1)
+    return read[0]
 
 
 def gates_of(mixer, own, direction, head):
@@ -133,4 +115,7 @@ def gates_of(mixer, own, direction, head):
 )
 def test_the_mixer_equals_its_oracle(gate, causal, options):
     torch.manual_seed(3)
-    assert_equals_oracle(DeltaRule(DIM, causal, gate=gate, heads=2, key_dim=4, value_dim=5, **options), oracle)
+    assert_equals_oracle(
+        DeltaRule(DIM, causal, gate=gate, heads=2, key_dim=4, value_dim=5, **options),
+        partial(matrix_memory, read_of_head),
+    )

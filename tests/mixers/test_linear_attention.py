@@ -1,51 +1,27 @@
 """Linear attention: its recurrence, one position after another, beside chunks; their edges, strong decay."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from headway.mixers.linear_attention import LinearAttention
-from tests import reference
-from tests.mixers.oracles import DIM, assert_equals_oracle, gradients
+from tests.mixers.oracles import DIM, assert_equals_oracle, gradients, matrix_memory
 
 GATES = ["none", "fixed", "scalar", "vector"]
 
 
-def recurrence(mixer, x, mask):
-    """S_t = A_t S_{t-1} + s_t k_t v_t^T and o_t = S_t^T q_t, head by head, from either end where it is not causal."""
-    projected = mixer.in_projection(x)
-    if mixer.canon is not None:
-        projected = reference.canon(mixer.canon, projected, mask)
-    values = torch.zeros_like(x)
-    for row, real in enumerate(mask):
-        where = real.nonzero().flatten().tolist()
-        read = {t: [] for t in where}
-        for head in range(mixer.heads):
-            parts = [part.chunk(mixer.heads, -1)[head] for part in projected[row].split(mixer.widths, -1)]
-            for t, vector in one_head(mixer, head, x[row], *parts, where).items():
-                read[t].append(vector)
-        for t in where:
-            vectors = read[t]
-            if mixer.norm is not None:
-                vectors = [v / (v.square().mean() + 1e-6).sqrt() * mixer.norm.weight for v in vectors]
-            joined = torch.cat(vectors)
-            if mixer.output_gate is not None:
-                gate = mixer.output_gate(x[row, t])
-                joined = joined * gate * gate.sigmoid()
-            values[row, t] = mixer.out_projection(joined)
-    return values
-
-
-def one_head(mixer, head, x, query, key, value, where):
-    """What each real position of a sequence reads, {t: (d_v,)}."""
+def read_of_head(mixer, head, x, query, key, value):
+    """o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, from either end where it is not causal."""
     if mixer.gate == "none":
         query, key = F.elu(query) + 1, F.elu(key) + 1
     else:
         query = query / mixer.key_dim**0.5
-    read, total = dict.fromkeys(where, 0.0), dict.fromkeys(where, 0.0)
+    read, total = [0.0] * len(x), [0.0] * len(x)
     for direction in range(1 if mixer.causal else 2):
         memory, keys = torch.zeros(mixer.key_dim, mixer.value_dim, dtype=x.dtype), torch.zeros(mixer.key_dim).double()
-        for t in where if direction == 0 else where[::-1]:
+        for t in range(len(x)) if direction == 0 else reversed(range(len(x))):
             kept, size = gate(mixer, head, direction, x[t])
             memory, keys = kept[:, None] * memory, keys * kept
             new = size * torch.outer(key[t], value[t])
@@ -53,7 +29,10 @@ def one_head(mixer, head, x, query, key, value, where):
             read[t] = read[t] + (memory + itself).T @ query[t]
             total[t] = total[t] + (keys + (key[t] if direction == 0 else 0)) @ query[t]
             memory, keys = memory + new, keys + key[t]
-    return {t: read[t] / total[t] for t in where} if mixer.gate == "none" else read
+    return torch.stack([one / all for one, all in zip(read, total, strict=True)] if mixer.gate == "none" else read)
+
+
+recurrence = partial(matrix_memory, read_of_head)
 
 
 def gate(mixer, head, direction, x):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -248,7 +247,9 @@ def train(
 
 def _say_command(why: str, *words: str | Path) -> None:
     """Print the command that is the next one, once for all processes that train."""
-    if int(os.environ.get("RANK", 0)) == 0:
+    from headway.runs.training.parallel import is_first
+
+    if is_first():
         say(f"{why}: headway {shlex.join(map(str, words))}")
 
 

@@ -6,13 +6,13 @@ is three-fold: the run, the engine, and headway's own computation with the same 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import islice, product, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,12 +31,13 @@ from headway.export.exporter import (
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
 from headway.export.marian_export import marian_needs
 from headway.export.parity import ParityReport
-from headway.formats.alignments import parse_pharaoh, read_alignments
+from headway.formats.alignments import parse_pharaoh
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import as_metrics
 from headway.models.transformer import TransformerConfig
-from headway.parses.links import LinkLabeller, store_of_links
+from headway.parses.aligners import links_of_file
+from headway.parses.links import LinkLabeller, store_of_links, token_links
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.marian_binary import read_items, write_items
@@ -258,28 +259,21 @@ def engine_ids(run: Run) -> dict[int, int]:
 
 
 def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
-    """The (source, target) ids of the training pairs whose words are linked.
+    """The (source, target) ids of the training pairs that a file links. Raises UserError for links of other pairs."""
+    processors = text_processors(run)
+    corpus = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
 
-    Raises:
-        UserError: no corpus, or links that are not of its pairs.
-    """
-    source, target = text_processors(run)
-    pairs, lines = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken), read_alignments(file)
-    for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
-        if pair is None or line is None:
-            what, received = "there is no line of links for each pair of data.train", f"{len(lines)} lines"
-            raise UserError(what, where=str(file), received=received)
-        sides = []
-        for processor, text in ((source, pair.source), (target, pair.target)):
-            ids, words = processor.encode(text).values, defaultdict[int, list[int]](list)
-            for id, word in zip(ids, processor.words(ids).of, strict=True):
-                words[word].append(id)
-            sides.append(words)
-        for one, other in parse_pharaoh(line, f"{file}:{number}").possible:
-            if one not in sides[0] or other not in sides[1]:
-                what, received = "there is no such word in this pair of data.train", f"{one}-{other}"
-                raise UserError(what, where=f"{file}:{number}", received=received)
-            yield from product(sides[0][one], sides[1][other])
+    def words() -> Iterator[tuple[list[str], list[str]]]:
+        for pair in corpus:
+            yield processors[0].prepare(pair.source).split(), processors[1].prepare(pair.target).split()
+
+    for pair, line in zip(corpus, links_of_file(file, words, option("links")), strict=True):
+        texts = zip(processors, (pair.source, pair.target), strict=True)
+        source, target = (processor.encode_with_spans(text) for processor, text in texts)
+        links = dict.fromkeys(parse_pharaoh(line, str(file)).possible)
+        linked = token_links(links, [token.word for token in source], [token.word for token in target])
+        for row, column in zip(*linked.nonzero(), strict=True):
+            yield source[column].id, target[row].id
 
 
 def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:

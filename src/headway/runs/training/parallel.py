@@ -192,6 +192,11 @@ def _attempt(job: Store, rank: int, world_size: int, wait: timedelta) -> str:
     return mine
 
 
+def is_first() -> bool:
+    """Whether this is the first, or the only, process of all that train."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
 @contextmanager
 def told_once() -> Iterator[None]:
     """Within this context, where all processes of a machine read the same files, only its first tells of mistakes."""
