@@ -4,6 +4,7 @@ import contextlib
 import logging
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -77,3 +78,31 @@ def test_a_number_has_its_noun() -> None:
     assert [counted(number, "thread") for number in (0, 1, 2, 1000)] == [
         "0 threads", "1 thread", "2 threads", "1,000 threads",
     ]  # fmt: skip
+
+
+def test_a_notebook_has_a_bar_in_the_cell_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[str]()
+
+    class Cell:
+        def update(self, markup: str) -> None:
+            seen.append(markup)
+
+    def display(markup: str, display_id: bool) -> Cell:
+        assert display_id
+        seen.append(markup)
+        return Cell()
+
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(HTML=str, display=display))
+    now = iter(range(0, 100, 2))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    with progress("<training>", 10, "updates") as work:
+        work.update(4)
+        work.update(5)
+    assert seen[0].startswith('&lt;training&gt; <progress value="4" max="10"></progress> 4 updates')
+    assert 'value="5"' in seen[1]
+    assert seen[2:] == [""]
+    with silenced(), progress("training", 10, "updates") as work:
+        work.update(4)
+    assert len(seen) == 3

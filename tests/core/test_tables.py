@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import pytest
 
@@ -78,3 +79,21 @@ def test_text_columns_stay_on_the_left_and_a_column_may_say_otherwise() -> None:
 def test_a_row_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells in a table of 2 columns"):
         Table(["a", "b"], [["x"]])
+
+
+def test_a_narrow_terminal_has_the_columns_without_room_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "31")
+    assert TABLE.text().splitlines() == [
+        "Scores <1>",
+        "system            BLEU",
+        "a_b & co  12.25 ± 0.50",
+        "日本       9.00 ± 1.25",
+        "system    size (MB)   words",
+        "a_b & co    1,234.5  12,345",
+        "日本                      7",
+        "system    done",
+        "a_b & co  yes",
+        "日本      no",
+        "±: half of the interval",
+    ]

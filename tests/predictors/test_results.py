@@ -1,10 +1,13 @@
 """Results in a shell and in a notebook: one line, a table without anybody's markup, a picture of attention."""
 
+import html
+
 import matplotlib
 import numpy as np
 import pytest
 
 from headway.core.errors import UserError
+from headway.predictors.captured_attention import AttentionWeights
 from headway.predictors.output import Example, LabelledWords, Output, TextHypothesis
 from headway.predictors.sequence_predictor import SequencePredictor
 
@@ -74,3 +77,19 @@ def test_attention_that_is_not_there(predictor: SequencePredictor, given: dict[s
     (plain,) = predictor.predict("abcd")
     with pytest.raises(UserError, match="name: this attention was not captured"):
         plain.plot()
+
+
+def test_the_page_of_an_output_is_shown_in_a_cell() -> None:
+    weights = np.full((1, 2, 2), 0.5, np.float32)
+    attention = AttentionWeights(
+        {"decoder.1.cross": weights}, {"decoder.1.cross": ["b", "</s>"]}, {"decoder.1.cross": ["a", "</s>"]}
+    )
+    said = Output(Example('"<i>a'), [TextHypothesis("<b>", -1.0, ["b"], [-0.5, -0.5])], attention)
+    markup = said.show()._repr_html_()
+    assert markup.startswith("<iframe srcdoc=")
+    assert markup.count('"') == 4  # of srcdoc and style alone
+    page = html.unescape(markup.split('"')[1])
+    assert '"title":"decoder layer 1, cross"' in page
+    assert "<i>" not in page
+    words = LabelledWords.of(("<i>",), ("u",), np.ones((1, 1), np.float32), ("u",))
+    assert "u" in html.unescape(words.show()._repr_html_())

@@ -37,6 +37,7 @@ from headway.core.files import write_json, write_text
 from headway.core.log import progress, warn
 from headway.core.tables import Table
 from headway.formats.lines import read_lines
+from headway.metrics import written
 from headway.metrics.intervals import Interval
 from headway.predictors.output import Example
 from headway.runs.inspect.charts import Panel, panel_chart
@@ -222,14 +223,14 @@ def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, 
         "seeds": list(comparison.variants[0].seeds),
         "tests": [test.name for test in comparison.tests],
         "measures": [
-            {"key": measure.key, "label": measure.label, "test": measure.test,
+            {"key": measure.key, "label": written(measure.label), "test": measure.test,
              "margin": comparison.margin_of(measure) or 0.0, "higher": measure.metric.higher_is_better}
             for measure in comparison.measures
         ],
         "pairs": pairs,
         "tables": [_table(table) for table in (comparison.table(), comparison.pair_table())],
         "curves": [
-            {"metric": curves.metric, "table": _table(curves.table()), "lines": [
+            {"metric": written(curves.metric), "table": _table(curves.table()), "lines": [
                 {"variant": variant, "points": [[one.update, one.seconds, one.mean, one.low, one.high] for one in line]}
                 for variant, line in curves.lines.items()
             ]}

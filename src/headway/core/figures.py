@@ -96,10 +96,10 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def visible_token(token: str) -> str:
-    """A token as it can be seen on its own: blanks as ␣, a combining character on a dotted circle."""
+    """A token as it can be seen alone: blanks and SentencePiece's ▁ as ␣, a combining character on a dotted circle."""
     if not token.strip():
         return "␣" * max(1, len(token))
-    return "◌" + token if unicodedata.category(token[0]).startswith("M") else token
+    return "◌" + token if unicodedata.category(token[0]).startswith("M") else token.replace("▁", "␣")
 
 
 def drawable(tokens: Sequence[str]) -> tuple[list[str], list[str], set[str]]:

@@ -1,11 +1,14 @@
 """Notices, warnings and progress of the library, through the logger `headway`.
 
 A program that uses the library sees warnings alone, as with any library; `logging` decides what else is shown, and
-where. `progress_shown` says how progress is drawn; without it nothing is.
+where. `progress_shown` says how progress is drawn; without it, it is drawn in notebooks alone.
 """
 
+import html
+import importlib
 import logging
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -134,13 +137,44 @@ def progress_shown(view: View) -> Iterator[None]:
         _view.reset(token)
 
 
+def _notebook_view() -> View | None:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return _in_cell if hasattr(shell, "kernel") else None
+
+
+@contextmanager
+def _in_cell(work: Progress) -> Iterator[Callable[[], None]]:
+    """A bar below the cell of a notebook, from a second on and twice a second, gone when the work ends."""
+    notebook = importlib.import_module("IPython.display")
+    cell, drawn = None, work.began + 0.5
+
+    def redraw() -> None:
+        nonlocal cell, drawn
+        if (now := time.monotonic()) < drawn + 0.5:
+            return
+        drawn = now
+        bar = f'<progress value="{work.done}" max="{work.total}"></progress> ' if work.total else ""
+        markup = notebook.HTML(f"{html.escape(work.title)} {bar}{html.escape(work.text)}")
+        if cell is None:
+            cell = notebook.display(markup, display_id=True)
+        else:
+            cell.update(markup)
+
+    try:
+        yield redraw
+    finally:
+        if cell is not None:
+            cell.update(notebook.HTML(""))
+
+
 @contextmanager
 def progress(
     title: str, total: float | None = None, unit: str = "", *, long: bool = False, shown: bool = True
 ) -> Iterator[Progress]:
     """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
-    work, view = Progress(title, total, unit, long), _view.get()
-    if view is None or not shown or total == 0 or not logger.isEnabledFor(logging.INFO):
+    work, view = Progress(title, total, unit, long), _view.get() or _notebook_view()
+    wanted = logging.WARNING if view is _in_cell else logging.INFO  # a cell shows the bar alone, without notices
+    if view is None or not shown or total == 0 or not logger.isEnabledFor(wanted):
         yield work
         return
     with view(work) as redraw:

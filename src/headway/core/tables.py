@@ -7,6 +7,8 @@ import csv
 import html
 import io
 import math
+import shutil
+import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -130,10 +132,23 @@ class Table:
         return sides
 
     def text(self) -> str:
-        """The table for a terminal: title, headings, rows and notes, with two blanks between columns."""
+        """The table for a terminal: title, headings, rows and notes, with two blanks between columns.
+
+        On a terminal that is narrower, the columns that find no room stand below the others, each time after the first.
+        """
         printed, sides = [self.headings(), *self.cells()], self.aligns()
         widths = [max(map(display_width, column)) for column in zip(*printed, strict=True)]
-        lines = ["  ".join(map(_padded, cells, widths, sides)).rstrip() for cells in printed]
+        room = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else math.inf
+        blocks = [[0]] if widths else [[]]
+        for column in range(1, len(widths)):
+            if sum(widths[each] + 2 for each in blocks[-1]) + widths[column] > room and len(blocks[-1]) > 1:
+                blocks.append([0])
+            blocks[-1].append(column)
+        lines = [
+            "  ".join(_padded(cells[column], widths[column], sides[column]) for column in block).rstrip()
+            for block in blocks
+            for cells in printed
+        ]
         return "\n".join([*([self.title] if self.title else []), *lines, *self.notes])
 
     def to_json(self) -> dict[str, Any]:

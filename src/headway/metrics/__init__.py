@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS", "Estimate", "Interval", "Metric", "Score", "Signature", "as_metrics", "build_metric", "check_kind",
-    "linearise", "metric_in",
+    "linearise", "metric_in", "written",
 ]  # fmt: skip
 
 _HOMES = {
@@ -59,6 +59,17 @@ METRICS: Registry["Metric"] = Registry(
         "well-formed": "headway.metrics.brackets:WellFormed",
     },
 )
+
+_UPPER = ("bleu", "ter", "aer", "uas", "wer", "cer", "rouge-1", "rouge-2", "f0.5")
+_WRITTEN = {name: name.upper() for name in _UPPER} | {
+    "chrf": "chrF", "rouge-l": "ROUGE-L", "rouge-lsum": "ROUGE-Lsum", "bracket-f1": "bracket F1",
+}  # fmt: skip
+
+
+def written(name: str) -> str:
+    """A metric's name as the field writes it: BLEU, chrF, exact match; its options stay behind it."""
+    plain, colon, options = name.partition(":")
+    return _WRITTEN.get(plain, plain.replace("_", " ")) + colon + options
 
 
 def __getattr__(name: str) -> Any:

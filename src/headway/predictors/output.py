@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -70,6 +71,16 @@ class TextHypothesis:
     written: str = ""
     repairs: Mapping[str, int] | None = None
     ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class InCell:
+    """Markup that a notebook shows in a cell."""
+
+    markup: str
+
+    def _repr_html_(self) -> str:
+        return self.markup
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,6 +168,12 @@ class Output:
     ) -> Plot:  # fmt: skip
         """A picture of attention, as `AttentionWeights.plot` draws it."""
         return self.attention.plot(name, layer, head, ax, stretch=stretch)
+
+    def show(self) -> InCell:
+        """The page of `headway inspect` with this output and what was captured, for the cell of a notebook."""
+        # The pages stand above the predictors, which run without them.
+        pages = importlib.import_module("headway.runs.inspect.inspection")
+        return InCell(pages.shown_in_cell(self))
 
     def to_bertviz(self) -> dict[str, Any]:
         """The arguments of bertviz, as `AttentionWeights.to_bertviz` gives them."""

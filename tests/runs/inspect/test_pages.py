@@ -246,3 +246,18 @@ def test_missing_metrics_are_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no metrics"):
         write_report(tmp_path / "report.html", title="", summary={}, metrics=tmp_path / "metrics.jsonl")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_an_output_that_should_equal_its_reference_is_marked_where_it_does_not(tmp_path: Path, metrics: Path) -> None:
+    report = tmp_path / "report.html"
+    examples = [example(), example(text="2021-01-30")]
+    write_report(report, title="Dates", summary={}, metrics=metrics, examples=examples)
+    with open_browser() as browser:
+        page = browser.new_page()
+        page.goto(report.as_uri())
+        options = page.locator("#sentence option").all_text_contents()
+        assert options == ["1. ✗ wrong: 3 ม.ค. 2021", "2. 3 ม.ค. 2021"]
+        expect(page.locator("#texts")).to_have_class("wrong")
+        page.locator("#next").click()
+        expect(page.locator("#texts")).not_to_have_class("wrong")
+        expect(page.locator("#charts")).to_contain_text("exact match on dev")

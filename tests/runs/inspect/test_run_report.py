@@ -53,8 +53,8 @@ def test_scores_are_those_of_the_weights(reversal: Reversal, tmp_path: Path) -> 
     run.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     trained = Trained(run.path, 0)
     for kept, shown, title in (
-        ([200], "bleu 20.0 on dev", "the model after 200 updates"),
-        ([100, 200], "bleu 20.0 on dev after update 200, the last of 2 averaged checkpoints", "after 200 updates"),
+        ([200], "BLEU 20.0 on dev", "the model after 200 updates"),
+        ([100, 200], "BLEU 20.0 on dev after update 200, the last of 2 averaged checkpoints", "after 200 updates"),
         ([150], "", None),
     ):
         manifest = run.read_manifest() | {"averaged_updates": kept}

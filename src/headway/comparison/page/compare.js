@@ -34,12 +34,11 @@ const page = JSON.parse(find("payload").textContent);
   function showCurves() {
     find("curves").hidden = page.curves.length === 0;
     for (const { metric, lines, table } of page.curves) {
-      const name = metric.replaceAll("_", " ");
       const by = (column) => lines.map(({ variant, points }) => ({
         label: variant, colour: colours[variant], look: look(variant), points: points.map((point) => [point[column], ...point.slice(2)]),
       }));
       find("curve-charts").append(element("div", { class: "metric-curves" },
-        element("div", { class: "charts" }, lineChart(`${name} on dev by updates`, by(0)), lineChart(`${name} on dev by ${page.time}`, by(1), { one: page.time.replace(/s$/, ""), many: page.time })),
+        element("div", { class: "charts" }, lineChart(`${metric} on dev by updates`, by(0)), lineChart(`${metric} on dev by ${page.time}`, by(1), { one: page.time.replace(/s$/, ""), many: page.time })),
         element("details", {}, element("summary", {}, "What it took"), ...tableOf(table))));
     }
   }

@@ -6,6 +6,7 @@ roots, which is finest where weights are small: 16 bits each while there are few
 Shapes: K heads, T rows (what attends), S columns (what is attended to), M source words, N target words, L layers.
 """
 
+import html
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 
 from headway.core.errors import UserError, option
 from headway.core.figures import STYLE, draw_weights, drawable, save_figure
-from headway.core.files import check_apart
+from headway.core.files import check_apart, write_text
 from headway.core.log import counted, progress, say
 from headway.formats.alignments import Links, read_alignments
 from headway.formats.lines import read_lines
@@ -33,7 +34,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
 from headway.runs.inspect.capture import TOGETHER, Captured, Layer, ReadOptions, read
 from headway.runs.inspect.inspect_options import HeatMapOptions, PageOptions
-from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, write_page
+from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, page_text
 from headway.runs.load import load
 from headway.runs.run import open_run
 
@@ -133,23 +134,24 @@ def inspect(
     if isinstance(predictor, LabelPredictor):
         if gold:
             raise UserError("a tagger aligns nothing", where=option("gold"))
-        yield from (_labelled(predictor, captured, line) for line, captured in enumerate(stream, start=1))
+        yield from (_labelled(captured, line) for line, captured in enumerate(stream, start=1))
         return
     has_cross = any(AttentionName.parse(name).kind == "cross" for name in predictor.attention_names())
     aligner = build_aligner(predictor) if has_cross or gold else None  # it says what is missing where gold needs one
     if aligner is None or not gold:
         for captured in stream:
-            yield _pair(predictor, captured, None if aligner is None else _alignment(aligner, captured))
+            alignment = None if aligner is None else _alignment(aligner, captured)
+            yield _pair(captured, alignment, _arcs(predictor, captured.prediction))
         return
     given = [replace(example, target=example.target or "") for example in examples]
     texts = [example.source for example in given], [example.target or "" for example in given]
     true = check_gold(predictor, *texts, gold, option("gold"))
     forced = read(predictor, given, ReadOptions(hypotheses=False, capture=(aligner.layer,)))
     for captured, reference, links in zip(stream, forced, true, strict=True):
-        yield _pair(predictor, captured, _alignment(aligner, reference, links))
+        yield _pair(captured, _alignment(aligner, reference, links), _arcs(predictor, captured.prediction))
 
 
-def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment | None) -> Inspected:
+def _pair(captured: Captured, alignment: Alignment | None = None, arcs: Iterable[Arcs] = ()) -> Inspected:
     example, prediction = captured.example, captured.prediction
     if not isinstance(prediction, Output):
         return Inspected(example.source, example.target)
@@ -167,8 +169,17 @@ def _pair(predictor: SequencePredictor, captured: Captured, alignment: Alignment
             gradients.append(Layer(name, layer.gradient_input, *axes))
         maps.append(Map(f"{TITLES[kind]}: contributions", norms, "norm of the contribution before the ReLU"))
         maps.append(Map(f"{TITLES[kind]}: gradient × input", gradients, "nats", signed=True))
-    arcs = list(_arcs(predictor, prediction))
-    return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, arcs)
+    return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, list(arcs))
+
+
+def shown_in_cell(output: Output) -> str:
+    """The page of an output with what it captured, as markup for the cell of a notebook."""
+    if isinstance(output, LabelledWords):
+        sentence = _labelled(Captured(output.example, output.windows, output), 1)
+    else:
+        sentence = _pair(Captured(output.example, (output.attention,), output))
+    page = page_of_sentences("headway", [], pack_sentences([sentence], 1))
+    return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 44rem; border: 0"></iframe>'
 
 
 def maps_of(captured: Captured) -> list[Map]:
@@ -187,10 +198,10 @@ def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
         yield Map(TITLES[kind], layers, "signed weight" if signed else "weight", signed)
 
 
-def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
+def _arcs(predictor: SequencePredictor, prediction: Output | None) -> Iterator[Arcs]:
     """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
     config = predictor.recipe.objective.dependency
-    if config is None:
+    if config is None or prediction is None:
         return
     for side, tokens in (("source", prediction.source_tokens), ("target", prediction.tokens)):
         name = DependencyLoss(config).name_of(side)
@@ -225,7 +236,7 @@ def _alignment(aligner: Aligner, captured: Captured, gold: Links | None = None) 
     return Alignment(weights, "reference", words.links(), gold, rate)
 
 
-def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspected:
+def _labelled(captured: Captured, line: int) -> Inspected:
     example, labelled = captured.example, captured.prediction
     if not isinstance(labelled, LabelledWords):
         return Inspected(example.source)
@@ -236,7 +247,7 @@ def _labelled(predictor: LabelPredictor, captured: Captured, line: int) -> Inspe
             "a tagger's reference has a label for each word, separated by spaces",
             where=f"{option('reference')}, line {line}", received=f"{len(gold)} labels for {len(words)} words",
         )  # fmt: skip
-    best = [float(labelled.probabilities[n, predictor.labels.index(label)]) for n, label in enumerate(labelled.labels)]
+    best = np.exp(labelled.log_probabilities).tolist()
     known = [LabelledWord(*word) for word in zip(words, labelled.labels, best, gold, strict=True)]
     return Inspected(example.source, example.target, words, words=known, maps=_window_maps(words, captured.views))
 
@@ -433,10 +444,14 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
 def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
     """Write the page of these sentences whole, with facts about the run below its title."""
     report = open_run(path.parent).folder.report
-    listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index}
-    listed["report"] = report.name if report.is_file() else None
+    write_text(path, page_of_sentences(title, facts, packed, report.name if report.is_file() else None))
+
+
+def page_of_sentences(title: str, facts: Sequence[str], packed: Packed, report: str | None = None) -> str:
+    """The page itself, with a link to a report."""
+    listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index, "report": report}
     data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}
-    write_page(path, "inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
+    return page_text("inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 
 def packed_maps(maps: Iterable[Map], bits: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from headway.core.files import write_bytes, write_text
 from headway.core.log import counted
 from headway.core.tables import Column, Table
+from headway.metrics import written
 from headway.predictors.captured_attention import END, AttentionName
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Output
@@ -35,8 +36,12 @@ from headway.runs.metrics import read_metrics
 from headway.runs.run import StoredRun, open_run
 
 
-def write_page(
-    path: Path,
+def write_page(path: Path, template: str, **parts: Any) -> None:
+    """Write the page that `page_text` gives whole."""
+    write_text(path, page_text(template, **parts))
+
+
+def page_text(
     template: str,
     *,
     title: str,
@@ -45,11 +50,10 @@ def write_page(
     data: Mapping[str, Any],
     assets: Traversable | None = None,
     elements: Sequence[str] = (),
-) -> None:
-    """Write a page whole.
+) -> str:
+    """A page whole.
 
     Args:
-        path: the page.
         template: the name of its HTML file, with places for `{{title}}`, `{{style}}`, `{{data}}` and `{{script}}`.
         title: its title, as text.
         styles: names of style sheets, in their order.
@@ -72,7 +76,7 @@ def write_page(
         "script": "\n".join(map(read, scripts)),
     }
     # In one pass, so that text that looks like a placeholder stays text.
-    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template)))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template))
 
 
 def data_element(name: str, value: Any) -> str:
@@ -154,6 +158,7 @@ def write_report(
         "headline": headline,
         "summary": list(summary.items()),
         "curves": {name: line[: -1 : math.ceil(len(line) / MOST_POINTS)] + line[-1:] for name, line in points.items()},
+        "metrics": {name: written(name.removeprefix("dev.")) for name in points if name.startswith("dev.")},
         "losses": [pair for pair in (training, ("dev", "dev_loss")) if pair[1] in points],
         "examples": [
             {
@@ -219,7 +224,7 @@ def baseline_tables(run: StoredRun) -> list[Table]:
     last = evaluated[-1]
     systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
     rows = [[name, *(scores[metric] for metric in last["dev"])] for name, scores in systems.items()]
-    columns = [Column(""), *(Column(metric, format=".2f") for metric in last["dev"])]
+    columns = [Column(""), *(Column(written(metric), format=".2f") for metric in last["dev"])]
     return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
 
 
@@ -231,7 +236,7 @@ def scores_shown(run: StoredRun) -> str:
     if not (evaluated := run.kept_evaluations()):
         return ""
     last, count = evaluated[-1], len(run.manifest["averaged_updates"])
-    scores = ", ".join(f"{name.replace('_', ' ')} {value:.1f}" for name, value in last["dev"].items())
+    scores = ", ".join(f"{written(name)} {value:.1f}" for name, value in last["dev"].items())
     of = f" after update {last['update']:,}, the last of {count} averaged checkpoints" if count > 1 else ""
     return f"{scores} on dev{of}"
 

@@ -6,11 +6,15 @@ const heatmap = createHeatmap(find);
   let shown = 0, turn = 0;
   const current = () => page.examples[shown];
 
+  /** Whether the output is wrong, where outputs are scored by whether they equal the reference. */
+  const isWrong = ({ hypothesis, reference }) => "dev.exact_match" in page.metrics && reference !== null && hypothesis.trim() !== reference.trim();
+
   function describe(example) {
     const pairs = [["source", example.source], ["output", example.hypothesis]];
     if (example.reference !== null) pairs.push(["reference", example.reference]);
     if (example.score !== null) pairs.push(["score: log-probability over length", example.score.toFixed(3).replace("-", "−")]);
     fillTerms(find("texts"), pairs);
+    find("texts").classList.toggle("wrong", isWrong(example));
     find("drawings").replaceChildren(...Object.entries(example.drawings).map(([name, drawing]) =>
       element("figure", {}, element("figcaption", {}, name), element("pre", { tabindex: "0", "aria-label": name }, drawing))));
   }
@@ -52,7 +56,7 @@ const heatmap = createHeatmap(find);
 
   if (page.examples.length) {
     find("examples").hidden = false;
-    offer(find("sentence"), page.examples.map((example, index) => [String(index), `${index + 1}. ${example.source}`]));
+    offer(find("sentence"), page.examples.map((example, index) => [String(index), `${index + 1}. ${isWrong(example) ? "✗ wrong: " : ""}${example.source}`]));
     find("sentence").addEventListener("change", () => show(Number(find("sentence").value)));
     find("previous").addEventListener("click", () => show(shown - 1));
     find("next").addEventListener("click", () => show(shown + 1));

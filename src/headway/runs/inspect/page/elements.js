@@ -19,10 +19,10 @@ function fillTerms(list, pairs) {
   list.replaceChildren(...pairs.map(term));
 }
 
-/** A token as it can be seen alone: blanks as ␣, a combining character on a dotted circle. */
+/** A token as it can be seen alone: blanks, and SentencePiece's mark of them, as ␣, a combining character on a dotted circle. */
 function visible(token) {
   if (token.trim() === "") return "␣".repeat(Math.max(1, token.length));
-  return /^\p{M}/u.test(token) ? `◌${token}` : token;
+  return /^\p{M}/u.test(token) ? `◌${token}` : token.replaceAll("▁", "␣");
 }
 
 /** Packed bytes: base64 of deflated data. */

@@ -6,7 +6,7 @@ const sentenceView = (() => {
   function chip(token, probability, label) {
     const begins = token.length > 1 && token.startsWith("▁"); // SentencePiece's mark of a new word
     const shown = element("span", { class: "chip" }, text(visible(begins ? token.slice(1) : token)));
-    if (begins) shown.prepend(element("span", { class: "mark" }, "▁"));
+    if (begins) shown.prepend(element("span", { class: "mark" }, "␣"));
     if (label !== undefined) shown.append(element("small", {}, label));
     if (probability !== undefined) {
       shown.style.setProperty("--probability", String(probability));
