@@ -46,8 +46,8 @@ def test_attention_is_drawn(predictor: SequencePredictor) -> None:
     (said,) = predictor.predict("abcd", capture="all")
     ax = said.plot()
     assert ax.get_title() == "decoder.cross, layer 2, mean of heads"
-    assert [label.get_text() for label in ax.get_xticklabels()] == said.attended
-    assert [label.get_text() for label in ax.get_yticklabels()] == [*said.tokens, "</s>"]
+    for labels, tokens in ((ax.get_xticklabels(), said.attended), (ax.get_yticklabels(), [*said.tokens, "</s>"])):
+        assert [label.get_text() for label in labels] == [token.replace("▁", "␣") for token in tokens]
     np.testing.assert_allclose(ax.images[0].get_array(), said.attention["decoder.2.cross"].mean(0))
     scale = ax.images[0].colorbar
     assert scale is not None
