@@ -5,10 +5,12 @@ python benchmarks/engines.py results/engines.json --runs four=runs/a two=runs/b 
 All contenders of a number of threads take turns, and the median of their times counts. What stands behind `--runs` are
 names and run folders of translation models. An engine that cannot express a run is left out, and told. "CTranslate2" is
 its own call, without headway around it. The engine `ctranslate2` also scores each hypothesis anew. The engine `firefox`
-is greedy, and reads a line at a time on one thread, whatever the number of threads.
+is greedy, and reads a line at a time on one thread, whatever the number of threads. `--parity NAME=FILE` adds what
+`headway export firefox` wrote into `parity.json`.
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -37,6 +39,7 @@ from headway.runs.run import open_run
 HEADWAY, ENGINES, THREADS = ("float32", "bf16", "int8"), ("ctranslate2", "ctranslate2 int8", "onnx", "firefox"), (1, 2)
 WEIGHTS = ("*.safetensors", "model.bin", "*.onnx", "*.onnx.data", "*.alphas.bin")
 MEGABYTE, BATCH = 1e6, 32
+PAIRS = (("engine", "run"), ("engine", "int8"), ("int8", "run"))
 
 
 class Int8CTranslate2(CTranslate2Engine):
@@ -134,6 +137,20 @@ def times_in_turns(all_contenders: Sequence[Contender], lines: Sequence[str], ro
     return [statistics.median(seconds) for seconds in times]
 
 
+def parity_table(files: Sequence[str]) -> Table:
+    """For how many lines a run, the engine and headway's own integers write the same, and how they score."""
+    rows: list[list[Cell]] = []
+    for name, _, path in (each.partition("=") for each in files):
+        parity = json.loads(Path(path).read_text(encoding="utf-8"))
+        shares = [100 * parity["shares"][f"{one} equal to {other}"] for one, other in PAIRS]
+        rows.append(
+            [name, parity["lines"], *shares, *(parity["scores"]["BLEU"][by] for by in ("run", "int8", "engine"))]
+        )
+    columns = [Column("model"), Column("lines", format=","), *(Column(f"{a} = {b}", "%", ".1f") for a, b in PAIRS)]
+    columns += [Column(f"BLEU of {by}", format=".2f") for by in ("run", "int8", "engine")]
+    return Table(columns, rows, title="Parity", notes=["int8 is headway's own computation with the engine's integers."])
+
+
 def main() -> None:
     """Measure, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -144,10 +161,12 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--title", default="Decoding by engines")
     parser.add_argument("--text", action="append", default=[], help="a sentence above the table; several times")
+    parser.add_argument("--parity", nargs="+", default=[], metavar="NAME=FILE")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     lines, references = list(read_lines(given.input)), list(read_lines(given.references))
-    bleu = build_metric("bleu", force=True)
+    words = sum(len(line.split()) for line in lines)
+    metrics = [build_metric("bleu", force=True), build_metric("chrf")]
     runs = [(name, Path(run)) for name, _, run in (entry.partition("=") for entry in given.runs)]
     rows: dict[tuple[str, str], list[Cell]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -155,20 +174,26 @@ def main() -> None:
             torch.set_num_threads(threads)
             both = [each for name, run in runs for each in contenders(name, run, given.beam, Path(folder))]
             for contender, seconds in zip(both, times_in_turns(both, lines, given.rounds), strict=True):
-                score = bleu.score(contender.translate(lines), [references]).value
-                row: list[Cell] = [contender.model, contender.by, contender.parameters, score, contender.megabytes]
+                said = contender.translate(lines)
+                scores = [metric.score(said, [references]).value for metric in metrics]
+                row: list[Cell] = [contender.model, contender.by, contender.parameters, *scores, contender.megabytes]
                 rows.setdefault((contender.model, contender.by), row).append(len(lines) / seconds)
     speeds = [Column(counted(threads, "thread"), "sentences/s", ".0f") for threads in THREADS]
-    facts = [Column("parameters", format=","), Column("BLEU", format=".2f"), Column("weights", "MB", ".1f")]
+    facts = [Column("parameters", format=","), Column("BLEU", format=".2f"), Column("chrF", format=".2f")]
+    facts.append(Column("weights", "MB", ".1f"))
     columns = [Column("model"), Column("by"), *facts, *speeds]
-    table = Table(columns, list(rows.values()), notes=[f"{len(lines):,} sentences, beam {given.beam}"])
+    table = Table(columns, list(rows.values()), notes=[f"{len(lines):,} sentences, {words:,} words, beam {given.beam}"])
     named = " ".join(f"{name}=RUN" for name, _ in runs)
     command = f"python benchmarks/engines.py {given.output} --runs {named} --input FILE --references FILE"
     command += f" --beam {given.beam} --rounds {given.rounds}"
+    tables = [table, *([parity_table(given.parity)] if given.parity else [])]
     text = ("All models and engines decode the same lines in turns.", *given.text)
     seeds = sorted({open_run(run).recipe.training.seed for _, run in runs})
     record = ResultRecord(
-        title=given.title, text=text, measured=measured_now([command], seeds), tables=(table.to_json(),)
+        title=given.title,
+        text=text,
+        measured=measured_now([command], seeds),
+        tables=tuple(each.to_json() for each in tables),
     )
     write_record(given.output, record)
 
