@@ -1,4 +1,4 @@
-"""The pages of what was measured: docs/results.md, an overview, and a page for each section beside it.
+"""The pages of what was measured: docs/results.md, an overview with findings first, and a page for each section.
 
 python tools/results_page.py
 
@@ -49,9 +49,13 @@ Findings = Mapping[str, Decided | None]
 
 
 class PageSection(Section):
-    """A page beside the overview: records and claim files by their names, a record's with `*` for all that fit."""
+    """A page beside the overview: records and claim files by their names, a record's with `*` for all that fit.
+
+    `found`: what was found, in sentences for the overview, which otherwise has the titles of claims and records.
+    """
 
     title: str
+    found: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
@@ -104,8 +108,10 @@ def results_pages(results: Path, claims: Path) -> dict[str, str]:
     files = {name: read_claims(claims / f"{name}.yaml") for section in contents.sections for name in section.claims}
     found = {name: _decided(file, records.get(name)) for name, file in files.items()}
     errors = [*_trainings(found.values()), *_expected_errors(files, found, records.get(COVERAGE))]
-    overview = [f"# {contents.title}", *_paragraph(errors), *_paragraph(contents.text)]
-    pages = {PAGE: [*overview, *_overview(contents, files, found, records)]}
+    findings = list(_found_so_far(contents, files, records))
+    trust = ["", "## How sure this is", *_paragraph(errors)] if errors else []
+    overview = [f"# {contents.title}", *findings, *trust, *_paragraph(contents.text)]
+    pages = {PAGE: [*overview, *_verdicts(contents, found)]}
     for section in contents.sections:
         names = section.shown(records)
         trainings = _trainings([found[name] for name in section.claims])
@@ -149,19 +155,22 @@ def _items(texts: Sequence[str]) -> Iterator[str]:
         yield from _wrapped(text, "- ", "  ")
 
 
-def _overview(
-    contents: PageContents,
-    files: Mapping[str, ClaimFile],
-    found: Mapping[str, Findings],
-    records: Mapping[str, ResultRecord],
+def _found_so_far(
+    contents: PageContents, files: Mapping[str, ClaimFile], records: Mapping[str, ResultRecord]
 ) -> Iterator[str]:
-    """A line a section with its link, and how many claims of each file hold, fail, are open, or were not run."""
+    """The findings of each section, with a link to it."""
     yield ""
-    rows: list[list[Cell]] = []
     for section in contents.sections:
         titles = [files[name].title for name in section.claims]
         titles += [records[name].title for name in section.shown(records) if name not in section.claims]
-        yield from _wrapped(f"[{section.title}]({FOLDER}/{section.file}): {'; '.join(titles)}.", "- ", "  ")
+        said = " ".join(section.found) or f"{'; '.join(titles)}."
+        yield from _wrapped(f"[{section.title}]({FOLDER}/{section.file}): {said}", "- ", "  ")
+
+
+def _verdicts(contents: PageContents, found: Mapping[str, Findings]) -> Iterator[str]:
+    """How many claims of each file hold, fail, are open, or were not run."""
+    rows: list[list[Cell]] = []
+    for section in contents.sections:
         for name in section.claims:
             every = found[name].values()
             verdicts = [NOT_RUN if each is None else each.verdict for each in every]
@@ -183,7 +192,7 @@ def _trainings(found: Iterable[Findings]) -> Iterator[str]:
         yield (
             f"Of {counted(len(regimes), 'decided claim')}, {early} are on early training: in the last fifth of the "
             "updates, one of the two variants still gained the margin or more on dev. "
-            f"For {unknown}, no curve was kept that says."
+            f"The records of {unknown} keep no curve of dev, so nothing is known of how far training was."
         )
 
 
@@ -197,15 +206,15 @@ def _expected_errors(
     if decided:
         wrong = sum((1 - files[name].kept_level) * len(every) for name, every in run.items())
         yield (
-            f"{counted(count, 'claim')} were run, and {decided} are decided. By chance each interval may leave out the "
-            f"truth, in 5 % of claims, and in more of those that were looked at twice. So up to {wrong:.1f} wrong "
-            "verdicts are to be expected."
+            f"{counted(count, 'claim')} were run, and {decided} are decided. An interval of 95 % leaves out the "
+            "truth in 5 % of claims by chance, and in more of the claims that were looked at twice. Expect up to "
+            f"{wrong:.1f} wrong verdicts."
         )
         if coverage is not None:
             missed = [100 - row[2] for row in coverage.tables[0]["rows"]]
             least, most = (count * share / 100 for share in (min(missed), max(missed)))
-            yield f"By how often intervals leave out the truth in simulations, it would be {least:.0f} to {most:.0f}."
-        yield "Verdicts that are wrong because a learning rate was chosen once, by one short run, come on top of this."
+            yield f"In simulations, intervals leave out the truth less often: {least:.0f} to {most:.0f} wrong verdicts."
+        yield "A learning rate that was chosen once, by one short run, may have made further verdicts wrong."
 
 
 def _decided(claims: ClaimFile, record: ResultRecord | None) -> Findings:

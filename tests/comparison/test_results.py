@@ -165,18 +165,23 @@ def test_no_mean_decides_where_seeds_fall_in_two_groups(folders: tuple[Path, Pat
     assert "the seeds of avgl fall in two groups, and above 30.25 are 3 of 5 of avgl and 0 of 5 of bert" in page
 
 
-def test_pages_say_first_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tuple[Path, Path]) -> None:
+def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tuple[Path, Path]) -> None:
     early = found(HELPS, "bert > untrained", 9, 1, "holds", margin=1, regime="early")
     pages = pages_of(folders, record_with(early, found(MEAN, "avgl > bert", 1, 2, "open", regime="unknown")))
     assert row_of(pages["results/s.md"], HELPS)[-2:] == ["early", "holds early"]
-    for page in pages.values():
-        assert page.split("\n\n")[1].startswith(
-            "**Most of these findings are on early training.** Of 1 decided claim, 1 "
-        )
-    said = " ".join(pages["results.md"].split("\n\n")[1].split())
+    paragraphs = pages["results/s.md"].split("\n\n")[1], pages["results.md"].split("## How sure this is\n\n")[1]
+    for text in paragraphs:
+        assert text.startswith("**Most of these findings are on early training.** Of 1 decided claim, 1 ")
+    said = " ".join(paragraphs[1].split("\n\n")[0].split())
     assert "2 claims were run, and 1 are decided." in said
     assert "up to 0.1 wrong verdicts" in said, "a twentieth of both: an open claim could have been decided"
     assert "| kaneko2019/layers | S | 0 | 1 | 0 | 0 | 1 | 0 | 4 | 0 |" in pages["results.md"]
+
+
+def test_the_overview_has_findings_first(folders: tuple[Path, Path]) -> None:
+    contents = (folders[0] / "contents.yaml").read_text().replace("{title: S,", "{title: S, found: [One., Two.],")
+    (folders[0] / "contents.yaml").write_text(contents, encoding="utf-8")
+    assert results_pages(*folders)["results.md"].startswith("# R\n\n- [S](results/s.md): One. Two.\n")
 
 
 @pytest.mark.parametrize(

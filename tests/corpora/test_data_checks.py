@@ -116,7 +116,7 @@ def test_what_training_would_refuse_is_refused(tmp_path: Path, run_headway: Comm
 def test_characters_that_no_training_text_has(tmp_path: Path, run_headway: Command) -> None:
     recipe = write_recipe(tmp_path)
     out = run_headway("data", "check", recipe, "data.broken=skip").out
-    named = "2 characters (1 different: é U+00E9 LATIN SMALL LETTER E WITH ACUTE 2) that no text of training has"
+    named = "2 characters (1 different: é U+00E9 LATIN SMALL LETTER E WITH ACUTE 2) never seen in training"
     assert f"data.dev: in the sources, {named}" in out
     content = json.loads(run_headway("data", "check", recipe, "data.broken=skip", "--json").out)
     assert content["unseen_characters"] == {"source": {"é": 2}, "target": {"ü": 2}}
@@ -129,7 +129,7 @@ def test_characters_are_named() -> None:
     many = described({chr(0x4E00 + number): 1 for number in range(CHARACTERS_SHOWN + 1)})
     assert many.count("CJK UNIFIED IDEOGRAPH") == CHARACTERS_SHOWN
     assert ", ...)" in many
-    assert described({"\ue000": 1}).endswith("(1 different: U+E000 without a name 1) that no text of training has")
+    assert described({"\ue000": 1}).endswith("(1 different: U+E000 without a name 1) never seen in training")
     pairs = [Pair(1, "/a/ö.wav", "x", ("x", "z"))]
     assert unseen_characters([Pair(1, "a", "x")], pairs, sources=False) == UnseenCharacters({}, {"z": 1})
     tree = Pair(1, "a b", "(S X X )S", ("(S (X a) (X b))",))

@@ -52,7 +52,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     assert low <= difference <= high
     with (tmp_path / "figures" / "attention" / "within-encoder.csv").open(newline="") as file:
         found = {(row["attention"], row["head"], row["n"]): float(row["share"]) for row in csv.DictReader(file)}
-    assert 0 < found["encoder.1.self", "evenly", "4"] < found["encoder.1.self", "mean", "21"] <= 1.0001
+    assert 0 < found["encoder.1.self", "uniform attention", "4"] < found["encoder.1.self", "mean", "21"] <= 1.0001
     drawn = {path.stem for path in (tmp_path / "figures" / "ngram").iterdir()}
     assert {"contributions-encoder", "contributions-decoder", "relative-position-encoder"} <= drawn
     compared = json.loads((tmp_path / "comparison" / "compare.json").read_text(encoding="utf-8"))

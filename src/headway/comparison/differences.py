@@ -383,7 +383,7 @@ class BandedCurves:
         return None if updates[0] > start else float(best[-1] - np.interp(start, updates, best))
 
     def table(self) -> Table:
-        """The best score of each variant, and what it took to come as far as all variants come."""
+        """The best score of each variant, and its time to the weakest variant's best score."""
         bests = {variant: self.best(variant) for variant in self.lines}
         means = [best.mean for best in bests.values()]
         level = min(means) if self.higher_is_better else max(means)
@@ -395,10 +395,10 @@ class BandedCurves:
             rows.append([variant, best.mean, best.update, best.seconds, *reaching])
         columns = [
             Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
-            Column("after", "s", ",.0f"), Column(f"{level:.2f} at update", format=","), Column("after", "s", ",.0f"),
+            Column("after", "s", ",.0f"), Column(f"updates to {level:.2f}", format=","), Column("time to it", "s", ",.0f"),
             Column("gain of the last fifth", format=".2f"),
         ]  # fmt: skip
-        notes = [f"{level:.2f} is as far as all variants come: better is one thing, sooner another.", *self.notes]
+        notes = [f"{level:.2f} is the weakest variant's best score.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
 
 

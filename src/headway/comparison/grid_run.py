@@ -523,8 +523,8 @@ class GridRun:
     def _choose(self, state: GroupState) -> None:
         """Choose the best value of the tuned key for a group, and keep the choice; or try one further out first.
 
-        A value with which training fails has lost, with whatever seed. A short run that was killed has not been tried:
-        nothing is chosen.
+        A learning rate whose run diverges is discarded, with whatever seed. A short run that was killed has not been
+        tried: nothing is chosen.
         """
         metric, tune, title = self.grid.metrics_of()[0], self.grid.config.tune, state.group.title
         assert tune is not None

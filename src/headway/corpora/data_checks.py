@@ -90,7 +90,7 @@ CHARACTERS_SHOWN = 20  # in a text
 
 @dataclass(frozen=True)
 class UnseenCharacters:
-    """How often characters of dev stand there that no text of training has on the same side."""
+    """The counts of characters of dev that were never seen in training on the same side."""
 
     source: Mapping[str, int]
     target: Mapping[str, int]
@@ -107,7 +107,7 @@ def described(counts: Mapping[str, int]) -> str:
     first = sorted(counts, key=lambda character: (-counts[character], character))[:CHARACTERS_SHOWN]
     named = ", ".join(f"{character_name(character)} {counts[character]:,}" for character in first)
     more = ", ..." if different > CHARACTERS_SHOWN else ""
-    return f"{counted(total, 'character')} ({different:,} different: {named}{more}) that no text of training has"
+    return f"{counted(total, 'character')} ({different:,} different: {named}{more}) never seen in training"
 
 
 def character_name(character: str) -> str:
@@ -117,7 +117,7 @@ def character_name(character: str) -> str:
 
 
 def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bool = True) -> UnseenCharacters:
-    """Count the characters of dev that training has not; both are read once.
+    """Count the characters of dev never seen in training; both are read once.
 
     Args:
         train: the pairs of training.
@@ -240,7 +240,7 @@ class DataCheck:
         broken: by corpus, what is wrong with each of these rows.
         allowed: the setting that leaves them out, where training would end at them; None where it leaves them out.
         overlap: what dev shares with train.
-        unseen: characters of dev that no text of training has.
+        unseen: characters of dev never seen in training.
         findings: pairs that people may not have meant.
         refused: what training would refuse, once rows that cannot be read are left out.
     """

@@ -30,7 +30,7 @@ class InputAccount:
     Attributes:
         lines: how many inputs there are.
         amiss: how many of them are of a kind, by the words for it, and the first ones of each.
-        characters: those of texts, by side, that no text of training has.
+        characters: those of texts, by side, never seen in training.
         tokens: by side, how many there are.
         unknown: by side, how many of them are unknown.
         nouns: by side, what a token is.

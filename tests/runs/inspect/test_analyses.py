@@ -220,7 +220,7 @@ def test_a_decoder_only_model_is_one_sequence_with_layers_from_one(
     assert {row["attention"] for row in rows(tmp_path / "entropy.csv")} >= {"decoder.1.cross", "decoder.2.self"}
     (chart,) = analysis.entropies.result()
     assert [panel.title for panel in chart.panels] == ["decoder, self", "decoder, cross"]
-    assert all([x for x, _ in panel.lines["evenly"]] == [1, 2] for panel in chart.panels)
+    assert all([x for x, _ in panel.lines["uniform attention"]] == [1, 2] for panel in chart.panels)
     titles = [row[0] for row in analysis.table().rows]
     assert sorted(titles) == [f"decoder layer {layer}, {kind}" for layer in (1, 2) for kind in ("cross", "self")]
     assert set(analysis.relative.totals) == {"decoder.1.self", "decoder.2.self"}
@@ -239,7 +239,7 @@ def test_even_weights_are_those_of_the_layer_that_sees_furthest(predictor: Seque
     analysis = RelativePositionAnalysis(2)
     analysis.totals = {name: total for name, total in totals.items() if name.startswith("encoder")}
     panel = analysis.result()[0].panels[0]
-    assert dict(panel.lines["evenly"])[0] == pytest.approx(100 * far[SPAN + 1])
+    assert dict(panel.lines["uniform attention"])[0] == pytest.approx(100 * far[SPAN + 1])
 
 
 def test_the_figures_of_signed_weights_say_so(predictor: SequencePredictor, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ class TextProcessor(Processor):
     characters: frozenset[str] = frozenset()
 
     def unseen(self, characters: Iterable[str]) -> list[str]:
-        """Those of some characters that no text of training had, as it stood there or prepared; none if not known."""
+        """Those of some characters that were never seen in training, raw or prepared; none if not known."""
         if not self.characters:
             return []
         new = [character for character in characters if character not in self.characters]

@@ -33,7 +33,7 @@ from headway.runs.load import load
 from headway.runs.run import open_run
 
 OFFSETS = range(-SPAN, SPAN + 1)
-EVENLY = "evenly"  # weights that are the same at all that may be seen
+UNIFORM = "uniform attention"  # the same weight on every token that may be attended to
 LEAST_SHOWN = 1e-3
 
 Floats = NDArray[np.floating[Any]]
@@ -43,12 +43,12 @@ HeadShares = Mapping[str, Sequence[tuple[str, Floats]]]  # by attention, the sha
 class OffsetTotals:
     """The share of its weight that every head gives to every offset from a query to a key, averaged over queries.
 
-    In short sentences most of any weight is near. Therefore the weight that is spread evenly over all that a query may
-    see stands beside it.
+    In short sentences most of any weight is near. Uniform attention, over all that a query may attend to, is therefore
+    counted as well.
 
     Attributes:
         weight: (K, 2 SPAN + 3), summed over queries: all that is further to the left, -SPAN to SPAN, further right.
-        even: (2 SPAN + 3,), the same of even weights.
+        even: (2 SPAN + 3,), the same of uniform attention.
         queries: how many there were.
         signed: whether there were weights below zero, which count by their absolute values as all do.
     """
@@ -73,7 +73,7 @@ class OffsetTotals:
         return self.weight / max(1, self.queries)
 
     def even_shares(self) -> Floats:
-        """(2 SPAN + 3,): the same of even weights."""
+        """(2 SPAN + 3,): the same of uniform attention."""
         return self.even / max(1, self.queries)
 
 
@@ -185,13 +185,13 @@ class RelativePositionAnalysis:
             signed = any(total.signed for total in totals.values())
             axis = f"share of the {'absolute ' if signed else ''}weight (%)"
             charts += [self._by_offset(next(iter(totals)).stack, shares, even, heads, axis)]
-            charts += [_by_window(next(iter(totals)).stack, shares | {EVENLY: even}, heads, axis)]
+            charts += [_by_window(next(iter(totals)).stack, shares | {UNIFORM: even}, heads, axis)]
         return charts
 
     def _by_offset(self, stack: str, shares: Mapping[str, Floats], even: Floats, heads: HeadShares, axis: str) -> Chart:
         n = self.window
         inside = [f"{100 * within(share, n):.0f}" for share in shares.values()]
-        shares = {**shares, EVENLY: even}
+        shares = {**shares, UNIFORM: even}
         highest = np.max(list(shares.values()), axis=0)[1:-1]
         shown = [
             offset for offset, most in zip(OFFSETS, highest, strict=True) if most >= LEAST_SHOWN or abs(offset) < n
@@ -206,7 +206,7 @@ class RelativePositionAnalysis:
                 for name, share in shares.items()
             },
             shaded=(0.5 - n, right, f"n = {n}: {lowest if lowest == most else f'{lowest} to {most}'} %"),
-            limits=(0, None), baseline=EVENLY,
+            limits=(0, None), baseline=UNIFORM,
         )  # fmt: skip
         offsets = [f"<{-SPAN}", *map(str, OFFSETS), f">{SPAN}"]
         rows = [
@@ -224,7 +224,7 @@ def _by_window(stack: str, shares: Mapping[str, Floats], heads: HeadShares, axis
     sizes = range(1, SPAN + 2)
     panel = Panel(
         title=f"{stack}: self-attention within a window", x="n: the window reaches n - 1 tokens to each side",
-        y=axis, percent=True, baseline=EVENLY,
+        y=axis, percent=True, baseline=UNIFORM,
         lines={name: [(n, 100 * float(within(share, n))) for n in sizes] for name, share in shares.items()},
     )  # fmt: skip
     rows = [
@@ -241,7 +241,7 @@ def even_shares(totals: Iterable[OffsetTotals]) -> Floats:
 
 def _heads_and_means(values: Floats, even: Floats | float) -> list[tuple[str, Any]]:
     """The rows of values (K, ...) with their numbers from 1, their mean, called `mean`, and those of even weights."""
-    return [*((str(head), row) for head, row in enumerate(values, start=1)), ("mean", values.mean(0)), (EVENLY, even)]
+    return [*((str(head), row) for head, row in enumerate(values, start=1)), ("mean", values.mean(0)), (UNIFORM, even)]
 
 
 class EntropyAnalysis:
@@ -265,11 +265,11 @@ class EntropyAnalysis:
             dots = [(layer, float(bits)) for layer, total in totals.items() for bits in total.mean()]
             lines = {
                 "mean of the heads": [(layer, float(total.mean().mean())) for layer, total in totals.items()],
-                EVENLY: [(layer, total.even_mean()) for layer, total in totals.items()],
+                UNIFORM: [(layer, total.even_mean()) for layer, total in totals.items()],
             }
             title = AttentionName.parse(next(iter(names.values()))).group_title
             axis = f"entropy{' of absolute weights' if any(total.signed for total in totals.values()) else ''} (bits)"
-            panels.append(Panel(title=title, x="layer", y=axis, lines=lines, dots=dots, baseline=EVENLY))
+            panels.append(Panel(title=title, x="layer", y=axis, lines=lines, dots=dots, baseline=UNIFORM))
         if not panels:
             return []
         highest = max(bits for panel in panels for points in (*panel.lines.values(), panel.dots) for _, bits in points)
@@ -438,10 +438,10 @@ class CorpusAnalysis:
             shares = [100 * values[key] if key in values else None for key in ("within", "even_within")]
             rows.append([AttentionName.parse(name).title, *shares, values["entropy"], values["even_entropy"]])
         columns = [
-            Column("attention"), Column(f"within n = {self.window}", "%", ".1f"), Column("evenly", "%", ".1f"),
-            Column("entropy", "bits", ".2f"), Column("evenly", "bits", ".2f"),
+            Column("attention"), Column(f"within n = {self.window}", "%", ".1f"), Column("uniform", "%", ".1f"),
+            Column("entropy", "bits", ".2f"), Column("uniform", "bits", ".2f"),
         ]  # fmt: skip
-        notes = ["evenly: what it would be if all that a token may see had the same weight"]
+        notes = ["uniform: uniform attention, the same weight on every token that may be attended to"]
         notes = notes if self.relative.totals else []
         signed = [AttentionName.parse(name).title for name, total in self.entropies.totals.items() if total.signed]
         if signed:
@@ -457,9 +457,9 @@ class CorpusAnalysis:
             norm, gradient = (means.mean(0) for means in total.means())
             largest = ", ".join(f"{total.spans[index].name} ({norm[index]:.2f})" for index in np.argsort(-norm)[:3])
             strongest, title = total.spans[int(gradient.argmax())].name, AttentionName.parse(name).title
-            lines.append(
-                f"{title}: no weights; largest contributions: {largest}; by gradient x input most counts {strongest}"
-            )
+            strongest = strongest if strongest.isalpha() else f"offset {strongest}"
+            largest = f"largest contributions: {largest}; largest gradient x input: {strongest}"
+            lines.append(f"{title}: no weights; {largest}")
         if self.without:
             titles = "; ".join(AttentionName.parse(name).title for name in self.without)
             lines.append(f"{titles}: no weights and no contributions, so that there is nothing to draw")

@@ -1,4 +1,4 @@
-"""The page on shipping does what it says, in miniature: to an installed package, and from an OPUS-MT-like folder."""
+"""The pages on export, more data and fine-tuning do what they say, in miniature, one after the other."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ ARGOS = Path(sys.prefix) / "argos"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not ARGOS.is_dir(), reason="argostranslate is not installed: make test-all")
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ctranslate2")
     from tests.export.test_argos import write_whole_text_model
     from tests.tasks.marian import write_marian
@@ -45,7 +45,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "--licence": "sentence_model=whole.onnx --licence",
         "python install.py": f"PYTHONPATH={ARGOS} python -W ignore install.py",
     }
-    printed = run_page(ROOT / "docs" / "shipping.md", tmp_path, **changes).splitlines()
+    pages = [ROOT / "docs" / f"{name}.md" for name in ("export", "more-data", "fine-tuning")]
+    printed = "".join(run_page(page, tmp_path, **changes) for page in pages).splitlines()
     rows = {line.split()[0]: line.split()[1] for line in printed if line.split()[1:2] in (["yes"], ["no"])}
     yes, no = ("ctranslate2", "argos", "onnx", "huggingface"), ("marian", "firefox", "page")
     assert rows == dict.fromkeys(yes, "yes") | dict.fromkeys(no, "no")
