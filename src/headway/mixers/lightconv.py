@@ -83,6 +83,9 @@ class LightConv(Mixer):
         mixed = self.out_projection(self._convolve(self._padded(x, mask)))
         return Mixed(zero_padding(mixed, mask), None)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(None)  # zero times the gate of zero
+
     def _gated(self, x: Tensor) -> Tensor:
         """v (B, L, D) of x (B, L, D)."""
         return F.glu(self.in_projection(x), -1)

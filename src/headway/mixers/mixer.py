@@ -194,6 +194,10 @@ class Mixer(nn.Module, ABC):
             ValueError: more positions than the state has room for, where that can be seen without waiting for a device.
         """
 
+    def value_map(self) -> tuple[nn.Module, slice] | None:
+        """The map that gives what a position hands to others, and the columns of that; None where no map does."""
+        return None
+
     def extra_repr(self) -> str:
         """The options, for print(model)."""
         return f"causal={self.causal}"

@@ -99,6 +99,9 @@ class Ngram(Mixer):
         projected = zero_padding(self.in_projection(x), mask)
         return Mixed(zero_padding(self._read(projected, self._context(projected, mask)), mask), None)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(None)
+
     def _context(self, projected: Tensor, mask: Tensor | None) -> Tensor | None:
         """The context vectors (B, L or 1, K d) of projected vectors (B, L, K d), where there are any (equation 7)."""
         if self.global_weight is None:

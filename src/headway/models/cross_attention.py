@@ -104,6 +104,10 @@ class CrossMixer(nn.Module, ABC):
     def scores(self, x: Tensor, view: View) -> Tensor:
         """(B, K, T, S): what the weights of queries x (B, T, D) are the softmax of, before masking."""
 
+    def value_map(self) -> tuple[nn.Module, slice] | None:
+        """The map that gives the values of a source, and the columns of these; None where no map does."""
+        return None
+
 
 @dataclass(frozen=True)
 class MultiHeadView(View):
@@ -190,6 +194,9 @@ class MultiHeadCross(CrossMixer):
         assert isinstance(view, MultiHeadView)
         scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.key_dim**-0.5
         return scores
+
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.memory_projection, slice(self.widths[0], None)
 
     def _queries(self, x: Tensor) -> Tensor:
         """(B, K, T, d_k)."""
