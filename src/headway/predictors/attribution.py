@@ -41,7 +41,7 @@ Baseline = Literal["zero", "unknown"]
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about one pair: the log probability of each target token, or how much it is above another's.
+    """A pair and the scores that are asked for: the log probability of each target token, or how much it is above another's.
 
     Attributes:
         model: in evaluation.
@@ -189,7 +189,7 @@ class IntegratedGradients(Attribution):
         *,
         steps: Annotated[int, Field(ge=4, le=1 << 16)] = 32,
         most_steps: Annotated[int, Field(ge=4, le=1 << 16)] = 4096,
-        tolerance: Annotated[float, Field(gt=0)] = 0.01,
+        tolerance: Annotated[float, Field(gt=0, le=1)] = 0.01,
         baseline: Baseline = "zero",
     ) -> None:
         self.steps, self.most_steps, self.tolerance, self.baseline = steps, most_steps, tolerance, baseline
