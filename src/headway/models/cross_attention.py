@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.core.config import Probability, Width
 from headway.mixers.attention import attend, sizes_of_head
+from headway.mixers.points import Points, head_points
 from headway.tensors.linear import Linear
 
 
@@ -99,6 +100,10 @@ class CrossMixer(nn.Module, ABC):
         Returns:
             Values (R, n, `size`); weights and choices have the W * n queries of a sentence in the place of T.
         """
+
+    def points(self) -> Points:
+        """The heads, where `out_projection` joins `heads` of them."""
+        return head_points(self)
 
     @abstractmethod
     def scores(self, x: Tensor, view: View) -> Tensor:

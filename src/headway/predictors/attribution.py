@@ -41,7 +41,8 @@ Baseline = Literal["zero", "unknown"]
 
 @dataclass(frozen=True)
 class Question:
-    """A pair and the scores that are asked for: the log probability of each target token, or how much it is above another's.
+    """A pair, and the scores that are asked for: of each target token its log probability, or how much it is above
+    that of another.
 
     Attributes:
         model: in evaluation.
