@@ -37,3 +37,33 @@ def test_half_of_a_character_is_no_sentence(
     assert ended.code == 2
     assert "'caf\\udce9'" in ended.err
     assert not output.exists()
+
+
+def test_attribution_is_a_table_or_json(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    verb = "inspect", "tables", "attribution", reversal.run, "--text", "abcd", "--attribution", "occlusion"
+    said = run_headway(*verb).out.splitlines()
+    assert said[0] == "abcd -> dcba (occlusion)"
+    assert said[3].startswith("d ")
+    assert " d +" in said[3]
+    (tmp_path / "given.txt").write_text("dcbb\n", encoding="utf-8")
+    given = ["--reference", tmp_path / "given.txt", "--against", "a", "--words", "--json"]
+    (record,) = json.loads(run_headway(*verb, *given).out)
+    assert (record["output"], record["against"], record["measure"]) == ("dcbb", "a", "nats")
+    assert (record["rows"], record["columns"]) == (["dcbb", "</s>"], ["abcd", "</s>", "<s>", "dcbb"])
+    assert len(record["values"]) == 2
+
+
+def test_mistakes_about_attribution_are_named(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    page = "inspect", "page", reversal.run, "--text", "ab", "--output", tmp_path / "page.html"
+    for given, said in (
+        (["--against", "a"], "--against: alone, this option does nothing; allowed: beside --attribution"),
+        (["--attribution", "oclusion"], "--attribution: unknown attribution; did you mean 'occlusion'"),
+        (["--attribution", "occlusion", "--against", "ü"], "--against: the vocabulary of the outputs does not have"),
+        (["--attribution", "value_zeroing", "--against", "a"], "--against: value zeroing says what a position is made"),
+    ):
+        ended = run_headway(*page, *given)
+        assert (ended.code, ended.err.startswith(f"error: {said}")) == (2, True), ended.err
+    assert not (tmp_path / "page.html").exists()
+    (tmp_path / "given.txt").write_text("a\nb\n", encoding="utf-8")
+    table = "inspect", "tables", "attribution", reversal.run, "--text", "ab"
+    assert "2 lines for 1 sentences" in run_headway(*table, "--reference", tmp_path / "given.txt").err

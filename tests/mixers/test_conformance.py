@@ -11,6 +11,7 @@ from headway.mixers import MIXERS, Contributions, Mixed, Mixer, MixerState, buil
 from headway.mixers.attention import Attention, AttentionState
 from headway.mixers.conformance import CHECKS, ConformanceError
 from headway.mixers.ngram import Ngram, NgramState
+from headway.mixers.points import heads_of
 
 DIM = 6
 POSITIONS = {
@@ -364,6 +365,67 @@ def test_contributions_check_finds_the_fault(fault):
     with pytest.raises(ConformanceError):
         conformance.check_contributions(lambda causal: BrokenContributions(causal, fault), dim=DIM, causal=True)
     conformance.check_contributions(lambda causal: BrokenContributions(causal, "none"), dim=DIM, causal=True)
+
+
+class BrokenPoints(Ngram):
+    """N-grams that heed rules for their heads and offsets with one thing wrong, by name."""
+
+    def __init__(self, causal: bool, fault: str) -> None:
+        super().__init__(DIM, causal, n=3, heads=3)
+        self.fault = fault
+
+    def edited(self, terms, spans):
+        edited = super().edited(terms, spans)
+        if self.fault == "an offset takes its neighbour along" and len(spans) > 1:
+            edited[:, :, :, 0] += edited[:, :, :, 1] - terms[:, :, :, 1]
+        return edited
+
+    def points(self):
+        found = super().points()
+        if self.fault == "heads are read before they are mixed":
+            found |= heads_of(self.in_projection, 3)
+        if self.fault == "two heads are one":
+            found[":head=2"] = found[":head=1"]
+        if self.fault == "a head is named that is nowhere":
+            found[":head=4"] = lambda edit: lambda: None
+        if self.fault == "rules stay":
+            third = found[":head=3"]
+
+            def put(edit):
+                take_out = third(edit)
+                return lambda: (take_out(), third(lambda values: values + 1))
+
+            found[":head=3"] = put
+        return found
+
+    def extend(self, x, state, lengths=None):
+        before, hooks = self.edits, self.out_projection._forward_pre_hooks
+        if self.fault == "extend knows no offset":
+            self.edits = {}
+        if self.fault == "extend knows no head":
+            self.out_projection._forward_pre_hooks = type(hooks)()
+        try:
+            return super().extend(x, state, lengths)
+        finally:
+            self.edits, self.out_projection._forward_pre_hooks = before, hooks
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("an offset takes its neighbour along", "a rule for :offset=-1 does not do what one for :offset=-2 does"),
+        ("heads are read before they are mixed", "at one position reaches others"),
+        ("two heads are one", "a rule for :head=1 changed :head=2"),
+        ("a head is named that is nowhere", "forward does not read :head=4"),
+        ("rules stay", "a rule that changes nothing changed the values"),
+        ("extend knows no offset", "under a rule for :offset=-2 extend differs from forward"),
+        ("extend knows no head", "under a rule for :head=1 extend differs from forward"),
+    ],
+)
+def test_interventions_check_finds_the_fault(fault, message):
+    with pytest.raises(ConformanceError, match=message):
+        conformance.check_interventions(lambda causal: BrokenPoints(causal, fault), dim=DIM, causal=True)
+    conformance.check_interventions(lambda causal: BrokenPoints(causal, "none"), dim=DIM, causal=True)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from headway.cli.standard_streams import write
 from headway.core.config import validated_options
 from headway.core.errors import UserError
 from headway.runs.inspect.inspect_options import (
+    AttributionOptions,
     DependencyOptions,
     FigureOptions,
     HeatMapOptions,
@@ -50,20 +51,22 @@ def inspect_figures(
 @command(inspect_app, "tables")
 def inspect_tables(
     kind: Annotated[
-        Literal["parameters", "layers", "dependencies"],
+        Literal["parameters", "layers", "dependencies", "attribution"],
         argument(
             "KIND",
             "parameters: their number and the FLOPs a token of every part; layers: a tagger's weights of its layers, "
-            "and its self-attention over words; dependencies: words that a run's heads attach as a parser does.",
+            "and its self-attention over words; dependencies: words that a run's heads attach as a parser does; "
+            "attribution: the inputs that count for each token of an output.",
         ),
     ],
     run: Annotated[Path, argument("RUN", "The run folder, or a pack; for parameters, also a recipe.")],
     /,
     *overrides: Overrides,
-    options: Annotated[dict[str, Any], Given((ParameterOptions, LayerOptions, DependencyOptions))],
+    options: Annotated[dict[str, Any], Given((ParameterOptions, LayerOptions, DependencyOptions, AttributionOptions))],
 ) -> None:
     """Count what a model has, or how it attends, in a table."""
     from headway.runs.inspect.dependency_analysis import run_dependencies
+    from headway.runs.inspect.inspection import run_attribution
     from headway.runs.inspect.layers import run_layers
     from headway.runs.inspect.parameters import run_parameters
 
@@ -72,6 +75,8 @@ def inspect_tables(
     elif kind == "dependencies":
         write(run_dependencies(run, overrides, validated_options(DependencyOptions, options)))
     elif overrides:
-        raise UserError("layers are those of the run's own recipe", received=" ".join(overrides))
+        raise UserError("what is counted is of the run's own recipe", received=" ".join(overrides))
+    elif kind == "attribution":
+        write(run_attribution(run, validated_options(AttributionOptions, options)))
     else:
         write(run_layers(run, validated_options(LayerOptions, options)))

@@ -327,6 +327,7 @@ CATALOGUE = {
     "exporters": "headway.export:EXPORTERS",
     "importers": "headway.importing:IMPORTERS",
     "engines": "headway.runs.engines:ENGINES",
+    "attributions": "headway.predictors.attribution:ATTRIBUTIONS",
     "loggers": "headway.runs.training.loggers:LOGGERS",
 }
 

@@ -224,6 +224,9 @@ class Attention(Mixer):
         )
         return self._finish(values, weights, mask)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(-self.widths[2], None)
+
     def _real_keys(self, mask: Tensor | None) -> Tensor | None:
         """The keys (B, 1, L or 1, L) that are no padding; None where a causal query sees none that is."""
         if mask is None or (self.causal and padding_is_last(mask)):

@@ -16,8 +16,8 @@ import inspect
 import itertools
 import random
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from headway.core.errors import UserError
 from headway.core.registry import is_own
 from headway.mixers.mixer import Decomposable, Mixed, Mixer, MixerState, State
+from headway.mixers.points import Edit
 from headway.tensors.masks import padding_mask
 from headway.tensors.names import counted_from_1
 
@@ -476,6 +477,67 @@ def check_contributions(trial: Trial) -> None:
 
 
 @_on_any_mixer
+def check_interventions(trial: Trial) -> None:
+    """A rule for a head or a span, where there are such, reaches it in forward and extend alike, and nothing else."""
+    mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
+    points, position = mixer.points(), 3
+    applies(bool(points))
+
+    def under(edits: Mapping[str, Edit], call: Callable[[], Tensor]) -> Tensor:
+        with ExitStack() as stack, torch.no_grad():
+            for name, edit in edits.items():
+                stack.callback(points[name](edit))
+            return call()
+
+    def seen(edits: Mapping[str, Edit]) -> tuple[Tensor, dict[str, Tensor]]:
+        kept: dict[str, Tensor] = {}
+
+        def keep(name: str) -> Edit:
+            return lambda values: kept.setdefault(name, values)
+
+        edits = {name: keep(name) for name in points} | dict(edits)
+        return under(edits, lambda: mixer(x, mask).values), kept
+
+    def in_parts() -> Tensor:
+        state, parts = mixer.initial_state(BATCH, LENGTH), []
+        for part in torch.split(x, [3, 1, LENGTH - 4], 1):
+            values, state = mixer.extend(part, state)
+            parts.append(values)
+        return torch.cat(parts, 1)
+
+    def moved(values: Tensor) -> Tensor:
+        at = torch.arange(values.shape[1], device=values.device) == min(position, values.shape[1] - 1)
+        return values + at[:, None].to(values)
+
+    def halved(values: Tensor) -> Tensor:
+        check(
+            values.ndim == 3 and len(values) == BATCH, f"a rule reads values {tuple(values.shape)}, and not (B, L, C)"
+        )
+        return 1 - values / 2
+
+    before, as_they_were = seen({})
+    close(before, mixer(x, mask).values.detach(), "a rule that changes nothing changed the values")
+    unread = ", ".join(points.keys() - as_they_were.keys())
+    check(not unread, f"forward does not read {unread}")
+    sums: dict[str, Tensor] = {}  # whatever term of a sum grows by as much, the sum does
+    for name in points:
+        after, others = seen({name: moved})
+        for other, values in others.items():
+            if other.partition("=")[0] == name.partition("=")[0]:  # heads are made of the terms of all spans
+                close(values, as_they_were[other], f"a rule for {name} changed {other}")
+        at = (torch.arange(LENGTH, device=x.device) == position) | (as_they_were[name].shape[1] == 1)
+        close(after[:, ~at], before[:, ~at], f"a rule for {name} at one position reaches others")
+        check((after - before)[mask & at].abs().max() > 0, f"a rule for {name} does not reach the values of forward")
+        if ":offset" in name and as_they_were[name].shape[1] == LENGTH:
+            first = next(iter(sums), name)
+            close(after, sums.setdefault(first, after), f"a rule for {name} does not do what one for {first} does")
+        if trial.causal:
+            whole = under({name: halved}, lambda: mixer(x, None).values)
+            close(under({name: halved}, in_parts), whole, f"under a rule for {name} extend differs from forward")
+    close(mixer(x, mask).values.detach(), before, "a rule is left behind")
+
+
+@_on_any_mixer
 def check_save_and_load(trial: Trial) -> None:
     """The state dict carries all that the values depend on."""
     mixer, x, mask = trial.mixer(), trial.input(), trial.mask()
@@ -538,6 +600,7 @@ CHECKS: tuple[Check, ...] = (
     check_prompts,
     check_weights,
     check_contributions,
+    check_interventions,
     check_save_and_load,
     check_bf16,
     check_compile,

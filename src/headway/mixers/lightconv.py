@@ -83,6 +83,9 @@ class LightConv(Mixer):
         mixed = self.out_projection(self._convolve(self._padded(x, mask)))
         return Mixed(zero_padding(mixed, mask), None)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(None)  # zero times the gate of zero
+
     def _gated(self, x: Tensor) -> Tensor:
         """v (B, L, D) of x (B, L, D)."""
         return F.glu(self.in_projection(x), -1)
@@ -98,18 +101,27 @@ class LightConv(Mixer):
 
     def _convolve(self, padded: Tensor) -> Tensor:
         """The windows of v (B, L + k - 1, D), averaged: (B, L, D)."""
+        if self.edits:
+            return self.edited(self._terms(padded), self.spans()).sum(3).transpose(1, 2).flatten(2)
         return depthwise(padded, self._weights().repeat_interleave(padded.shape[2] // self.heads, 0))
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
         """The average of each head left open, offset by offset; no activation and no bias follow the sum."""
-        windows = self._padded(x, mask).unfold(1, self.width, 1)  # (B, L, D, k)
-        heads = windows.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads, self.width)
-        terms = torch.einsum("blhdk,hk->bhlkd", heads, self._weights())
+        terms, spans = self._terms(self._padded(x, mask)), self.spans()
+        terms = self.edited(terms, spans) if self.edits else terms
         if mask is not None:
             terms = terms.masked_fill(~mask[:, None, :, None, None], 0)
-        spans = tuple(Span.of(offset - self.before) for offset in range(self.width))
         mixed = self.out_projection(terms.sum(3).transpose(1, 2).flatten(2))
         return Contributions(spans, terms, zero_padding(mixed, mask))
+
+    def _terms(self, padded: Tensor) -> Tensor:
+        """(B, H, L, k, D / H): what `_convolve` sums up over the positions of a window."""
+        windows = padded.unfold(1, self.width, 1)  # (B, L, D, k)
+        heads = windows.reshape(*windows.shape[:2], self.heads, -1, self.width)
+        return torch.einsum("blhdk,hk->bhlkd", heads, self._weights())
+
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(Span.of(offset - self.before) for offset in range(self.width))
 
     def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)

@@ -126,6 +126,9 @@ class MatrixMemory(Mixer):
         weights = self.weights(x, query, key, mask) if need_weights else None
         return Mixed(zero_padding(self._finish(read, x), mask), weights)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(-self.widths[2], None)
+
     def _split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys (B, K, L, d) and values (B, K, L, d_v)."""
         parts = torch.split(projected, self.widths, -1)

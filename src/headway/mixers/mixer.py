@@ -5,11 +5,15 @@ where a position is real (see masks.py).
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+
+from headway.mixers.points import Edit, Place, Points, head_points
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,8 @@ class Mixer(nn.Module, ABC):
             such, to be mixed in; the lowest layer itself finds it empty, and appends its own.
         reads_source: whether they take `view`, which `project` makes of an encoded source: the weights then are those
             of the source (B, K, L, S), followed by those of the sequence itself.
+        edits: by the name of a span, what `forward`, `extend` and `contributions` have to replace its term by
+            (`edited`); only of the `spans` that the mixer says. None at all but in an intervention.
     """
 
     causal: bool
@@ -150,6 +156,7 @@ class Mixer(nn.Module, ABC):
     weights_sum_to_one: bool = True
     shares_values: bool = False
     reads_source: bool = False
+    edits: Mapping[str, Edit] = MappingProxyType({})
 
     @abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
@@ -193,6 +200,36 @@ class Mixer(nn.Module, ABC):
         Raises:
             ValueError: more positions than the state has room for, where that can be seen without waiting for a device.
         """
+
+    def value_map(self) -> tuple[nn.Module, slice] | None:
+        """The map that gives what a position hands to others, and the columns of that; None where no map does."""
+        return None
+
+    def spans(self) -> tuple[Span, ...]:
+        """The spans whose terms `edits` reach, of a mixer that adds them up; none unless a mixer says so."""
+        return ()
+
+    def edited(self, terms: Tensor, spans: Sequence[Span]) -> Tensor:
+        """Terms (B, K, L, P, d) of these spans, as `edits` leave them."""
+        parts = list(terms.unbind(3))
+        for index, (name, *_) in enumerate(spans):
+            if name in self.edits:
+                part = parts[index].transpose(1, 2)
+                parts[index] = self.edits[name](part.flatten(2)).view_as(part).transpose(1, 2)
+        return torch.stack(parts, 3)
+
+    def points(self) -> Points:
+        """The heads, where `out_projection` joins `heads` of them, and the spans."""
+        return head_points(self) | {f":offset={span.name}": self._term(span.name) for span in self.spans()}
+
+    def _term(self, name: str) -> Place:
+        def put(edit: Edit) -> Callable[[], None]:
+            outer = vars(self).get("edits", {})
+            inner = outer.get(name, lambda values: values)
+            self.edits = outer | {name: lambda values: edit(inner(values))}
+            return lambda: vars(self).update(edits=outer) if outer else vars(self).pop("edits")
+
+        return put
 
     def extra_repr(self) -> str:
         """The options, for print(model)."""

@@ -99,6 +99,9 @@ class Ngram(Mixer):
         projected = zero_padding(self.in_projection(x), mask)
         return Mixed(zero_padding(self._read(projected, self._context(projected, mask)), mask), None)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(None)
+
     def _context(self, projected: Tensor, mask: Tensor | None) -> Tensor | None:
         """The context vectors (B, L or 1, K d) of projected vectors (B, L, K d), where there are any (equation 7)."""
         if self.global_weight is None:
@@ -122,6 +125,9 @@ class Ngram(Mixer):
         A convolution in two dimensions, of which one has size one, since that one reads the memory as it lies, channels
         last; of all forms of these sums it is the fastest (benchmarks/ngram.py).
         """
+        if self.edits:
+            hidden = self._joined(self.edited(self._terms(projected), self.spans()[: self.window]))
+            return hidden if self.bias is None else hidden + self.bias
         weight = self.weight.flatten(0, 1).unsqueeze(2)  # (K d, d, 1, w)
         padding = 0 if self.causal else self.n - 1
         image = projected.transpose(1, 2).unsqueeze(2)  # (B, K d, 1, L)
@@ -131,7 +137,10 @@ class Ngram(Mixer):
     def _read_global(self, highest: Tensor) -> Tensor:
         """Context vectors (B, L or 1, K d) through their part of the W^k."""
         assert self.global_weight is not None
-        return torch.einsum("blki,koi->blko", self._heads(highest), self.global_weight).flatten(2)
+        read = torch.einsum("blki,koi->blko", self._heads(highest), self.global_weight)
+        if self.edits:
+            return self._joined(self.edited(read.transpose(1, 2).unsqueeze(3), self.spans()[-1:]))
+        return read.flatten(2)
 
     def _heads(self, x: Tensor) -> Tensor:
         """x (B, L, K d, ...) as (B, L, K, d, ...)."""
@@ -140,20 +149,33 @@ class Ngram(Mixer):
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
         """Equation 5 (or 8) with its sum over positions left open: offset by offset, then the context."""
         projected = zero_padding(self.in_projection(x), mask)
-        after = 0 if self.causal else self.n - 1
-        windows = F.pad(projected, (0, 0, self.n - 1, after)).unfold(1, self.window, 1)  # (B, L, K d, w)
-        terms = torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
-        spans = [Span.of(offset) for offset in range(1 - self.n, after + 1)]
+        before = F.pad(projected, (0, 0, self.n - 1, 0)) if self.causal else projected
+        terms, spans = self._terms(before), self.spans()
+        terms = self.edited(terms, spans[: self.window]) if self.edits else terms
         highest = self._context(projected, mask)
         if highest is not None:
             context = self._heads(self._read_global(highest)).transpose(1, 2)  # (B, K, L or 1, d)
             terms = torch.cat([terms, context.expand(-1, -1, x.shape[1], -1)[:, :, :, None]], 3)
-            spans.append(Span("prefix", None, 0) if self.prefix else Span("global", None, None))
         if mask is not None:
             terms = terms.masked_fill(~mask[:, None, :, None, None], 0)
-        hidden = terms.sum(3).transpose(1, 2).flatten(2)
+        hidden = self._joined(terms)
         hidden = hidden if self.bias is None else hidden + self.bias
-        return Contributions(tuple(spans), terms, zero_padding(self.out_projection(hidden.relu()), mask))
+        return Contributions(spans, terms, zero_padding(self.out_projection(hidden.relu()), mask))
+
+    def spans(self) -> tuple[Span, ...]:
+        offsets = [Span.of(offset) for offset in range(1 - self.n, 1 if self.causal else self.n)]
+        context = [Span("prefix", None, 0) if self.prefix else Span("global", None, None)]
+        return (*offsets, *(context if self.global_context else ()))
+
+    def _terms(self, projected: Tensor) -> Tensor:
+        """(B, K, L, w, d): what `_read_window` sums up over the positions of a window."""
+        padded = projected if self.causal else F.pad(projected, (0, 0, self.n - 1, self.n - 1))
+        windows = padded.unfold(1, self.window, 1)  # (B, L, K d, w)
+        return torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
+
+    def _joined(self, terms: Tensor) -> Tensor:
+        """(B, L, K d) of terms (B, K, L, P, d)."""
+        return terms.sum(3).transpose(1, 2).flatten(2)
 
     def initial_state(self, rows: int, capacity: int) -> MixerState:
         require_causal(self.causal)
@@ -167,7 +189,7 @@ class Ngram(Mixer):
         count = x.shape[1]
         projected = self.in_projection(x)
         window = torch.cat([state.recent, projected], 1)  # (R, n - 1 + N, K d)
-        hidden = self._read_one_window(window) if count == 1 else self._read_window(window)
+        hidden = self._read_one_window(window) if count == 1 and not self.edits else self._read_window(window)
         so_far, highest = None, None
         if state.highest is not None:
             so_far = torch.maximum(state.highest[:, None], projected.cummax(1).values if count > 1 else projected)

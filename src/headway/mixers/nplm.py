@@ -78,6 +78,8 @@ class Nplm(Mixer):
             nn.init.zeros_(self.out_projection.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
+        if self.edits:
+            return Mixed(self.contributions(x, mask).values, None)
         x = zero_padding(x, mask)
         after = 0 if self.causal else self.n - 1
         hidden = F.conv2d(_as_image(F.pad(x, (0, 0, self.n - 1, after))), self.near.unsqueeze(2), self.bias)
@@ -106,19 +108,23 @@ class Nplm(Mixer):
         after = 0 if self.causal else self.n - 1
         windows = F.pad(x, (0, 0, self.n - 1, after)).unfold(1, self.near.shape[2], 1)  # (B, L, D, window)
         terms = [torch.einsum("bldw,hdw->blwh", windows, self.near)]
-        spans = [Span.of(offset) for offset in range(1 - self.n, after + 1)]
-        for side in range(0 if self.far is None else len(self.far)):
-            terms.append(self._contributions_of_blocks(x, side))
-            for block in range(self.blocks):
-                nearest = self.n + block * self.block_size
-                furthest = nearest + self.block_size - 1
-                spans.append(Span.of(nearest, furthest) if side else Span.of(-furthest, -nearest))
-        joined = torch.cat(terms, 2)[:, None]  # (B, 1, L, P, H)
+        terms += [self._contributions_of_blocks(x, side) for side in range(0 if self.far is None else len(self.far))]
+        joined, spans = torch.cat(terms, 2)[:, None], self.spans()  # (B, 1, L, P, H)
+        joined = self.edited(joined, spans) if self.edits else joined
         if mask is not None:
             joined = joined.masked_fill(~mask[:, None, :, None, None], 0)
         hidden = joined.sum(3).squeeze(1)
         hidden = hidden if self.bias is None else hidden + self.bias
-        return Contributions(tuple(spans), joined, zero_padding(self.out_projection(hidden.relu()), mask))
+        return Contributions(spans, joined, zero_padding(self.out_projection(hidden.relu()), mask))
+
+    def spans(self) -> tuple[Span, ...]:
+        spans = [Span.of(offset) for offset in range(1 - self.n, 1 if self.causal else self.n)]
+        for side in range(0 if self.far is None else len(self.far)):
+            for block in range(self.blocks):
+                nearest = self.n + block * self.block_size
+                furthest = nearest + self.block_size - 1
+                spans.append(Span.of(nearest, furthest) if side else Span.of(-furthest, -nearest))
+        return tuple(spans)
 
     def _contributions_of_blocks(self, x: Tensor, side: int) -> Tensor:
         """(B, L, M, H), nearest block first, of x (B, L, D)."""
@@ -137,19 +143,19 @@ class Nplm(Mixer):
         assert isinstance(state, NplmState)
         window = torch.cat([state.recent, x], 1)  # (R, n - 1 + M b + N, D)
         after = NplmState(state.lengths_after(x.shape[1], lengths), latest(window, self.reach, lengths))
-        if x.shape[1] > 1:
+        if x.shape[1] > 1 or self.edits:
             return self.forward(window, None).values[:, self.reach :], after
-        return self._read_one_window(window)[:, None], after
+        return self._read_one_window(window), after
 
     def _read_one_window(self, window: Tensor) -> Tensor:
-        """(R, D): the values of the last position of windows (R, n + M b, D), quicker than with convolutions."""
+        """(R, 1, D): the values of the last position of windows (R, n + M b, D), quicker than with convolutions."""
         hidden = torch.einsum("bnd,hdn->bh", window[:, -self.n :], self.near)
         if self.far is not None and self.kernels is not None:
             blocks = window[:, : -self.n].reshape(len(window), self.blocks, self.block_size, -1).flip(1, 2)
             averages = torch.einsum("bmpd,cp->bcdm", blocks, self.kernels[0]).flatten(1, 2)  # nearest block first
             hidden = hidden + torch.einsum("bcm,hcm->bh", averages, self.far[0])
         hidden = hidden if self.bias is None else hidden + self.bias
-        return self.out_projection(hidden.relu())  # type: ignore[no-any-return]
+        return self.out_projection(hidden.relu()[:, None])  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, n={self.n}, blocks={self.blocks}, block_size={self.block_size}"

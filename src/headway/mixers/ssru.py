@@ -53,6 +53,9 @@ class Ssru(Mixer):
             mean = mean + recurrence(backward, own, reverse=True) - own
         return Mixed(zero_padding(mean.relu(), mask), None)
 
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.in_projection, slice(self.in_projection.in_features)
+
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """W x (B, L, D), and the gates (B, L, D), or of both directions (B, L, 2 D)."""
         projected = self.in_projection(x).to(self.bias.dtype)

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from headway.mixers import Mixer, State
 from headway.mixers.canon import Canon, CanonState, extend_canon
+from headway.mixers.points import Edit, Points
 from headway.models.components import FeedForward, HiddenFeedForward
 from headway.models.cross_attention import CrossMixer, View
 from headway.tensors.dropout import Dropout
@@ -44,6 +45,29 @@ class Residual(nn.Module):
         values, beside = sublayer(x if self.post else self.norm(x))
         total = x + (self.dropout(values) if self.training else values)
         return self.norm(total) if self.post else total, beside
+
+    def added(self, edit: Edit) -> Callable[[], None]:
+        """The place of what the sublayer adds."""
+
+        def wrapped(_: nn.Module, given: tuple[Any, Callable[[Tensor], tuple[Tensor, Any]]]) -> Any:
+            x, sublayer = given
+
+            def edited(y: Tensor) -> tuple[Tensor, Any]:
+                values, beside = sublayer(y)
+                return edit(values), beside
+
+            return x, edited
+
+        return self.register_forward_pre_hook(wrapped).remove
+
+    def stream(self, edit: Edit) -> Callable[[], None]:
+        """The place of the vectors after the sum: with attention over depth, the last output."""
+
+        def edited(_: nn.Module, given: Any, after: tuple[Stream, Any]) -> Any:
+            x, beside = after
+            return (edit(x) if isinstance(x, Tensor) else (*x[:-1], edit(x[-1]))), beside
+
+        return self.register_forward_hook(edited).remove
 
 
 class DepthAttention(nn.Module):
@@ -239,6 +263,20 @@ class Block(nn.Module):
         view: View = reader.project(memory, mask)
         return view
 
+    def points(self) -> Points:
+        """What each sublayer adds, what is within the mixer and cross-attention, and what the block hands on."""
+        found: Points = {".residual": self.feed_forward_residual.stream}
+        sublayers: dict[str, tuple[Any, Residual]] = {
+            ".self": (self.mixer, self.mixer_residual),
+            ".feed_forward": (self.feed_forward, self.feed_forward_residual),
+        }
+        if self.cross is not None:
+            sublayers[".cross"] = self.cross, self.cross_residual
+        for name, (sublayer, residual) in sublayers.items():
+            within = sublayer.points() if isinstance(sublayer, Mixer | CrossMixer) else {}
+            found |= {name: residual.added} | {f"{name}{part}": place for part, place in within.items()}
+        return found
+
     def initial_state(self, rows: int, capacity: int) -> State:
         """The state of R rows before their first position, with room for `capacity` positions of each.
 
@@ -324,3 +362,13 @@ class Block(nn.Module):
             x, crossed = within(self.cross_residual, x, lambda y: read(y, cross))
         x, last = within(self.feed_forward_residual, x, feed)
         return x, mixed, crossed, last
+
+
+def points_of(**stacks: nn.ModuleList) -> Points:
+    """The points of the blocks of stacks, whose names they have."""
+    return {
+        f"{name}.{number}{point}": place
+        for name, stack in stacks.items()
+        for number, block in enumerate(stack, start=1)
+        for point, place in block.points().items()  # type: ignore[operator]
+    }

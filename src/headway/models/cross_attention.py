@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.core.config import Probability, Width
 from headway.mixers.attention import attend, sizes_of_head
+from headway.mixers.points import Points, head_points
 from headway.tensors.linear import Linear
 
 
@@ -100,9 +101,17 @@ class CrossMixer(nn.Module, ABC):
             Values (R, n, `size`); weights and choices have the W * n queries of a sentence in the place of T.
         """
 
+    def points(self) -> Points:
+        """The heads, where `out_projection` joins `heads` of them."""
+        return head_points(self)
+
     @abstractmethod
     def scores(self, x: Tensor, view: View) -> Tensor:
         """(B, K, T, S): what the weights of queries x (B, T, D) are the softmax of, before masking."""
+
+    def value_map(self) -> tuple[nn.Module, slice] | None:
+        """The map that gives the values of a source, and the columns of these; None where no map does."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,9 @@ class MultiHeadCross(CrossMixer):
         assert isinstance(view, MultiHeadView)
         scores: Tensor = self._queries(x) @ view.keys.transpose(2, 3) * self.key_dim**-0.5
         return scores
+
+    def value_map(self) -> tuple[nn.Module, slice]:
+        return self.memory_projection, slice(self.widths[0], None)
 
     def _queries(self, x: Tensor) -> Tensor:
         """(B, K, T, d_k)."""

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from headway.mixers import State
 from headway.mixers.mixer import next_positions
+from headway.mixers.points import Points
 from headway.mixers.positions import build_absolute
-from headway.models.block import Block, DepthAttention, Stream, Wanted, ended
+from headway.models.block import Block, DepthAttention, Stream, Wanted, ended, points_of
 from headway.models.embeddings import output_projection, token_embedding, tying
 from headway.models.model import Axes, Memory, Output, Seq2Seq, log_probabilities, wanted
 from headway.models.stacks import StackConfig, StackedConfig, build_blocks, last_norm, shared_positions, stack_end
@@ -69,6 +70,9 @@ class DecoderOnly(Seq2Seq):
         self.decoder = build_blocks(config, config.decoder, True, "model.decoder")
         self.end, self.norm = stack_end(config, config.decoder), last_norm(config)
         self.projection = output_projection(self.target_tokens, tied)
+
+    def points(self) -> Points:
+        return points_of(decoder=self.decoder)
 
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
         lengths, steps = batch.source_mask.sum(1), batch.target_input.shape[1]

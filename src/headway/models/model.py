@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -22,6 +24,8 @@ from torch.nn import functional as F
 
 from headway.core.config import Probability, Section, Width
 from headway.mixers import State
+from headway.mixers.points import Points
+from headway.models.interventions import Rules, intervened, recorded
 from headway.models.scored_attention import Location
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 from headway.tensors.precision import trial_linear
@@ -135,6 +139,40 @@ class Model(nn.Module, ABC, Generic[AnyBatch]):
             capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
         """
 
+    def points(self) -> Points:
+        """The places whose values can be replaced, by name; none unless a model says so."""
+        return {}
+
+    def steps(self) -> Sequence[tuple[nn.Module, str]]:
+        """The modules with their methods that read new positions (R, n, ...), given a state with `lengths`."""
+        return ()
+
+    def intervened(self, rules: Rules) -> AbstractContextManager[Counter[str]]:
+        """The context in which the values of named parts are replaced, in scoring, search and evaluation alike.
+
+        It is the same for all threads that use the model. Without it nothing of it is there, and nothing is slower.
+
+        Args:
+            rules: by the name of a part or a pattern of names (`decoder.*.cross:heads`; see `interventions`): `zero`,
+                a rule such as `Mean(recorded)`, or a function of the values (B, L, C). A later one replaces an earlier.
+
+        Returns:
+            A context; it gives how often each place was reached so far.
+
+        Raises:
+            UserError: a name that no part has; within the context, a rule that leaves a part no value.
+        """
+        return intervened(self, rules)
+
+    def recorded(self, patterns: Iterable[str], batches: Iterable[AnyBatch]) -> dict[str, list[Tensor]]:
+        """The values (L, C) of each place in each row of batches without padding, as rules read them.
+
+        Raises:
+            UserError: a name that no part has.
+            ValueError: a batch with padding.
+        """
+        return recorded(self, patterns, batches)
+
     def blocks(self) -> Sequence[nn.Module]:
         """The modules that are alike and follow each other, lowest first; none unless a model says so.
 
@@ -162,6 +200,9 @@ class Seq2Seq(Model[Batch]):
             batch: sources and target ids with their masks.
             capture: patterns (`decoder.*.cross`) of the attention to return; costs nothing when empty.
         """
+
+    def steps(self) -> Sequence[tuple[nn.Module, str]]:
+        return [(self, "extend")]
 
     @abstractmethod
     def longest_source(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from headway.core.config import Probability, Width
 from headway.core.errors import UserError, option
-from headway.models.layer_attention import build_layer_mix
+from headway.mixers.points import Edit, Place, Points, heads_of
+from headway.models.layer_attention import LayerAttention, LayerMix, build_layer_mix
 from headway.models.model import Model, ModelSection, Output, wanted
 from headway.tensors.batch import TokenBatch
 from headway.tensors.linear import Linear
@@ -80,6 +81,22 @@ class Tagger(Model[TokenBatch]):
             self.encoder.eval()
         return self
 
+    def points(self) -> Points:
+        """What each layer of the encoder adds, its heads where they are called as BERT's are, those of `layers`, and
+        the layers that these read."""
+        found: Points = {}
+        sizes: Any = self.encoder.config
+        for number, block in enumerate(self.blocks(), start=1):
+            found[f"encoder.{number}"] = added_by(block)
+            for name, dense in block.named_modules():
+                if name == "attention.output.dense":
+                    heads = heads_of(dense, sizes.num_attention_heads)
+                    found |= {f"encoder.{number}.self{part}": place for part, place in heads.items()}
+        if isinstance(self.mix, LayerAttention):
+            found |= {f"{LAYERS}{part}": of_words(each) for part, each in heads_of(self.output, self.mix.heads).items()}
+        lowest = sizes.num_hidden_layers - self.mix.depth + 1
+        return found | {f"{LAYERS}:layer={lowest + each}": read_by(self.mix, each) for each in range(self.mix.depth)}
+
     def forward(self, batch: TokenBatch, *, capture: Sequence[str] = ()) -> Output:
         hidden, attention = self._encode(batch, capture)
         # (N,): the real words in the flattened (B, W). To count them is the only wait for an accelerator.
@@ -115,6 +132,34 @@ class Tagger(Model[TokenBatch]):
         return read.hidden_states[1:], {name: weights for name, weights in given if wanted(name, capture)}
 
 
+def added_by(block: nn.Module) -> Place:
+    """The place of what a layer (B, P, D) adds to what it reads."""
+
+    def edited(edit: Edit, given: tuple[Any, ...], after: Any) -> Any:
+        values, *more = after if isinstance(after, tuple) else (after,)
+        new = given[0] + edit(values - given[0])
+        return (new, *more) if isinstance(after, tuple) else new
+
+    def put(edit: Edit) -> Callable[[], None]:  # before the library's hook, which keeps what the layer gives
+        return block.register_forward_hook(lambda _, given, after: edited(edit, given, after), prepend=True).remove
+
+    return put
+
+
+def of_words(place: Place) -> Place:
+    """A place whose values (N, C) are those of all words of a batch, one after the other."""
+    return lambda edit: place(lambda values: edit(values[None])[0])
+
+
+def read_by(mix: LayerMix, index: int) -> Place:
+    """The place of one of the layers (N, D) that a mix of layers reads."""
+
+    def edited(edit: Edit, layers: Sequence[Tensor]) -> tuple[list[Tensor]]:
+        return ([*layers[:index], edit(layers[index][None])[0], *layers[index + 1 :]],)
+
+    return lambda edit: mix.register_forward_pre_hook(lambda _, given: edited(edit, *given)).remove
+
+
 def _weights(attentions: Any, tokens: Tensor) -> Sequence[Tensor]:
     """The attention that an encoder gave. Raises UserError unless it is (B, K, P, P), over all of its tokens."""
     length = tokens.shape[1]
@@ -141,7 +186,8 @@ def with_explicit_attention(encoder: nn.Module) -> Any:
     def twin(module: nn.Module) -> nn.Module:
         other = copy.copy(module)
         other._modules = {name: None if child is None else twin(child) for name, child in module._modules.items()}
-        other._forward_hooks = OrderedDict()
+        own = (each for each in module._forward_hooks.items() if not each[1].__module__.startswith("transformers"))
+        other._forward_hooks = OrderedDict(own)
         vars(other).pop("_output_capturing_hooks_installed", None)
         if "config" in vars(module):
             vars(other)["config"] = explicit(module.config)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from headway.mixers import State
 from headway.mixers.mixer import next_positions
+from headway.mixers.points import Points
 from headway.mixers.positions import build_absolute
-from headway.models.block import Block, DepthAttention, Stream, Wanted, ended
+from headway.models.block import Block, DepthAttention, Stream, Wanted, ended, points_of
 from headway.models.cross_attention import View
 from headway.models.embeddings import Embedding, SourceReader, output_projection, token_embedding, tying
 from headway.models.front_end import FrontEnd, FrontEndConfig
@@ -116,6 +117,9 @@ class Transformer(Seq2Seq):
         self.encoder_norm, self.decoder_norm = last_norm(config), last_norm(config)
         self.projection = output_projection(self.target_embedding.tokens, tied, bias=config.output_bias)
         self.max_position, self.trained_positions = config.max_position, config.trained_positions()
+
+    def points(self) -> Points:
+        return points_of(encoder=self.encoder, decoder=self.decoder)
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
         return self._encode(source, mask, ())[0]

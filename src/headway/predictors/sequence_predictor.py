@@ -18,8 +18,10 @@ from torch import Tensor
 from headway.core.errors import UserError, memory_named, option
 from headway.formats.lines import check_texts
 from headway.models import Seq2Seq
+from headway.models.model import Axes
+from headway.predictors.attribution import ATTRIBUTIONS, Attribution, Question, foils, merged
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
-from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens, patterns_of, row_tokens
+from headway.predictors.captured_attention import ALL, END, AttentionWeights, column_tokens, patterns_of, row_tokens
 from headway.predictors.formatter import Formatter, TreeFormatter
 from headway.predictors.input_account import TARGETS, accounted
 from headway.predictors.output import Example, Output, TextHypothesis
@@ -33,7 +35,7 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
-from headway.tensors.batch import UNKNOWN, Batch, collate
+from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
 RECORDINGS = 128  # together: their frames take about 0.5 MB each
 
@@ -380,6 +382,58 @@ class SequencePredictor(Predictor[Recording, Output]):
             account.read_inputs(self.runs[0], read, sources)
             account.read_texts(TARGETS, self.target, texts, target_ids)
         return [results[row] for row in range(len(raw))]
+
+    def attribute(
+        self,
+        outputs: Output | Sequence[Output],
+        method: Attribution | Mapping[str, Any] | str = "gradient_input",
+        *,
+        against: str | None = None,
+        words: bool = False,
+    ) -> list[AttentionWeights]:
+        """How much each token of source and prefix counts for each token of the best hypotheses of `outputs`.
+
+        Each is (1, T, S + T) under the method's name; an output that is empty has none.
+
+        Args:
+            outputs: of `predict` or `force`.
+            method: gradient_input, integrated_gradients, occlusion, value_zeroing, or one with its options.
+            against: a word; then of how much more probable a token is than the one that would go on writing the word.
+            words: rows and columns are words, not tokens.
+
+        Raises:
+            UserError: more than one model, no such method, or one that does not fit the model; a word that the
+                vocabulary does not have.
+        """
+        model = self._own_model(option("attribution"))
+        how = method if isinstance(method, Attribution) else ATTRIBUTIONS.build(method, where=option("attribution"))
+        word = None if against is None else self.target.encode(against).values
+        if word is not None and (not len(word) or UNKNOWN in word):
+            what = "the vocabulary of the outputs does not have this word"
+            raise UserError(what, where=option("against"), received=against)
+        found = []
+        for output in [outputs] if isinstance(outputs, Output) else outputs:
+            if output.is_empty:
+                found.append(AttentionWeights())
+                continue
+            source = self.read(output.example.source).values
+            if isinstance(self.source, TextProcessor):  # search may have cut it
+                source = source[: len(output.source_tokens)]
+            ids = output.hypotheses[0].ids
+            batch = _pairs([source], [ids]).to(self.device)
+            other = None if word is None else torch.tensor([foils([*ids, EOS], word)], device=self.device)
+            values = how(Question.of(model, batch, other, UNKNOWN)).float().cpu().numpy()
+            axes = Axes("target", "both")
+            rows = row_tokens(axes, output.attended, output.tokens)
+            columns = column_tokens(axes, output.attended, output.tokens)
+            if words:
+                text = self.formatter(self.Options()).source(output.example.source)
+                sides = self.source.words(source, text), self.target.words(ids)
+                values = merged(values, *sides, additive=how.additive)
+                rows = row_tokens(axes, [*sides[0].texts, END], sides[1].texts)
+                columns = column_tokens(axes, [*sides[0].texts, END], sides[1].texts)
+            found.append(AttentionWeights({how.name: values[None]}, {how.name: rows}, {how.name: columns}))
+        return found
 
 
 class TreePredictor(SequencePredictor):

@@ -18,7 +18,15 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import inspection
 from headway.runs.inspect.capture import TOGETHER, Layer, contributions
 from headway.runs.inspect.inspect_options import HeatMapOptions
-from headway.runs.inspect.inspection import Inspected, Map, inspect, pack_sentences, run_heat_map, write_inspection
+from headway.runs.inspect.inspection import (
+    Attributing,
+    Inspected,
+    Map,
+    inspect,
+    pack_sentences,
+    run_heat_map,
+    write_inspection,
+)  # fmt: skip
 from headway.runs.inspect.pages import packed_weights
 from headway.runs.load import load
 from headway.runs.run import open_run
@@ -339,3 +347,14 @@ def test_a_page_goes_into_the_run(run_headway: Command, reversal: Reversal) -> N
     page = reversal.run / "inside.html"
     assert (ended.code, ended.out.split(":")[0]) == (0, str(page))
     page.unlink()
+
+
+def test_attribution_is_a_map_of_source_and_prefix(predictor: SequencePredictor) -> None:
+    attributing = Attributing.of(predictor, "occlusion", "a")
+    said, empty = inspect(predictor, raw(["abcd", ""]), attributing=attributing)
+    map = said.maps[-1]
+    assert (map.title, map.measure, map.signed, empty.maps) == ("Attribution", "nats", True, [])
+    (layer,) = map.layers
+    (view,) = predictor.attribute(predictor.predict("abcd"), "occlusion", against="a")
+    np.testing.assert_allclose(layer.weights, view["occlusion"], atol=1e-4)
+    assert (layer.rows, layer.columns) == (view.rows["occlusion"], view.columns["occlusion"])

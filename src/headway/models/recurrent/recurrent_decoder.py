@@ -278,6 +278,7 @@ class Decoder(nn.Module):
         self.readout = Readout(readout, config.hidden, dim, context)
         fed = context if self.before else self.readout.size if self.feeding else 0
         self.cells = build_cells(cell, dim + fed, config.hidden, config.layers, dropout)
+        self.handed_on, self.context = nn.Identity(), nn.Identity()  # where these can be replaced
 
     @property
     def sequential(self) -> bool:
@@ -309,6 +310,7 @@ class Decoder(nn.Module):
         constant = None if state.constant is None else state.constant[:, None].expand(-1, words.shape[1], -1)
         inputs = words if constant is None or not self.before else torch.cat([words, constant], 2)
         hidden, cells = run(self.cells, inputs, state.cells)
+        hidden = self.handed_on(hidden)
         read = self._read(hidden, state, need_weights)
         readouts = self.readout(hidden, constant if read is None else read.values, words)
         return Decoded(readouts, read, self._after(state, read, words.shape[1], cells=cells))
@@ -316,26 +318,32 @@ class Decoder(nn.Module):
     def _one_by_one(self, words: Tensor, state: RecurrentState, need_weights: bool) -> Decoded:
         readouts, reads = [], []
         for word in torch.split(words, 1, dim=1):
-            previous = state.cells[0][-1][:, None]
-            before = self._read(previous, state, need_weights) if self.before else None
-            fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
-            inputs = word if fed is None else torch.cat([word, fed], 2)
-            hidden, cells = run(self.cells, inputs, state.cells)
-            read = before if before is not None else self._read(hidden, state, need_weights)
-            assert read is not None
-            readout = self.readout(previous if self.readout.previous else hidden, read.values, word)
+            readout, read, state = self.step(word, state, need_weights)
             readouts.append(readout)
             reads.append(read)
-            state = self._after(state, read, 1, cells=cells, fed=readout[:, 0] if self.feeding else None)
         return Decoded(torch.cat(readouts, 1), _joined(reads), state)
+
+    def step(self, word: Tensor, state: RecurrentState, need_weights: bool) -> tuple[Tensor, Read, RecurrentState]:
+        """Read one word (R, 1, D) more: its readout (R, 1, O), and what attention gave for it."""
+        previous = state.cells[0][-1][:, None]
+        before = self._read(previous, state, need_weights) if self.before else None
+        fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
+        inputs = word if fed is None else torch.cat([word, fed], 2)
+        hidden, cells = run(self.cells, inputs, state.cells)
+        top = self.handed_on(previous if self.readout.previous else hidden)
+        read = before if before is not None else self._read(top, state, need_weights)
+        assert read is not None
+        readout = self.readout(top, read.values, word)
+        return readout, read, self._after(state, read, 1, cells=cells, fed=readout[:, 0] if self.feeding else None)
 
     def _read(self, queries: Tensor, state: RecurrentState, need_weights: bool) -> Read | None:
         if self.attention is None:
             return None
         assert state.source is not None
-        return self.attention.extend(
+        read = self.attention.extend(
             queries, state.source, state.width, state.lengths, state.chosen, need_weights=need_weights
         )
+        return read._replace(values=self.context(read.values))
 
     def _after(self, state: RecurrentState, read: Read | None, count: int, **changes: Any) -> RecurrentState:
         """The state after `count` more words."""

@@ -64,6 +64,7 @@ class Encoder(nn.Module):
             nn.ModuleList(build_cells(cell, inputs, config.hidden // directions) for _ in range(directions))
             for inputs in (dim, *[config.hidden] * (config.layers - 1))
         )
+        self.states = nn.ModuleList(nn.Identity() for _ in self.layers)  # where what a layer hands on can be replaced
 
     def forward(self, x: Tensor, mask: Tensor) -> EncodedSource:
         """The source x (B, S, D), real where mask (B, S) is True; values come in the order of the source."""
@@ -79,7 +80,7 @@ class Encoder(nn.Module):
             if len(layer) == 2:  # type: ignore[arg-type]
                 values, states = read(layer[1], _ordered(x, backwards), lengths)  # type: ignore[index]
                 both.append((_ordered(values, backwards), states))
-            x = torch.cat([values for values, _ in both], -1)
+            x = self.states[number](torch.cat([values for values, _ in both], -1))
             last.append([torch.cat(ends, -1) for ends in zip(*(states for _, states in both), strict=True)])
         states = tuple(torch.cat(parts) for parts in zip(*last, strict=True))
         return EncodedSource(zero_padding(_ordered(x, order), mask), mask, states)

@@ -16,6 +16,7 @@ from torch import Tensor, distributed, nn
 
 from headway.core.config import named
 from headway.mixers import State
+from headway.mixers.points import Points, output_of
 from headway.mixers.positions import build_absolute
 from headway.models.cross_attention import Choice
 from headway.models.embeddings import Embedding, token_embedding, tying
@@ -185,6 +186,19 @@ class Recurrent(Seq2Seq):
         if reads is not None and reads.sampled:
             reaches_later = self.decoder.sequential or reads.ordered
             self.reinforce = Reinforce(target_size, reaches_later, attention.entropy, attention.baseline_decay)
+
+    def points(self) -> Points:
+        decoder = self.decoder
+        layers = list(self.encoder.states)[: None if decoder.attention else -1]  # nothing else reads the top
+        found = {f"encoder.{number}.state": output_of(state) for number, state in enumerate(layers, start=1)}
+        found[f"decoder.{decoder.start.layers}.state"] = output_of(decoder.handed_on)
+        if decoder.attention is not None:
+            within = decoder.attention.points()
+            found |= {CROSS: output_of(decoder.context)} | {f"{CROSS}{part}": place for part, place in within.items()}
+        return found
+
+    def steps(self) -> Sequence[tuple[nn.Module, str]]:
+        return [(self, "extend"), (self.decoder, "step")]
 
     def encode(self, source: Tensor, mask: Tensor) -> EncodedSource:
         encoded: EncodedSource = self.encoder(self.source_embedding(source), mask)

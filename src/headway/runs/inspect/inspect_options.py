@@ -38,7 +38,32 @@ class OutputOptions(Section):
     json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
 
-class PageOptions(DeviceOptions):
+class AgainstOptions(DeviceOptions):
+    """The word that attribution asks against."""
+
+    against: str | None = Field(
+        None,
+        min_length=1,
+        description="Ask why a token is more probable than this word's.",
+        json_schema_extra={"metavar": "WORD"},
+    )
+
+
+METHODS = "gradient_input, integrated_gradients, occlusion, value_zeroing, or module:Class"
+
+
+class AttributionOptions(AgainstOptions, OutputOptions):
+    """The outputs that attribution is of, and its method."""
+
+    text: tuple[str, ...] = Field(
+        ..., min_length=1, description="A sentence; can be given several times.", json_schema_extra={"metavar": "TEXT"}
+    )
+    reference: Path | None = _path("The outputs that the model is given, a line each; without them its own.")
+    attribution: str = Field("gradient_input", description=f"{METHODS}.", json_schema_extra={"metavar": "METHOD"})
+    words: bool = Field(False, description="Rows and columns are words, not tokens.")
+
+
+class PageOptions(AgainstOptions):
     """The sentences of a page, and how much of them is shown."""
 
     output: Annotated[Path | None, WRITES_FILE] = _path(
@@ -56,6 +81,9 @@ class PageOptions(DeviceOptions):
     gold: Path | None = _path("Alignments of the sentences and their references, for AER.")
     sentences: int = Field(100, ge=1, le=100_000, description="Most sentences that are shown.")
     nbest: int = Field(4, ge=1, le=1000, description="Outputs of a sentence.")
+    attribution: str | None = Field(
+        None, description=f"What counted for each token: {METHODS}.", json_schema_extra={"metavar": "METHOD"}
+    )
 
 
 class HeatMapOptions(DeviceOptions):

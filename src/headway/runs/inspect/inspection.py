@@ -6,7 +6,10 @@ roots, which is finest where weights are small: 16 bits each while there are few
 Shapes: K heads, T rows (what attends), S columns (what is attended to), M source words, N target words, L layers.
 """
 
+from __future__ import annotations
+
 import html
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,22 +21,25 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from headway.core.errors import UserError, option
-from headway.core.figures import STYLE, draw_weights, drawable, save_figure
+from headway.core.errors import UserError, check_companions, option
+from headway.core.figures import STYLE, draw_weights, drawable, save_figure, visible_token
 from headway.core.files import check_apart, write_text
 from headway.core.log import counted, progress, say
+from headway.core.registry import construct
+from headway.core.tables import Cell, Column, Table
 from headway.formats.alignments import Links, read_alignments
 from headway.formats.lines import read_lines
 from headway.losses.dependency_loss import DependencyLoss
 from headway.metrics import build_metric
 from headway.models.tagger import LAYERS
-from headway.predictors.captured_attention import END, AttentionName, AttentionWeights, by_kind
+from headway.predictors.attribution import ATTRIBUTIONS, Attribution
+from headway.predictors.captured_attention import BEGIN, END, AttentionName, AttentionWeights, by_kind
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example, LabelledWords, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
 from headway.runs.inspect.capture import TOGETHER, Captured, Layer, ReadOptions, read
-from headway.runs.inspect.inspect_options import HeatMapOptions, PageOptions
+from headway.runs.inspect.inspect_options import AttributionOptions, HeatMapOptions, PageOptions
 from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, page_text
 from headway.runs.load import load
 from headway.runs.run import open_run
@@ -48,6 +54,7 @@ SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
     "inspect.js",
 )  # fmt: skip
+LEAST_SHARE = 0.01  # of the largest value of a row, of one that a table names
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
 
 
@@ -116,8 +123,78 @@ class Inspected:
     arcs: list[Arcs] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Attributing:
+    """A method of attribution and the word that it asks against, with the model that it asks."""
+
+    predictor: SequencePredictor
+    method: Attribution
+    against: str | None
+
+    @classmethod
+    def of(cls, predictor: Any, name: str, against: str | None) -> Attributing:
+        """A method by its name. Raises UserError for a tagger, and as `SequencePredictor.attribute` does."""
+        if not isinstance(predictor, SequencePredictor):
+            raise UserError("attribution is of outputs that are written token by token", where=option("attribution"))
+        return cls(
+            predictor, construct(ATTRIBUTIONS.get(name, where := option("attribution")), {}, where=where), against
+        )
+
+    def __call__(self, output: Output, *, words: bool = False) -> AttentionWeights:
+        """The attribution of an output, by the method's name."""
+        return self.predictor.attribute(output, self.method, against=self.against, words=words)[0]
+
+
+def run_attribution(run: Path, options: AttributionOptions) -> str:
+    """The inputs that count for each token or word of outputs: a table a sentence, or all of them as JSON.
+
+    Raises:
+        UserError: no run, no such method, or one that does not fit the model.
+    """
+    references = None if options.reference is None else [*read_lines(options.reference)]
+    if references is not None and len(references) != len(options.text):
+        received = f"{len(references)} lines for {len(options.text)} sentences"
+        raise UserError("there must be a line for each sentence", where=option("reference"), received=received)
+    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    attributing = Attributing.of(predictor, options.attribution, options.against)
+    outputs = predictor.predict(options.text) if references is None else predictor.force(options.text, references)
+    views = [attributing(output, words=options.words) for output in outputs]
+    if options.json_output:
+        records = [
+            {"source": output.source, "output": output.text, "method": name, "against": options.against}
+            | {"measure": attributing.method.measure, "rows": view.rows[name], "columns": view.columns[name]}
+            | {"values": view[name][0].astype(float).round(6).tolist()}
+            for output, view in zip(outputs, views, strict=True) for name in view
+        ]  # fmt: skip
+        return json.dumps(records, indent=1, ensure_ascii=False)
+    tables = [
+        _table_of_inputs(output, view, name, attributing)
+        for output, view in zip(outputs, views, strict=True) for name in view
+    ]  # fmt: skip
+    return "\n\n".join(table.text() for table in tables)
+
+
+def _table_of_inputs(output: Output, view: AttentionWeights, name: str, attributing: Attributing) -> Table:
+    """A row a token that is written: the sum of all inputs' values, and the inputs of each side that count most."""
+    rows, columns = list[list[Cell]](), view.columns[name]
+    begin = columns.index(BEGIN, columns.index(END))
+    for token, values in zip(view.rows[name], view[name][0], strict=True):
+        least = LEAST_SHARE * float(np.abs(values).max())
+        order = [index for index in np.argsort(-np.abs(values), kind="stable") if abs(values[index]) > least]
+        sides = [index for index in order if index < begin], [index for index in order if index >= begin]
+        named = [", ".join(f"{visible_token(columns[at])} {values[at]:+.2g}" for at in side[:3]) for side in sides]
+        rows.append([visible_token(token), float(values.sum()), *named])
+    measure = attributing.method.measure + ("" if attributing.against is None else f", against {attributing.against}")
+    shown = "token", Column("sum", measure, ".3g"), "of the source", "of the prefix"
+    return Table(shown, rows, title=f"{output.source} -> {output.text} ({name})")
+
+
 def inspect(
-    predictor: Any, examples: Sequence[Example], gold: Sequence[str] = (), nbest: int = 1
+    predictor: Any,
+    examples: Sequence[Example],
+    gold: Sequence[str] = (),
+    nbest: int = 1,
+    attributing: Attributing | None = None,
 ) -> Iterator[Inspected]:
     """Look at sentences, in their order, with what a run's task predicts with.
 
@@ -126,6 +203,7 @@ def inspect(
         examples: sentences, with the target that each should become where that is known.
         gold: alignments of sentences and targets as Pharaoh links; none, or one a sentence.
         nbest: outputs of a sentence.
+        attributing: what each input counts for each token of an output; None leaves it out.
 
     Raises:
         UserError: whatever reading raises; gold that does not fit the sentences, or for a tagger.
@@ -141,17 +219,34 @@ def inspect(
     if aligner is None or not gold:
         for captured in stream:
             alignment = None if aligner is None else _alignment(aligner, captured)
-            yield _pair(captured, alignment, _arcs(predictor, captured.prediction))
+            yield _pair(captured, alignment, *_beside(predictor, captured.prediction, attributing))
         return
     given = [replace(example, target=example.target or "") for example in examples]
     texts = [example.source for example in given], [example.target or "" for example in given]
     true = check_gold(predictor, *texts, gold, option("gold"))
     forced = read(predictor, given, ReadOptions(hypotheses=False, capture=(aligner.layer,)))
     for captured, reference, links in zip(stream, forced, true, strict=True):
-        yield _pair(captured, _alignment(aligner, reference, links), _arcs(predictor, captured.prediction))
+        alignment = _alignment(aligner, reference, links)
+        yield _pair(captured, alignment, *_beside(predictor, captured.prediction, attributing))
 
 
-def _pair(captured: Captured, alignment: Alignment | None = None, arcs: Iterable[Arcs] = ()) -> Inspected:
+def _beside(
+    predictor: SequencePredictor, prediction: Output | None, attributing: Attributing | None
+) -> tuple[list[Arcs], list[Map]]:
+    """The arcs of taught heads and the map of an attribution, of what the model read."""
+    if prediction is None:
+        return [], []
+    maps = list[Map]()
+    if attributing is not None:
+        view, how = attributing(prediction), attributing.method
+        layers = [Layer(name, view[name], view.rows[name], view.columns[name]) for name in view]
+        maps.append(Map("Attribution", layers, how.measure, signed=how.additive))
+    return list(_arcs(predictor, prediction)), maps
+
+
+def _pair(
+    captured: Captured, alignment: Alignment | None = None, arcs: Sequence[Arcs] = (), attribution: Sequence[Map] = ()
+) -> Inspected:
     example, prediction = captured.example, captured.prediction
     if not isinstance(prediction, Output):
         return Inspected(example.source, example.target)
@@ -169,6 +264,7 @@ def _pair(captured: Captured, alignment: Alignment | None = None, arcs: Iterable
             gradients.append(Layer(name, layer.gradient_input, *axes))
         maps.append(Map(f"{TITLES[kind]}: contributions", norms, "norm of the contribution before the ReLU"))
         maps.append(Map(f"{TITLES[kind]}: gradient × input", gradients, "nats", signed=True))
+    maps += attribution
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, list(arcs))
 
 
@@ -198,10 +294,10 @@ def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
         yield Map(TITLES[kind], layers, "signed weight" if signed else "weight", signed)
 
 
-def _arcs(predictor: SequencePredictor, prediction: Output | None) -> Iterator[Arcs]:
+def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
     """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
     config = predictor.recipe.objective.dependency
-    if config is None or prediction is None:
+    if config is None:
         return
     for side, tokens in (("source", prediction.source_tokens), ("target", prediction.tokens)):
         name = DependencyLoss(config).name_of(side)
@@ -314,6 +410,7 @@ def run_page(run: Path, options: PageOptions) -> str:
     Raises:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
+    check_companions(options.model_dump(exclude_none=True), {"against": ["attribution"]})
     opened = open_run(run, options.allow_code)
     if opened.path != run and options.output is None:
         what, allowed = "the page of a pack needs a place", f"{option('output')} FILE"
@@ -345,8 +442,9 @@ def run_page(run: Path, options: PageOptions) -> str:
             say(f"showing the first {most} of {len(examples):,} sentences")
         shown, gold = examples[:most], (gold or [])[:most]
         predictor = load(opened.path, device=options.device, allow_code=options.allow_code)
+        how = options.attribution and Attributing.of(predictor, options.attribution, options.against)
         with progress("looking inside", total=len(shown), unit="sentences") as bar:
-            packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest)), len(shown))
+            packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest, how or None)), len(shown))
     manifest, count = opened.manifest, counted(len(packed.index), "sentence")
     rate = "" if (found := packed.error_rate()) is None else f"AER {found:.1f}"
     facts = [
