@@ -1,10 +1,13 @@
 """Every exercise takes its solution, and tells five usual mistakes apart in words."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from headway.lessons import Checked, check_file
+from tests.conftest import Command
 from tests.docs.pages import ROOT
 
 SOLUTIONS = ["attention", "heads", "ngram", "rotate", "align", "layers", "verdict", "own"]
@@ -129,3 +132,44 @@ def test_the_solution_is_right_and_five_mistakes_are_named(lesson: int, tmp_path
         assert message in found.said
         said.append(found.said)
     assert len(set(said)) == 5
+
+
+def test_a_class_is_checked_by_one_command(run_headway: Command, tmp_path: Path) -> None:
+    notebook = json.loads((ROOT / "lessons" / "1-attention.ipynb").read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "exercise" in cell["metadata"].get("tags", ()):
+            cell["source"] = solution(1)
+    texts = {
+        "ada.ipynb": json.dumps(notebook),
+        "ben.py": solution(1).replace("softmax(1)", "softmax(0)") + "\nprint('not a result')\n",
+        "eve.py": "def attention(queries, keys, values, mask):\n    return queries @ values, None\n",
+        "kim.py": "def attention(:\n",
+        "lee.py": "def attend():\n    pass\n",
+        "max.py": "raise SystemExit(3)\n",
+        "mia.py": "def attention(queries, keys, values, mask):\n    return None\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    ended = run_headway("check", "1", *(tmp_path / name for name in texts), "--allow-code")
+    assert ended.code == 1
+    said = dict(line.removeprefix(f"{tmp_path}{os.sep}").split(": ", 1) for line in ended.out.splitlines())
+    assert said["ada.ipynb"] == "right"
+    assert said["ben.py"].startswith("each row of weights must sum to 1; here each column does")
+    assert said["eve.py"].startswith("attention fails in line 2: RuntimeError: ")
+    assert said["kim.py"].startswith("the file cannot be run: SyntaxError: ")
+    assert said["lee.py"] == "attention is not defined in this file"
+    assert said["max.py"] == "the file cannot be run: SystemExit: 3"
+    assert said["mia.py"] == "the answer must return the mixed values, the weights; it returns a NoneType"
+    assert run_headway("check", "1", tmp_path / "ada.ipynb", "--allow-code").code == 0
+
+
+def test_answers_are_run_only_when_that_is_allowed(run_headway: Command, tmp_path: Path) -> None:
+    path = tmp_path / "answer.py"
+    path.write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n", encoding="utf-8")
+    ended = run_headway("check", "1", path)
+    assert ended.code == 2
+    assert "allowed: --allow-code" in ended.err
+    assert not (tmp_path / "run").exists()
+    ended = run_headway("check", "9", path, "--allow-code")
+    assert ended.code == 2
+    assert "there is no such lesson; received 9; allowed: 1 to 8" in ended.err
