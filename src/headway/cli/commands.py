@@ -173,6 +173,32 @@ def doctor() -> int:
 
 
 @command(app, group=BEGIN)
+def check(
+    lesson: Annotated[int, argument("LESSON", "The number of the lesson, 1 to 8.")],
+    /,
+    *files: Annotated[Path, argument("FILE", "Answers: Python files, or notebooks of the lesson.", required=True)],
+    allow_code: Annotated[bool, flag("Run the code of these files.", negative=())] = False,
+) -> int:
+    """Check answers to the exercise of a lesson: a line a file says that it is right, or which property broke.
+
+    The files are run to be checked, so look at them first. Exits with 1 where an answer is not right.
+    """
+    if not allow_code:
+        what = "answers are run to be checked, and can do whatever you can"
+        raise UserError(
+            what, where="FILE", received=str(files[0]), allowed=f"{option('allow_code')}, with files you trust"
+        )
+    from headway.lessons import check_file
+
+    right = True
+    for file in files:
+        checked = check_file(lesson, file)
+        right &= checked.right
+        write(f"{file}: {checked.said}")
+    return int(not right)
+
+
+@command(app, group=BEGIN)
 def recipes(
     *name: Annotated[
         str,
