@@ -54,8 +54,9 @@ SHELLS: dict[str, set[str]] = {
     "importing": set(INSIDE),
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
+    "serving": set(INSIDE),
     "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "export", "importing", "experiments", "comparison"},
+    "cli": {*INSIDE, "export", "importing", "experiments", "comparison", "serving"},
     "__main__": {"cli"},
     "pytest_plugin": {"mixers", "recipe"},
 }

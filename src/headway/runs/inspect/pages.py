@@ -35,8 +35,12 @@ from headway.runs.metrics import read_metrics
 from headway.runs.run import StoredRun, open_run
 
 
-def write_page(
-    path: Path,
+def write_page(path: Path, template: str, **parts: Any) -> None:
+    """Write a page whole, of the parts that `page_text` takes."""
+    write_text(path, page_text(template, **parts))
+
+
+def page_text(
     template: str,
     *,
     title: str,
@@ -45,11 +49,10 @@ def write_page(
     data: Mapping[str, Any],
     assets: Traversable | None = None,
     elements: Sequence[str] = (),
-) -> None:
-    """Write a page whole.
+) -> str:
+    """A page.
 
     Args:
-        path: the page.
         template: the name of its HTML file, with places for `{{title}}`, `{{style}}`, `{{data}}` and `{{script}}`.
         title: its title, as text.
         styles: names of style sheets, in their order.
@@ -72,7 +75,7 @@ def write_page(
         "script": "\n".join(map(read, scripts)),
     }
     # In one pass, so that text that looks like a placeholder stays text.
-    write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template)))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template))
 
 
 def data_element(name: str, value: Any) -> str:
