@@ -140,8 +140,8 @@ async def parsed(request: Request, model: type[Body]) -> Body:
     try:
         if not kind.startswith(FORMS):
             return model.model_validate_json(await request.body())
-        form = await request.form(max_files=1, max_fields=100)
-        many = {name: form.getlist(name) for name in form}
+        async with request.form(max_files=1, max_fields=100) as form:
+            many = {name: form.getlist(name) for name in form}
         return model.model_validate({name: each[0] if len(each) == 1 else each for name, each in many.items()})
     except ValidationError as error:
         first = error.errors()[0]
@@ -224,15 +224,15 @@ class Server:
 
     async def translate_file(self, request: Request) -> TranslatedFile:
         """Translate a file."""
-        form = await request.form(max_files=1, max_fields=100)
-        file, given = form.get("file"), {key: str(form.get(key) or "") for key in ("source", "target", "api_key")}
-        self.check_key(request, given["api_key"])
-        if not isinstance(file, UploadFile):
-            raise RefusedError(400, "Invalid request: missing file parameter")
-        for name in ("source", "target"):
-            if not given[name]:
-                raise RefusedError(400, f"Invalid request: missing {name} parameter")
-        name, data = file.filename or "", await file.read()
+        async with request.form(max_files=1, max_fields=100) as form:
+            given = {key: str(form.get(key) or "") for key in ("source", "target", "api_key")}
+            self.check_key(request, given["api_key"])
+            if not isinstance(file := form.get("file"), UploadFile):
+                raise RefusedError(400, "Invalid request: missing file parameter")
+            name, data = file.filename or "", await file.read()
+        for key in ("source", "target"):
+            if not given[key]:
+                raise RefusedError(400, f"Invalid request: missing {key} parameter")
         if not name.lower().endswith(FILES):
             raise RefusedError(400, "Invalid request: file format not supported")
         work = self._translated_file(name, data, given["source"], given["target"])
@@ -329,10 +329,11 @@ def _field(raw: bytes, name: str) -> Any:
 
 def page(server: Server) -> tuple[str, str]:
     """The page, and the policy of its content: it has its own styles and script, and asks nobody else."""
-    styles = ("palette.css", "export/page/translate.css", "serving/page/serve.css")
     text = page_text(
-        "serving/page/serve.html", title="Translate", styles=styles, scripts=("elements.js", "serving/page/serve.js"),
-        data={"models": [each.model_dump() for each in server.models_shown()]}, assets=resources.files("headway"),
+        "serving/page/serve.html", title="Translate" if server.translator.directions else "Predict",
+        styles=("palette.css", "export/page/translate.css", "serving/page/serve.css"),
+        scripts=("elements.js", "serving/page/serve.js"), assets=resources.files("headway"),
+        data={"models": [each.model_dump() for each in server.models_shown()]},
     )  # fmt: skip
     parts = {name: text.split(f"<{name}>", 1)[1].split(f"</{name}>", 1)[0] for name in ("style", "script")}
     hashes = {name: base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for name, part in parts.items()}

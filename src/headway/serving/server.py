@@ -38,23 +38,23 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
     from headway.serving.guard import JsonLines
     from headway.serving.models import check_names, named_runs, served_model
 
-    listening = _listening(options)
-    models = [served_model(name, path, load(path, **loading), options) for name, path in named_runs(runs)]
-    check_names(models)
-    app = build_app(models, options)
-    host, port = listening.getsockname()[:2]
-    say(f"serving {', '.join(f'{model.name} ({model.task})' for model in models)} at http://{host}:{port}")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name in ("headway.serving", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-    drain = int(options.deadline) + 1
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=drain
-    )
-    signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
-    uvicorn.Server(config).run(sockets=[listening])
+    with _listening(options) as listening:
+        models = [served_model(name, path, load(path, **loading), options) for name, path in named_runs(runs)]
+        check_names(models)
+        app = build_app(models, options)
+        host, port = listening.getsockname()[:2]
+        say(f"serving {', '.join(f'{model.name} ({model.task})' for model in models)} at http://{host}:{port}")
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonLines())
+        for name in ("headway.serving", "uvicorn.error"):
+            logger = logging.getLogger(name)
+            logger.handlers, logger.propagate = [handler], False
+        drain = int(options.deadline) + 1
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=drain
+        )
+        signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listening(options: ServeOptions) -> socket.socket:

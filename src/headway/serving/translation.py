@@ -10,7 +10,7 @@ from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from headway.core.errors import UserError
+from headway.core.errors import UserError, option
 from headway.core.languages import base_language, has_no_spaces, language_name
 from headway.predictors.predict_options import checked_options
 from headway.processing.text.sentences import sentences
@@ -35,7 +35,10 @@ class Translator:
         self.directions = {model.direction: model for model in models if model.direction is not None}
         self.options = options
         if options.pivot is not None and not any(options.pivot in pair for pair in self.directions):
-            raise UserError("no run translates from or into the pivot", where="pivot", received=options.pivot)
+            raise UserError("no run translates from or into the pivot", where=option("pivot"), received=options.pivot)
+        if self.directions:
+            self.detect("")  # what it reads is read before the first request, as the rules of sentences are
+            sentences("")
 
     @cached_property
     def languages(self) -> list[dict[str, Any]]:
@@ -113,7 +116,11 @@ class Translator:
             beam = {"beam": max(count, model.predictor.recipe.decoding.beam), "nbest": count} if count > 1 else {}
             options = checked_options(model.predictor.Options, None, beam)
             outputs = await model.outputs([some[0] for some in answers], options, seconds)
-            answers = [list(dict.fromkeys(each.text for each in output.hypotheses)) for output in outputs]
+            texts_of = ([each.text for each in output.hypotheses] for output in outputs)
+            answers = [
+                [best, *(text for text in dict.fromkeys(others) if text not in ("", best))]
+                for best, *others in texts_of
+            ]
         return answers
 
 
