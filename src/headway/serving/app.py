@@ -337,11 +337,9 @@ def page(server: Server) -> tuple[str, str]:
     )  # fmt: skip
     parts = {name: text.split(f"<{name}>", 1)[1].split(f"</{name}>", 1)[0] for name in ("style", "script")}
     hashes = {name: base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for name, part in parts.items()}
-    own = "; ".join(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())
-    return (
-        text,
-        f"default-src 'none'; {own}; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    )
+    none = [f"{name} 'none'" for name in ("default-src", "base-uri", "form-action", "frame-ancestors")]
+    own = [f"{name}-src 'sha256-{value}'" for name, value in hashes.items()]
+    return text, "; ".join([*none, "img-src data:", "connect-src 'self'", *own])
 
 
 def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
