@@ -55,8 +55,9 @@ SHELLS: dict[str, set[str]] = {
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
     "lessons": {"mixers"},
+    "serving": set(INSIDE),
     "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "export", "importing", "experiments", "comparison", "lessons"},
+    "cli": {*INSIDE, "export", "importing", "experiments", "comparison", "lessons", "serving"},
     "__main__": {"cli"},
     "pytest_plugin": {"mixers", "recipe"},
 }

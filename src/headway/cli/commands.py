@@ -44,6 +44,7 @@ from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
 from headway.runs.bulk_options import BulkOptions, DecodedOptions
 from headway.search.decoding_options import SearchOptions
+from headway.serving.options import ServeOptions
 
 app = new_app(
     "headway",
@@ -470,6 +471,29 @@ def export(
     report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]), allow_code=allow_code)
     write(report.text())
     return 0 if report.passed else 1
+
+
+@command(app, group=SHIP)
+def serve(
+    *runs: Annotated[
+        str,
+        argument(
+            "RUN",
+            "The runs, one for each direction of a translation or other task; NAME=RUN gives one a name, and en-de=RUN "
+            "says what it translates.",
+            required=True,
+        ),
+    ],
+    options: ServeOptions,
+    engine: EngineName = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+    allow_code: AllowCode = False,
+) -> None:
+    """Answer requests over HTTP, as LibreTranslate does, and show a page in the browser that translates."""
+    from headway.serving.server import serve as serve_runs
+
+    serve_runs(runs, options, engine=engine, device=device, precision=precision, allow_code=allow_code)
 
 
 @command(app, group=SHIP)

@@ -51,7 +51,7 @@ def page_text(
     assets: Traversable | None = None,
     elements: Sequence[str] = (),
 ) -> str:
-    """A page whole.
+    """A page.
 
     Args:
         template: the name of its HTML file, with places for `{{title}}`, `{{style}}`, `{{data}}` and `{{script}}`.

@@ -1,0 +1,173 @@
+"""Dynamic batching: what several requests ask of a model at one time is computed together, by one thread a model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from typing import Any
+
+from headway.core.errors import UserError
+from headway.predictors.input_account import InputAccount, accounted
+from headway.predictors.output import Output
+from headway.predictors.predict_options import CaptureOptions
+from headway.predictors.predictor import Predictor, Request
+
+MOST_ROWS = 128  # a batch: what search keeps grows with rows, beam and vocabulary
+MOST_TOKENS = 2000  # of an output
+
+
+class DeadlineError(Exception):
+    """A request was not computed in time."""
+
+
+@dataclass
+class Job:
+    """Some inputs of one request, encoded, that are computed in one batch.
+
+    Attributes:
+        request: the inputs.
+        tokens: how many positions they take.
+        alike: jobs with the same value may be computed together.
+        until: when their result has no use any more, as `time.monotonic` counts.
+        outputs: the result; cancelled where nobody waits for it.
+    """
+
+    request: Request
+    tokens: int
+    alike: Any
+    until: float
+    outputs: Future[list[Output]] = field(default_factory=Future)
+
+
+class Batcher:
+    """The queue of a model. Requests take turns, a job each: one with many inputs does not hold up the others.
+
+    Args:
+        predictor: the model.
+        budget: the tokens of a batch.
+
+    Attributes:
+        on_batch: is called with the number of inputs of each batch.
+    """
+
+    def __init__(self, predictor: Predictor[Any, Any], budget: int) -> None:
+        self.predictor, self.budget = predictor, budget
+        self.on_batch: Callable[[int], object] = lambda rows: None
+        self._waiting: deque[deque[Job]] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self.thread = threading.Thread(target=self._work, daemon=True, name="headway-model")
+        self.thread.start()
+
+    def waiting(self) -> int:
+        """The number of jobs that are not begun."""
+        with self._changed:
+            return sum(map(len, self._waiting))
+
+    def close(self) -> None:
+        """Finish what waits, and end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self.thread.join()
+
+    def encoded(self, inputs: Sequence[str], options: CaptureOptions, until: float) -> list[Job]:
+        """The jobs of some inputs. Raises UserError for inputs or options that the model cannot read."""
+        # Random streams hang on the numbers of lines, and each request counts its own.
+        alike = object() if getattr(options, "sample", False) else options.model_dump_json(exclude={"prefixes"})
+        whole = self.predictor.request(list(inputs), options, 1)
+        if whole.problems and not options.skip_broken:
+            raise whole.problems[min(whole.problems)]
+        if hasattr(whole, "longest"):
+            whole.longest[:] = [min(length, MOST_TOKENS) for length in whole.longest]
+        lengths = [len(source.values) for source in whole.sources] if hasattr(whole, "sources") else None
+        lengths = lengths or [len(each) for each in inputs]
+        jobs, begin, total = [], 0, 0
+        for row, length in enumerate([*lengths, self.budget]):
+            if row > begin and (total + length + 1 > self.budget or row - begin == MOST_ROWS):
+                jobs.append(Job(part(whole, begin, row), total, alike, until))
+                begin, total = row, 0
+            total += length + 1
+        return jobs
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Queue the jobs of a request."""
+        if jobs:
+            with self._changed:
+                self._waiting.append(deque(jobs))
+                self._changed.notify()
+
+    def _work(self) -> None:
+        while jobs := self._next():
+            begun = [job for job in jobs if job.outputs.set_running_or_notify_cancel()]
+            late = [job for job in begun if job.until < time.monotonic()]
+            for job in late:
+                job.outputs.set_exception(DeadlineError())
+            if live := [job for job in begun if job not in late]:
+                self._answer(live)
+
+    def _next(self) -> list[Job]:
+        """The jobs of the next batch, of which each request has one; none when all is done."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            taken, left, again = list[Job](), deque[deque[Job]](), list[deque[Job]]()
+            for request in self._waiting:
+                job = request[0]
+                if not taken or (
+                    job.alike == taken[0].alike
+                    and sum(each.tokens for each in taken) + job.tokens <= self.budget
+                    and sum(len(each.request.raw) for each in taken) + len(job.request.raw) <= MOST_ROWS
+                ):
+                    taken.append(request.popleft())
+                    again += [request] if request else []
+                else:
+                    left.append(request)
+            self._waiting = left + deque(again)
+            return taken
+
+    def _answer(self, jobs: Sequence[Job]) -> None:
+        request = joined([job.request for job in jobs])
+        self.on_batch(len(request.raw))
+        try:
+            with accounted(InputAccount()):  # logs nothing of what is read
+                outputs = iter(self.predictor.answer(request, len(request.raw)))
+        except Exception as error:  # of one of them alone, perhaps
+            for job in jobs if len(jobs) > 1 else ():
+                self._answer([job])
+            if len(jobs) == 1:
+                jobs[0].outputs.set_exception(error)
+            return
+        for job in jobs:
+            job.outputs.set_result([next(outputs) for _ in job.request.raw])
+
+
+def _row_lists(request: Request) -> Iterator[str]:
+    """The names of what a request has for each row."""
+    for each in fields(request):
+        if isinstance(getattr(request, each.name), list):
+            yield each.name
+
+
+def part(request: Request, begin: int, end: int) -> Request:
+    """The rows of a request from `begin` to `end`; they keep their numbers."""
+    rows: dict[str, Any] = {name: getattr(request, name)[begin:end] for name in _row_lists(request)}
+    problems = {row - begin: why for row, why in request.problems.items() if begin <= row < end}
+    return replace(request, first_line=request.first_line + begin, problems=problems, **rows)
+
+
+def joined(requests: Sequence[Request]) -> Request:
+    """The rows of all requests, whose options are alike."""
+    first, problems, count = requests[0], dict[int, UserError](), 0
+    for each in requests:
+        problems |= {count + row: why for row, why in each.problems.items()}
+        count += len(each.raw)
+    rows: dict[str, Any] = {
+        name: [*chain.from_iterable(getattr(each, name) for each in requests)] for name in _row_lists(first)
+    }
+    return replace(first, problems=problems, **rows)

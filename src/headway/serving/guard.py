@@ -1,0 +1,172 @@
+"""All that stands between a connection and the answers: limits, deadlines, headers, numbers for Prometheus, a log.
+
+The log is JSON, a line a request, and has no text of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import Counter as Count
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headway.serving.options import ServeOptions
+
+Result = TypeVar("Result")
+log = logging.getLogger("headway.serving")
+HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
+GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
+GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
+
+
+class RefusedError(Exception):
+    """A request that gets no answer but its status and a message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def response(self) -> JSONResponse:
+        """The answer, in LibreTranslate's form."""
+        again = {"retry-after": "1"} if self.status in (429, 503) else {}
+        return JSONResponse({"error": str(self)}, self.status, again)
+
+
+class Numbers:
+    """The numbers that Prometheus reads."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        of = ("path", "status")
+        self.requests = Count("headway_requests", "Requests.", of, registry=self.registry)
+        self.seconds = Histogram("headway_request_seconds", "Seconds of a request.", of[:1], registry=self.registry)
+        self.active = Gauge("headway_requests_active", "Requests under way.", registry=self.registry)
+        sizes = [2**power for power in range(8)]
+        self.batches = Histogram(
+            "headway_batch_inputs", "Inputs of a batch.", ["model"], buckets=sizes, registry=self.registry
+        )
+        self.waiting = Gauge("headway_jobs_waiting", "Jobs in the queue.", ["model"], registry=self.registry)
+
+
+class Guard:
+    """The outermost layer of the server."""
+
+    def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers) -> None:
+        self.app, self.options, self.numbers = app, options, numbers
+        self._by_client = Counter[str]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun, client, status = time.monotonic(), (scope.get("client") or ("",))[0], 0
+        scope["facts"] = {}
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {name for name, _ in message["headers"]}
+                message["headers"] += [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in own]
+            await send(message)
+
+        self._by_client[client] += 1
+        self.numbers.active.inc()
+        seconds = self.options.file_deadline if scope["path"] == "/translate_file" else self.options.deadline
+        try:
+            async with asyncio.timeout(seconds + GRACE):  # who reads an answer slowly is not waited for any longer
+                try:
+                    if scope["method"] == "POST":
+                        receive = await self._admitted(scope, receive, client)
+                    await self.app(scope, receive, sent)
+                except RefusedError as error:
+                    await error.response()(scope, receive, sent)
+        except TimeoutError:
+            status = status or GONE
+        finally:
+            self._by_client -= Counter([client])
+            self.numbers.active.dec()
+            # The path of the route, not of the request, where anything may stand.
+            path = getattr(scope.get("route"), "path", "other")
+            self.numbers.requests.labels(path, str(status)).inc()
+            self.numbers.seconds.labels(path).observe(time.monotonic() - begun)
+            facts = {"method": scope["method"], "path": path, "status": status, "client": client, **scope["facts"]}
+            facts["milliseconds"] = round(1000 * (time.monotonic() - begun), 1)
+            log.info("request", extra={"facts": facts})
+
+    async def _admitted(self, scope: Scope, receive: Receive, client: str) -> Receive:
+        """What gives the body, which is in memory by then. Raises RefusedError for too much of anything."""
+        if self._by_client.total() > self.options.queue:
+            raise RefusedError(503, "the server has more requests than it can answer; try again")
+        if self._by_client[client] > self.options.concurrent:
+            raise RefusedError(429, f"Slowdown: more than {self.options.concurrent} requests at a time")
+        most, too_large = self.options.body, RefusedError(413, f"request exceeds {self.options.body} bytes")
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > most:
+            raise too_large
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(self.options.deadline):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError(GONE, "the client has gone")
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > most:
+                        raise too_large
+        except TimeoutError:
+            raise RefusedError(408, "the request did not arrive in time") from None
+        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replayed() -> Message:
+            return whole.pop() if whole else await receive()
+
+        return replayed
+
+
+async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> Result:
+    """The result of some work, which is cancelled when the client goes or the time is over. Raises RefusedError."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait({task, watch}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        if watch.done():
+            raise RefusedError(GONE, "the client has gone")
+        raise RefusedError(503, f"not done in {seconds:g} seconds; try again")
+    finally:
+        task.cancel()
+        watch.cancel()
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON; of an error its kind and its place, since its message may quote a text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        line: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": record.levelname.lower(),
+            "event": record.getMessage() if record.exc_info is None else "error", **getattr(record, "facts", {}),
+        }  # fmt: skip
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            places = traceback.extract_tb(record.exc_info[2])
+            line |= {"error": record.exc_info[0].__name__, "places": [f"{p.filename}:{p.lineno}" for p in places]}
+        return json.dumps(line, ensure_ascii=False)

@@ -1,0 +1,191 @@
+"""The runs that are served: each with its name, its queue, and the options that a request may give."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Le
+from pydantic import Field, create_model
+
+from headway.core.config import Section
+from headway.core.errors import UserError, option
+from headway.core.languages import is_language
+from headway.predictors.captured_attention import ALL, AttentionWeights, patterns_of
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import LabelledWords, Output
+from headway.predictors.predict_options import CaptureOptions, checked_options
+from headway.predictors.predictor import Predictor
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.processing.audio.audio_processor import AudioProcessor
+from headway.serving.batching import MOST_TOKENS, Batcher, Job
+from headway.serving.options import ServeOptions
+
+# A dictionary is a file of the server; the size of batches, and inputs that are left out, are the server's own matter.
+NOT_SERVED = ("dictionary", "batch_tokens", "skip_broken")
+BOUNDS = dict.fromkeys(("min_length", "max_length", "max_length_offset", "no_repeat_ngram"), MOST_TOKENS)
+MOST_WEIGHTS = 2**24  # of the attention in an answer
+HEADS = 16  # that a layer is taken to have
+LAYERS = 26  # of attention that a tagger is taken to have
+
+
+class TooLargeError(UserError):
+    """More than a request may ask for."""
+
+
+class PredictBody(Section):
+    """A request for the outputs of one model; what else stands in it are options of prediction."""
+
+    model: str = Field(description="The name of the model.")
+    inputs: str | tuple[str, ...] = Field(description="A text, or several.")
+    alignment: bool = Field(
+        default=False, description="Say how much each word of an output looked at each that was read."
+    )
+    api_key: str = Field(default="", description="The API key; a header `Authorization: Bearer KEY` is as good.")
+
+
+def predict_body(name: str, kind: type[CaptureOptions], limits: ServeOptions) -> type[PredictBody]:
+    """The requests that a model answers: every option of its predictor but those that reach a file, with bounds."""
+    bounds = {**BOUNDS, "beam": limits.beam, "nbest": limits.beam, "max_length_ratio": 10}
+    declared: dict[str, Any] = {"model": (str, Field(description="The model.", json_schema_extra={"enum": [name]}))}
+    for key, given in kind.model_fields.items():
+        if key not in NOT_SERVED:
+            kept: Any = float | None if key == "threshold" else given.annotation | None  # type: ignore[operator]
+            marks = [*given.metadata, *([Le(bounds[key])] if key in bounds else [])]
+            extra = given.json_schema_extra if isinstance(given.json_schema_extra, Mapping) else {}
+            usual = extra.get("default_text") or given.default
+            told = f"{given.description} Default: {usual}." if usual not in (None, (), "") else given.description
+            declared[key] = (Annotated[(kept, *marks)] if marks else kept, Field(default=None, description=told))
+    return create_model(f"Predict {name}", __base__=PredictBody, **declared)
+
+
+class ServedModel:
+    """A run that is served.
+
+    Args:
+        name: how requests call it.
+        predictor: the run, loaded.
+        direction: the languages of a translation; None for all else.
+        limits: the most that a request may ask for.
+    """
+
+    def __init__(
+        self, name: str, predictor: Predictor[Any, Any], direction: tuple[str, str] | None, limits: ServeOptions
+    ) -> None:
+        self.name, self.predictor, self.direction = name, predictor, direction
+        self.task = predictor.recipe.task
+        self.body = predict_body(name, predictor.Options, limits)
+        self.batcher = Batcher(predictor, predictor.recipe.decoding.batch_tokens)
+        self.aligner: Aligner | None = None
+        if isinstance(predictor, SequencePredictor) and "capture" not in predictor.backend.lacks:
+            with suppress(UserError):  # it has no attention to the source
+                self.aligner = build_aligner(predictor)
+
+    def options(self, body: PredictBody) -> CaptureOptions:
+        """The options of a request. Raises UserError for those that do not go together."""
+        given = {name: getattr(body, name) for name in body.model_fields_set - PredictBody.model_fields.keys()}
+        options = checked_options(self.predictor.Options, None, {k: v for k, v in given.items() if v is not None})
+        if not body.alignment:
+            return options
+        if self.aligner is None:
+            raise UserError("this model has no attention to the source", where="alignment", received=True)
+        if options.capture == ALL:
+            return options
+        return options.model_copy(update={"capture": (*patterns_of(options.capture), self.aligner.layer)})
+
+    async def outputs(self, inputs: Sequence[str], options: CaptureOptions, seconds: float) -> list[Output]:
+        """The outputs of some inputs; where the task that awaits them is cancelled, what waits is not computed."""
+        jobs = await asyncio.to_thread(self._jobs, inputs, options, time.monotonic() + seconds)
+        futures = [asyncio.wrap_future(job.outputs) for job in jobs]
+        self.batcher.submit(jobs)
+        try:
+            return [output for some in await asyncio.gather(*futures) for output in some]
+        finally:
+            for each in futures:
+                each.cancel()
+
+    def _jobs(self, inputs: Sequence[str], options: CaptureOptions, until: float) -> list[Job]:
+        jobs = self.batcher.encoded(inputs, options, until)
+        if options.capture:
+            names = LAYERS
+            if isinstance(self.predictor, SequencePredictor):
+                names = len(self.predictor.attention_names(options.capture))
+            longest = [max(job.tokens, *getattr(job.request, "longest", [0])) for job in jobs]
+            if sum(length**2 for length in longest) * names * HEADS > MOST_WEIGHTS:
+                raise TooLargeError("the attention of so many tokens is too much for an answer", where="capture")
+        return jobs
+
+    def answer(self, output: Output, body: PredictBody) -> dict[str, Any]:
+        """An output as plain values."""
+        hypotheses = [
+            {
+                "text": each.text, "score": each.score, "tokens": each.tokens,
+                "log_probabilities": each.log_probabilities,
+            }
+            for each in output.hypotheses
+        ]  # fmt: skip
+        answer: dict[str, Any] = {"text": output.text, "hypotheses": hypotheses}
+        answer |= {"source_tokens": output.source_tokens, "truncated": output.truncated, "at_limit": output.at_limit}
+        if isinstance(output, LabelledWords):
+            columns = zip(output.names, output.probabilities.T.astype(float).round(6).tolist(), strict=True)
+            answer |= {"words": output.words, "labels": output.labels, "probabilities": dict(columns)}
+            answer["attention"] = [attention_values(window) for window in output.windows]
+        elif getattr(body, "capture", None):
+            answer["attention"] = attention_values(output.attention)
+        if body.alignment and self.aligner is not None:
+            record = self.aligner(output).record(0)
+            answer["alignment"] = {key: record[key] for key in ("source_words", "target_words", "weights")}
+        return answer
+
+
+def attention_values(attention: AttentionWeights) -> dict[str, Any]:
+    """Attention as plain values: by name its rows, columns, and weights by head, row and column."""
+    return {
+        name: {
+            "rows": attention.rows[name], "columns": attention.columns[name],
+            "weights": weights.astype(float).round(6).tolist(),
+        }
+        for name, weights in attention.items()
+    }  # fmt: skip
+
+
+def named_runs(words: Sequence[str]) -> list[tuple[str | None, Path]]:
+    """Names, where they are given as `NAME=RUN`, and runs."""
+    pairs = [(None, word) if Path(word).exists() or "=" not in word else word.split("=", 1) for word in words]
+    return [(name, Path(run)) for name, run in pairs]
+
+
+def direction_of(name: str) -> tuple[str, str] | None:
+    """The two languages of a name such as `en-de` or `en-pt-BR`; None where it names none."""
+    parts = name.split("-")
+    cuts = [("-".join(parts[:cut]), "-".join(parts[cut:])) for cut in range(1, len(parts))]
+    return next((pair for pair in cuts if all(map(is_language, pair))), None)
+
+
+def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], limits: ServeOptions) -> ServedModel:
+    """A run as it is served. Raises UserError where it reads speech, or translates between nobody knows what."""
+    recipe, direction = predictor.recipe, None
+    if isinstance(predictor.runs[0].source, AudioProcessor):
+        raise UserError("a server reads text, and this run speech", where=str(path), received=recipe.task)
+    if not isinstance(predictor, SequencePredictor | LabelPredictor):
+        raise UserError("the predictor of this task is not served", where=str(path), received=recipe.task)
+    if recipe.task == "translation":
+        sides = recipe.text.source.language, recipe.text.target.language
+        direction = direction_of(name or "") or sides
+        if direction[0] == direction[1]:
+            what = "the recipe of this run does not say from which language it translates into which"
+            raise UserError(what, where=str(path), received=f"{sides[0]} and {sides[1]}", allowed=f"en-de={path}")
+    name = name or ("-".join(direction) if direction else path.resolve().name)
+    return ServedModel(name, predictor, direction, limits)
+
+
+def check_names(models: Sequence[ServedModel]) -> None:
+    """Raise UserError where two models have one name."""
+    names = [model.name for model in models]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError("two runs have this name", where="RUN", received=twice[0], allowed=f"{option('name')}=RUN")

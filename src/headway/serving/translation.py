@@ -1,0 +1,143 @@
+"""Translation between all languages that the served runs have: detection, sentences, directions, and a pivot."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from headway.core.errors import UserError, option
+from headway.core.languages import base_language, has_no_spaces, language_name
+from headway.predictors.predict_options import checked_options
+from headway.processing.text.sentences import sentences
+from headway.serving.models import ServedModel, TooLargeError
+from headway.serving.options import ServeOptions
+
+AUTO = "auto"
+
+
+class Translator:
+    """Everything that translates.
+
+    Args:
+        models: those that are served; the ones without a direction are left out.
+        options: the pivot, and the limits.
+
+    Attributes:
+        directions: the models by source and target.
+    """
+
+    def __init__(self, models: Sequence[ServedModel], options: ServeOptions) -> None:
+        self.directions = {model.direction: model for model in models if model.direction is not None}
+        self.options = options
+        if options.pivot is not None and not any(options.pivot in pair for pair in self.directions):
+            raise UserError("no run translates from or into the pivot", where=option("pivot"), received=options.pivot)
+        if self.directions:
+            self.detect("")  # what it reads is read before the first request, as the rules of sentences are
+            sentences("")
+
+    @cached_property
+    def languages(self) -> list[dict[str, Any]]:
+        """The languages, as LibreTranslate lists them, each with those that it can be translated into."""
+        codes = sorted({code for pair in self.directions for code in pair})
+        targets = {code: [other for other in codes if other != code and self._route(code, other)] for code in codes}
+        return [{"code": code, "name": language_name(code), "targets": targets[code]} for code in codes]
+
+    def _route(self, source: str, target: str) -> list[ServedModel]:
+        direct, pivot = self.directions.get((source, target)), self.options.pivot
+        if direct is not None or pivot is None:
+            return [direct] if direct is not None else []
+        ways = [self.directions.get(pair) for pair in ((source, pivot), (pivot, target))]
+        return [model for model in ways if model is not None] if all(ways) else []
+
+    def route(self, source: str, target: str) -> list[ServedModel]:
+        """The models that translate one after the other; none between a language and itself. Raises UserError."""
+        codes = [language["code"] for language in self.languages]
+        for code in (source, target):
+            if code not in codes:
+                raise UserError(f"{code} is not supported")
+        route = self._route(source, target)
+        if not route and source != target:
+            names = [f"{language_name(code)} ({code})" for code in (target, source)]
+            raise UserError(f"{names[0]} is not available as a target language from {names[1]}")
+        return route
+
+    @cached_property
+    def _identifier(self) -> LanguageIdentifier:
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        known = {base_language(each["code"]) for each in self.languages if each["targets"]} & set(identifier.labels)
+        if known:
+            identifier.set_languages(sorted(known))
+        return identifier
+
+    def detect(self, text: str) -> list[dict[str, Any]]:
+        """The languages that a text may be in, the likeliest first, of those that can be translated.
+
+        Each has a confidence of 0 to 100.
+        """
+        codes = {base_language(each["code"]): each["code"] for each in reversed(self.languages) if each["targets"]}
+        if not codes.keys() & set(self._identifier.labels):
+            raise UserError("no language that is served can be detected; name the source")
+        ranked = self._identifier.rank(text)
+        return [{"confidence": round(100 * share, 1), "language": codes[code]} for code, share in ranked]
+
+    async def translate(
+        self, texts: Sequence[str], source: str, target: str, seconds: float, alternatives: int = 0
+    ) -> list[list[str]]:
+        """Each text's translation, and after it up to so many others; what stands between sentences is kept."""
+        models = self.route(source, target)
+        if not models:
+            return [[text] for text in texts]
+        cut = await asyncio.to_thread(lambda: [list(pieces(text, source)) for text in texts])
+        found = [piece for some in cut for piece, is_sentence in some if is_sentence]
+        if len(found) > self.options.sentences:
+            raise TooLargeError(f"request ({len(found)} sentences) exceeds text limit ({self.options.sentences})")
+        written = iter(await self.sentences(found, source, target, seconds, alternatives))
+        answers = []
+        for some in cut:
+            parts = [next(written) if is_sentence else [between(piece, source, target)] for piece, is_sentence in some]
+            ranks = range(max([1, *map(len, parts)]))
+            joined = ["".join(part[min(rank, len(part) - 1)] for part in parts) for rank in ranks]
+            answers.append(list(dict.fromkeys(joined)))
+        return answers
+
+    async def sentences(
+        self, texts: Sequence[str], source: str, target: str, seconds: float, alternatives: int = 0
+    ) -> list[list[str]]:
+        """Translations of sentences, as `translate` gives them."""
+        answers = [[text] for text in texts]
+        models = self.route(source, target)
+        for number, model in enumerate(models, start=1):
+            count = 1 + (alternatives if number == len(models) else 0)
+            beam = {"beam": max(count, model.predictor.recipe.decoding.beam), "nbest": count} if count > 1 else {}
+            options = checked_options(model.predictor.Options, None, beam)
+            outputs = await model.outputs([some[0] for some in answers], options, seconds)
+            texts_of = ([each.text for each in output.hypotheses] for output in outputs)
+            answers = [
+                [best, *(text for text in dict.fromkeys(others) if text not in ("", best))]
+                for best, *others in texts_of
+            ]
+        return answers
+
+
+def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
+    """The sentences of a text, each with yes, and what stands between them, with no."""
+    for line in re.split(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)", text):
+        end = 0
+        for sentence in sentences(line, language) if line.strip() else ():
+            begin = line.index(sentence, end)
+            if begin > end:
+                yield line[end:begin], False
+            yield sentence, any(map(str.isalnum, sentence))
+            end = begin + len(sentence)
+        if line[end:]:
+            yield line[end:], False
+
+
+def between(blank: str, source: str, target: str) -> str:
+    """What stands between sentences in the target: languages that are written without spaces have none there."""
+    return "" if blank == " " and has_no_spaces(target) and not has_no_spaces(source) else blank
