@@ -301,8 +301,8 @@ def predict(
         first = kept_import(named[0], options.pop("target_language", None))
     words = [word for word in named[1:] if not (word and exists(Path(word), "folder")) and Path(word).suffix != ".zip"]
     runs = [first, *(Path(word) for word in named[1:] if word not in words)]
-    written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
-    read = [input, file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
+    written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure", "term_report")}
+    read = [input, file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
     check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
     loaded: dict[str, Any] = {"device": device, "average": average, "precision": precision, "engine": engine}
     if file is not None:

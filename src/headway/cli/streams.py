@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
+from headway.cli.prediction_options import (
+    LabelScoreOptions,
+    LabelWriterOptions,
+    TargetScoreOptions,
+    TermOptions,
+    WriterOptions,
+)
 from headway.cli.prediction_stream import predict_labels, predict_sequences, score_labels, score_pairs, score_recordings
 from headway.cli.standard_streams import StandardInput
 from headway.core.config import validated_options
@@ -122,9 +128,10 @@ def run_document(
     predictor = load(*runs, **loaded)
     if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
         raise UserError("documents are for tasks that read and write text", where=option("file"), received=str(file))
-    _check_names(given, _flags(predictor.Options, ("nbest",)), predictor.recipe.task)
-    translator = SentenceTranslator(predictor, **given)
+    options, terms = _parts(given, predictor.recipe.task, predictor.Options, TermOptions, ("nbest",))
+    translator = SentenceTranslator(predictor, options, terms=terms.terms())
     result = translate_document(content, str(file), translator, translator.languages)
+    terms.tell(translator.terms)
     if output is None:
         sys.stdout.buffer.write(result)
     else:

@@ -87,17 +87,22 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
+def plural_form(header: str, count: int) -> int:
+    """The number of the plural form that a header has for a count. Raises UserError where it cannot be read."""
+    plural = PLURALS.search(header)
+    try:
+        return c2py(plural[1].strip())(count) if plural else int(count != 1)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"this plural cannot be read ({error})", where="1") from error
+
+
 def po_parts(text: str, languages: Languages) -> Parts:
     """Messages without a translation. The singular is the source of the form that the header has for 1."""
     lines, at, singular = text.splitlines(keepends=True), 0, 0
     for message in messages(lines):
         source = message.fields["msgid"].text
         if not source:
-            plural = PLURALS.search(message.fields["msgstr"].text) if "msgstr" in message.fields else None
-            try:
-                singular = c2py(plural[1].strip())(1) if plural else 0
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"this plural cannot be read ({error})", where=f"{message.begin + 1}") from error
+            singular = plural_form(message.fields["msgstr"].text if "msgstr" in message.fields else "", 1)
             continue
         open_ones = {name: one for name, one in message.translations.items() if message.fuzzy or not one.text}
         if open_ones and message.fuzzy and message.flags is not None:

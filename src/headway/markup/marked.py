@@ -22,7 +22,7 @@ BLOCK_BEGINS = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|])))(?=.)")
 
 
 class Construct(NamedTuple):
-    """The text that a rule of the parser read, from `begin` to `end`, and the tokens that it made there, with their places."""
+    """The text that a rule read, from `begin` to `end`, and the tokens that it made there, with their places."""
 
     rule: str
     begin: int

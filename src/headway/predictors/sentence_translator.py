@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway.core.errors import UserError, shortened
+from headway.formats.terms import BEGIN, END, MEANS, TermCount
 from headway.markup.documents import Languages
 from headway.markup.inline import Aligned, Span
 from headway.predictors.output import Output
@@ -18,13 +19,14 @@ class SentenceTranslator:
     Attributes:
         languages: those of the run.
         aligner: what its outputs are aligned by; None where there is no attention to align by.
+        terms: the account of all outputs so far.
     """
 
     def __init__(self, predictor: SequencePredictor, options: Any = None, **keywords: Any) -> None:
         self.predictor, self.options = predictor, checked_options(predictor.Options, options, keywords)
         text = predictor.recipe.text
         self.languages = Languages(text.source.language, text.target.language)
-        self.aligner = usual_aligner(predictor)
+        self.aligner, self.terms = usual_aligner(predictor), TermCount()
 
     def __call__(self, sentences: Sequence[str]) -> list[Aligned]:
         """The translations of sentences; one that cannot be read stays as it is where `skip_broken` says so.
@@ -37,6 +39,7 @@ class SentenceTranslator:
         return [self._aligned(sentence, output) for sentence, output in zip(sentences, outputs, strict=False)]
 
     def _aligned(self, sentence: str, output: Output) -> Aligned:
+        self.terms += output.terms
         if output.problem is None:
             return aligned(output, self.aligner)
         problem = output.problem
@@ -66,12 +69,11 @@ def aligned(output: Output, aligner: Aligner | None) -> Aligned:
 
 
 def _spans(words: Sequence[str], text: str) -> Iterator[Span | None]:
-    """Where each word stands in a text; None for one that does not."""
-    at = 0
-    for word in words:
-        begin = text.find(word.replace("▁", " ").strip(), at)
-        if begin >= 0 and word.strip("▁ "):
-            at = begin + len(word.replace("▁", " ").strip())
-            yield begin, at
-        else:
-            yield None
+    """Where each word stands in a text, and an annotated translation where its term does; None for any other."""
+    at, term, begun = 0, 0, False
+    for word in (word.replace("▁", " ").strip() for word in words):
+        begun = word == MEANS or (begun and word != END)
+        begin = -1 if begun or not word else text.find(word, at)
+        term = at if word == BEGIN else term
+        at = max(at, begin + len(word) * (begin >= 0))
+        yield (begin, at) if begin >= 0 else (term, at) if begun and word != MEANS else None
