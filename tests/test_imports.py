@@ -38,8 +38,9 @@ TENSOR_WING: dict[str, set[str]] = {
 }
 EXAMPLE_WING: dict[str, set[str]] = {
     "processing": set(),
+    "markup": {"processing"},
     "trees": set(),
-    "formats": {"processing", "trees"},
+    "formats": {"processing", "trees", "markup"},
     "parses": {"processing", "formats"},
     "metrics": {"processing", "trees", "formats"},
     "corpora": {"processing", "trees", "formats", "parses"},

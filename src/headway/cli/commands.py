@@ -299,6 +299,12 @@ def predict(
             "standard input",
         ),
     ] = None,
+    file: Annotated[
+        Path | None,
+        flag(
+            "A document to translate instead of lines (.txt .html .md .po .xlf .tmx .srt .vtt): its text alone changes."
+        ),
+    ] = None,
     output: Annotated[Path | None, WRITES_FILE, flag("The file to write.", "standard output")] = None,
     average: Average = None,
     engine: EngineName = None,
@@ -308,7 +314,7 @@ def predict(
 ) -> None:
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
-    from headway.cli.streams import run_predict
+    from headway.cli.streams import run_document, run_predict
     from headway.core.files import check_apart, exists
 
     first = Path(named[0])
@@ -322,15 +328,18 @@ def predict(
         first = kept_import(named[0], options.pop("target_language", None))
     words = [word for word in named[1:] if not (word and exists(Path(word), "folder")) and Path(word).suffix != ".zip"]
     runs = [first, *(Path(word) for word in named[1:] if word not in words)]
-    written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure")}
-    read = [input, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold"))]
+    written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure", "term_report")}
+    read = [input, file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
     check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
+    loaded: dict[str, Any] = {"device": device, "average": average, "precision": precision, "engine": engine}
+    if file is not None:
+        if words or input:
+            what = "a document is translated, or lines are, not both"
+            raise UserError(what, where=option("file"), received=words[0] if words else str(input))
+        run_document(runs, options, file, output, **loaded, allow_code=allow_code)
+        return
     with output_to(output):
-        shown = run_predict(
-            runs, options,
-            words=words, lines=input, device=device, average=average, precision=precision, engine=engine,
-            allow_code=allow_code,
-        )  # fmt: skip
+        shown = run_predict(runs, options, words=words, lines=input, **loaded, allow_code=allow_code)
     draw_alignments(shown, options.get("alignment_figure"))
 
 

@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, Section
 from headway.core.errors import UserError, check_companions, option
+from headway.core.files import write_json
+from headway.core.log import say
+from headway.formats.terms import Glossary, TermCount
 from headway.predictors.predict_options import SOURCES, WORDS, LabelOptions, PredictOptions, TreeOptions
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 
 ATTENTION: dict[str, Any] = {"group": "Attention"}
+TERMS: dict[str, Any] = {"group": "Terms"}
 ALIGNMENT: dict[str, Any] = {"group": "Alignments of words"}
 
 
@@ -66,7 +70,38 @@ class AlignmentOptions(Section):
         return choose_aligner(predictor, self.alignment_layer, heads, self.alignment_gold)
 
 
-class WriterOptions(AlignmentOptions):
+class TermOptions(Section):
+    """Terms that outputs are to have, and the account of them."""
+
+    glossary: Path | None = Field(
+        default=None,
+        description="A glossary, SOURCE TAB TARGET a line: outputs that lack a translation are searched for again.",
+        json_schema_extra={**TERMS, "flag": "terms"},
+    )
+    term_report: Annotated[Path | None, WRITES_FILE] = Field(
+        default=None,
+        description="Write there, as JSON, how many terms were asked for and kept.",
+        json_schema_extra=TERMS,
+    )
+
+    @model_validator(mode="after")
+    def _report_of_terms(self) -> Self:
+        check_companions(["term_report"] if self.term_report and not self.glossary else [], {"term_report": ("terms",)})
+        return self
+
+    def terms(self) -> dict[str, str] | None:
+        """The translations by term. Raises UserError for a file that is no glossary."""
+        return Glossary.read(self.glossary).terms if self.glossary else None
+
+    def tell(self, count: TermCount) -> None:
+        """Log the account of the terms, and write it where it is asked for."""
+        if self.glossary:
+            say(f"terms: {count.kept:,} of {count.asked:,} are in the outputs, {count.first:,} at first")
+        if self.term_report:
+            write_json(self.term_report, count.record())
+
+
+class WriterOptions(AlignmentOptions, TermOptions):
     """Files and scores that are written beside the outputs of `headway predict`, and a file of forced beginnings."""
 
     scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")

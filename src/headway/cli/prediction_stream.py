@@ -14,6 +14,7 @@ from headway.core.files import json_line, whole_file
 from headway.core.log import progress, say, warn
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file, read_lines
+from headway.formats.terms import TermCount
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
 from headway.predictors.formatter import RepairCount
@@ -225,7 +226,7 @@ def predict_sequences(
     _check_attention(predictor, output)
     aligner = output.aligner(predictor)
     capture = output.patterns + ((aligner.layer,) if aligner else ())
-    options = options.model_copy(update={"capture": capture})
+    options = options.model_copy(update={"capture": capture, "terms": output.terms()})
     writer = Writer(
         with_scores=output.scores or options.nbest > 1, nbest=options.nbest,
         attention=output.attention, patterns=output.patterns, alignments=output.alignments, aligner=aligner,
@@ -234,10 +235,12 @@ def predict_sequences(
         what, allowed = "a drawing has several lines, and a score one", "brackets or linear, beside scores"
         raise UserError(what, where=option("format"), received="drawing", allowed=allowed)
     prefixes = Prefixes(output.prefix) if output.prefix else None
-    losses, repairs = Counter[str](), RepairCount()
+    losses, repairs, terms = Counter[str](), RepairCount(), TermCount()
     with writer.files() as write:
 
         def keep(one: Output, line: int) -> None:
+            nonlocal terms
+            terms += one.terms
             losses.update(truncated=one.truncated, at_limit=one.at_limit, skipped=one.problem is not None)
             for hypothesis in one.hypotheses:
                 repairs.add(hypothesis.repairs)
@@ -246,6 +249,7 @@ def predict_sequences(
 
         done = predict_stream(predictor, options, sources, source, keep, prefixes)
     _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))
+    output.tell(terms)
     if prefixes is not None:
         prefixes.check(done)
     if repairs.trees:

@@ -3,23 +3,33 @@
 import json
 import os
 import string
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
+from headway.cli.prediction_options import (
+    LabelScoreOptions,
+    LabelWriterOptions,
+    TargetScoreOptions,
+    TermOptions,
+    WriterOptions,
+)
 from headway.cli.prediction_stream import predict_labels, predict_sequences, score_labels, score_pairs, score_recordings
 from headway.cli.standard_streams import StandardInput
 from headway.core.config import validated_options
+from headway.core.documents import read_bytes
 from headway.core.errors import UserError, nearest, option
-from headway.core.files import exists
+from headway.core.files import exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_file
 from headway.formats.pair_formats import field_of
+from headway.markup.documents import kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import checked_options
+from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
@@ -28,6 +38,7 @@ from headway.runs.load import load
 # Options that say something of words in text, which recordings do not have.
 OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
 
+LARGEST_DOCUMENT = 1 << 28  # bytes
 AUDIO_FIELD = "audio"  # of a JSON line on standard input
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -95,6 +106,36 @@ def run_predict(
             texts = texts if lines is None else list(texts)
         return predict_sequences(predictor, search, output, texts, source)
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
+
+
+def run_document(
+    runs: Sequence[Path], given: Mapping[str, Any], file: Path, output: Path | None, **loaded: Any
+) -> None:
+    """Translate a document into a file, or to standard output.
+
+    Args:
+        runs: the run, or several as an ensemble.
+        given: the options that were given, of `PREDICT_OPTIONS`.
+        file: the document, whose name tells its kind.
+        output: where its translation goes; None for standard output.
+        loaded: how the runs are loaded.
+
+    Raises:
+        UserError: options that the task does not have; a document that is broken, or of no known kind.
+    """
+    kind_of(str(file))
+    content = read_bytes(file, LARGEST_DOCUMENT, "document")
+    predictor = load(*runs, **loaded)
+    if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
+        raise UserError("documents are for tasks that read and write text", where=option("file"), received=str(file))
+    options, terms = _parts(given, predictor.recipe.task, predictor.Options, TermOptions, ("nbest",))
+    translator = SentenceTranslator(predictor, options, terms=terms.terms())
+    result = translate_document(content, str(file), translator, translator.languages)
+    terms.tell(translator.terms)
+    if output is None:
+        sys.stdout.buffer.write(result)
+    else:
+        write_bytes(output, result)
 
 
 def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str], StandardInput | None]:

@@ -16,6 +16,8 @@ FORMATS: "Registry[CorpusFormat]" = Registry(
         "tsv": "headway.formats.pair_formats:Tsv",
         "jsonl": "headway.formats.pair_formats:JsonLinesFile",
         "hub": "headway.formats.pair_formats:Hub",
+        "tmx": "headway.formats.translation_files:Tmx",
+        "po": "headway.formats.translation_files:Po",
         "trees": "headway.formats.treebanks:Treebank",
         "columns": "headway.formats.labelled_words:Columns",
         "conllu": "headway.formats.conllu:Conllu",

@@ -128,7 +128,7 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
             one and a node of the other.
     """
     banks, aligned, within = dict[str, Path](), list[tuple[int, str, dict[str, str]]](), False
-    for name, attributes, line in read_tags(path):
+    for name, attributes, line, _ in read_tags(path):
         if attributes is None:
             within = within and name != "align"
         elif name == "treebank":
@@ -171,7 +171,7 @@ class _Treebank:
 
 def _read_treebank(path: Path) -> _Treebank:
     bank, sentence = _Treebank(), ""
-    for name, attributes, line in read_tags(path):
+    for name, attributes, line, _ in read_tags(path):
         if attributes is None:
             continue
         id = attributes.get("id", "")

@@ -36,12 +36,14 @@ class CorpusConfig(Section):
     """The options of a corpus format. Those of type `Path` are looked for where `data.folder` says.
 
     `weight`: of several corpora to train on, how often the pairs of this one are drawn beside the others; all of them
-    have one, or none. `tag`: one or more tokens such as `<2de>` that stand before each source.
+    have one, or none. `tag`: one or more tokens such as `<2de>` that stand before each source. `terms`: a glossary,
+    SOURCE TAB TARGET a line; half of the sources that have a term have its translation beside it (Dinu et al. 2019).
     """
 
     kind: str
     weight: Annotated[float, Field(gt=0, le=1e9)] | None = None
     tag: Annotated[str, AfterValidator(_tag)] | None = None
+    terms: Path | None = None
 
 
 # A key that tells the kind by itself: `{tsv: FILE}` stands for `{kind: tsv, path: FILE}`.

@@ -6,6 +6,7 @@ from typing import Literal
 from headway.core.errors import UserError
 from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Broken, Pair, PairSource, RowErrors, content_hash, open_corpora
+from headway.formats.terms import TermPairs
 
 __all__ = [
     "Concatenation",
@@ -100,11 +101,11 @@ def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, ta
     Raises:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
     """
-    formats = open_corpora(corpus, where, PAIRS)
-    sources = [
-        TaggedPairs(format.pairs(), format.config.tag) if tags and format.config.tag else format.pairs()
-        for format in formats
-    ]
+    sources = list[PairSource]()
+    for format in open_corpora(corpus, where, PAIRS):
+        pairs, config = format.pairs(), format.config
+        pairs = TermPairs(pairs, config.terms) if config.terms else pairs
+        sources.append(TaggedPairs(pairs, config.tag) if tags and config.tag else pairs)
     return joined(sources, broken)
 
 

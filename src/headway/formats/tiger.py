@@ -61,7 +61,7 @@ class _Sentence:
         self.children = dict[str, list[_Edge]]()
         self.parent = dict[str, str]()
         constituent: str | None = None
-        for name, attributes, _ in tags:
+        for name, attributes, *_ in tags:
             if attributes is None:
                 constituent = None if name == "nt" else constituent
                 continue

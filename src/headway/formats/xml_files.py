@@ -13,15 +13,16 @@ BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, halves of cha
 
 
 class Tag(NamedTuple):
-    """The beginning of an element, or its end, which has no attributes (None)."""
+    """The beginning of an element, its end, which has no attributes (None), or text, which has no name."""
 
     name: str
     attributes: dict[str, str] | None
     line: int
+    text: str = ""
 
 
-def read_tags(path: Path) -> Iterator[Tag]:
-    """The tags of a file in their order.
+def read_tags(path: Path, *, with_text: bool = False) -> Iterator[Tag]:
+    """The tags of a file in their order, and the text between them where that is wanted.
 
     Entities from outside of the file are not read, and expat limits the expansion of those inside (CVE-2013-0340).
 
@@ -31,6 +32,8 @@ def read_tags(path: Path) -> Iterator[Tag]:
     parser, tags = expat.ParserCreate(), list[Tag]()
     parser.StartElementHandler = lambda name, attributes: tags.append(Tag(name, attributes, parser.CurrentLineNumber))
     parser.EndElementHandler = lambda name: tags.append(Tag(name, None, parser.CurrentLineNumber))
+    if with_text:
+        parser.CharacterDataHandler = lambda text: tags.append(Tag("", None, parser.CurrentLineNumber, text))
     position, fed = ReadingPosition(), 0
     with opened(path, position) as file:
         while True:

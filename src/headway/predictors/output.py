@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.core.errors import UserError
+from headway.formats.terms import NO_TERMS, TermCount
 from headway.predictors.captured_attention import END, AttentionWeights, CapturedAttention, shortened, table_of
 from headway.processing.processor import NO_WORDS, Words
 from headway.processing.text.text_processor import PreparationConfig, as_written
@@ -98,6 +99,7 @@ class Output:
         attended: the labels of what is read of the source: tokens and the end mark, or seconds of a recording.
         truncated: whether only the beginning of the source was read.
         at_limit: whether the best output has as many tokens as it may have, so that its end may be missing.
+        terms: how many terms with a wanted translation the source has, and how many of these the output has.
     """
 
     example: Example
@@ -110,6 +112,7 @@ class Output:
     attended: list[str] = field(default_factory=lambda: [END])
     truncated: bool = False
     at_limit: bool = False
+    terms: TermCount = NO_TERMS
 
     @property
     def source(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.core.errors import UserError, memory_named, option
+from headway.formats.corpus_config import parts
 from headway.formats.lines import check_texts
+from headway.formats.terms import NO_TERMS, Glossary, TermCount, kept
 from headway.models import Seq2Seq
 from headway.models.model import Axes
 from headway.predictors.attribution import ATTRIBUTIONS, Attribution, Question, foils, merged
@@ -37,6 +39,7 @@ from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
+WIDER_BEAM = 16  # where an output lacks a term
 RECORDINGS = 128  # together: their frames take about 0.5 MB each
 
 
@@ -51,6 +54,8 @@ class PredictionRequest(Request):
         longest: the most tokens that each output may have.
         search: the options of search, those of the recipe included.
         unknown: what replaces unknown words; None where they are kept.
+        glossary: the terms, where any are asked for.
+        terms: those of the outputs, by row.
     """
 
     options: PredictOptions
@@ -61,6 +66,16 @@ class PredictionRequest(Request):
     search: SearchOptions
     formatter: Formatter
     unknown: UnknownWords | None
+    glossary: Glossary | None = None
+    terms: dict[int, TermCount] = field(default_factory=dict)
+
+    def asked(self, rows: Sequence[int], search: SearchOptions, nbest: int) -> SearchRequest:
+        """The request of some rows to a backend."""
+        prefixes, longest = [self.prefixes[row] for row in rows], [self.longest[row] for row in rows]
+        limits = Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
+        sources, texts = [self.sources[row].values for row in rows], [self.texts[row] for row in rows]
+        options = self.options if nbest == self.options.nbest else self.options.model_copy(update={"nbest": nbest})
+        return SearchRequest(sources, texts, limits, [self.first_line + row for row in rows], options, search)
 
 
 class SequencePredictor(Predictor[Recording, Output]):
@@ -127,7 +142,10 @@ class SequencePredictor(Predictor[Recording, Output]):
         beginning = self._beginning(options.target_language)
         given = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
         prefixes = [ids if ids else beginning for ids in given]
-        request = PredictionRequest(inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown)
+        glossary = Glossary(options.terms) if options.terms else None
+        request = PredictionRequest(
+            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, glossary
+        )
         for row, line in enumerate(raw):
             try:
                 text, source, longest = self._read_one(line, request, row)
@@ -155,6 +173,8 @@ class SequencePredictor(Predictor[Recording, Output]):
             raise UserError("a line is a text", where=where, received=type(line).__name__, allowed="str")
         request.formatter.check(line, where)
         text = request.formatter.source(line)
+        if request.glossary is not None and any(part.terms for _, part in parts(self.recipe.data.train, "data.train")):
+            text = request.glossary.annotated(text)
         source = self.source.encode(text, None if options.max_source_length else self.recipe.data.truncation())
         limit = min(model.longest_read(options.max_source_length) for model in self.models)
         if len(source.values) > limit:
@@ -191,11 +211,9 @@ class SequencePredictor(Predictor[Recording, Output]):
         search = request.search
         for rows in batches(lengths, search.batch_tokens, end_marks=1):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-                prefixes, longest = [request.prefixes[row] for row in rows], [request.longest[row] for row in rows]
-                limits = Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
-                lines = [request.first_line + row for row in rows]
-                sources, texts = [request.sources[row].values for row in rows], [request.texts[row] for row in rows]
-                outputs = self.backend.hypotheses(SearchRequest(sources, texts, limits, lines, request.options, search))
+                asked = request.asked(rows, search, request.options.nbest)
+                sources, limits = list(asked.sources), asked.limits
+                outputs = self._with_terms(request, rows, self.backend.hypotheses(asked))
                 best = [hypotheses[0] for hypotheses in outputs]
                 captured = self._capture(sources, best, request.options.capture)
                 replaced = self._replace_unknown(request, rows, outputs)
@@ -210,6 +228,34 @@ class SequencePredictor(Predictor[Recording, Output]):
             hypotheses_of_none = [empty] * request.options.nbest
             results[row] = Output(self._example(request.raw[row]), hypotheses_of_none, problem=problem)
         return [result for result in results if result is not None]
+
+    def _with_terms(
+        self, request: PredictionRequest, rows: Sequence[int], outputs: list[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of rows, those with the most terms first; where none has all, those of a wider search too."""
+        if request.glossary is None:
+            return outputs
+        wanted = [request.glossary.wanted(self._example(request.raw[row]).source) for row in rows]
+
+        def count(index: int, hypothesis: Hypothesis) -> int:
+            text = self.target.decode(hypothesis.ids) if hypothesis.text is None else hypothesis.text
+            return kept(wanted[index], text)
+
+        def preferred(index: int) -> list[Hypothesis]:
+            return sorted(outputs[index], key=lambda one: -count(index, one))
+
+        first = [count(index, hypotheses[0]) for index, hypotheses in enumerate(outputs)]
+        outputs = [preferred(index) for index in range(len(rows))]
+        failed = [index for index, some in enumerate(outputs) if count(index, some[0]) < wanted[index].total()]
+        if failed:
+            wider = request.search.model_copy(update={"beam": max(WIDER_BEAM, request.search.beam)})
+            asked = request.asked([rows[index] for index in failed], wider, max(WIDER_BEAM, request.options.nbest))
+            for index, more in zip(failed, self.backend.hypotheses(asked), strict=True):
+                outputs[index] = [*outputs[index], *more]
+                outputs[index] = preferred(index)
+        for index, row in enumerate(rows):
+            request.terms[row] = TermCount(wanted[index].total(), first[index], count(index, outputs[index][0]))
+        return outputs
 
     def _example(self, raw: Any) -> Example:
         """An input as an example; a text names itself."""
@@ -336,6 +382,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             attended,
             source.truncated,
             at_limit=end is not None and len(hypotheses[0][0].ids) >= end,
+            terms=request.terms.get(row, NO_TERMS),
         )
 
     def score(self, sources: Recording | Sequence[Recording], targets: str | Sequence[str]) -> list[TextHypothesis]:

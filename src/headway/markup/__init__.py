@@ -1,0 +1,1 @@
+"""Documents with markup: their text is translated, and everything else stays as it is, byte for byte."""

@@ -1,0 +1,166 @@
+"""Documents by their kind: what of them is translated, in what encoding, and the document with the translation."""
+
+import codecs
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import NamedTuple
+
+from headway.core.errors import UserError
+from headway.markup.inline import Kind, Piece, Segment
+from headway.markup.translating import (
+    Translate,
+    decoded,
+    html_escape,
+    raw_pieces,
+    text_pieces,
+    translate_segments,
+)
+
+
+class Languages(NamedTuple):
+    """The languages of a document and of its translation, by their codes."""
+
+    source: str
+    target: str
+
+
+ENGLISH = Languages("en", "")
+Parts = Iterator[str | Segment]
+Parser = Callable[[str, Languages], Parts]
+
+# The kinds: the suffixes of their files, and what divides such a text.
+KINDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "text": ((".txt",), "documents:text_parts"),
+    "html": ((".html", ".htm", ".xhtml"), "hypertext:html_parts"),
+    "markdown": ((".md", ".markdown"), "marked:markdown_parts"),
+    "po": ((".po", ".pot"), "gettext:po_parts"),
+    "xliff": ((".xlf", ".xliff"), "exchange:xliff_parts"),
+    "tmx": ((".tmx",), "exchange:tmx_parts"),
+    "srt": ((".srt",), "documents:subtitle_parts"),
+    "vtt": ((".vtt",), "documents:subtitle_parts"),
+}
+MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+DECLARED = {
+    "html": re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?([\w.:-]+)", re.I),
+    "po": re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w.:-]+)", re.M),
+} | dict.fromkeys(("xliff", "tmx"), re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"))
+TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s+(?:\d+:)?\d+:\d+[.,]\d+.*")
+CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
+SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
+
+
+def kind_of(name: str, kind: str | None = None) -> str:
+    """The kind of a document, by its name where it is not given. Raises UserError where there is no such kind."""
+    suffix = PurePath(name).suffix.lower()
+    found = kind if kind in KINDS else next((one for one, (known, _) in KINDS.items() if suffix in known), None)
+    if found is None or (kind is not None and kind not in KINDS):
+        known = [*KINDS, *(suffix for suffixes, _ in KINDS.values() for suffix in suffixes)]
+        raise UserError(
+            "no such kind of document can be translated", where=name, received=kind or suffix, allowed=known
+        )
+    return found
+
+
+def translate_document(
+    content: bytes, name: str, translate: Translate, languages: Languages = ENGLISH, kind: str | None = None
+) -> bytes:
+    """A document with its text translated, in its encoding, and all else as it was.
+
+    Args:
+        content: the document.
+        name: its name, whose suffix tells its kind, and for messages.
+        translate: gives the translations of sentences, in their order.
+        languages: those of the document and of its translation.
+        kind: one of `KINDS`.
+
+    Raises:
+        UserError: with its line, what is no document of its kind; a kind that there is not.
+    """
+    kind = kind_of(name, kind)
+    module, _, function = KINDS[kind][1].partition(":")
+    parser: Parser = getattr(importlib.import_module(f"headway.markup.{module}"), function)
+    text, encoding, mark = _decoded(content, kind, name)
+    try:
+        parts = list(parser(text, languages))
+    except UserError as error:
+        raise UserError(error.what, where=f"{name}:{error.where}", received=error.received) from error
+    segments = [part for part in parts if isinstance(part, Segment)]
+    translated = iter(translate_segments(segments, translate, languages.source))
+    result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
+    if result == text:
+        return content
+    try:
+        return mark + result.encode(encoding, "xmlcharrefreplace" if kind in ("html", "xliff", "tmx") else "strict")
+    except UnicodeEncodeError as error:
+        what = f"the translation has a character that {encoding}, the encoding of this document, has not"
+        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+
+
+def _decoded(content: bytes, kind: str, name: str) -> tuple[str, str, bytes]:
+    """A document's text, encoding and byte order mark. Raises UserError."""
+    encoding, mark = next(((one, mark) for one, mark in MARKS.items() if content.startswith(mark)), ("utf-8", b""))
+    declared = DECLARED[kind].search(content[:4096]) if kind in DECLARED and not mark else None
+    if declared is not None and declared[1] != b"CHARSET":
+        encoding = declared[1].decode("ascii")
+    try:
+        return content.removeprefix(mark).decode(encoding), encoding, mark
+    except LookupError as error:
+        raise UserError("this encoding is not known", where=f"{name}:1", received=encoding) from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"this is not {encoding} ({error.reason})", where=f"{name}:{line}") from error
+
+
+def text_parts(text: str, languages: Languages) -> Parts:
+    """Every line is a paragraph."""
+    for line in re.split(r"(\r\n|\n|\r)", text):
+        yield Segment(list(text_pieces(line))) if line.strip() else line
+
+
+def subtitle_parts(text: str, languages: Languages) -> Parts:
+    """Cues, as many together as it takes to end a sentence. Raises UserError where there are times of none."""
+    lines, between, pieces, at = text.splitlines(keepends=True), list[str](), list[Piece](), 0
+    timed, web = False, text.startswith("WEBVTT")
+    escape = html_escape if web else str
+    while at < len(lines):
+        if "-->" in lines[at] and not TIMES.fullmatch(lines[at].rstrip("\r\n")):
+            raise UserError("these are no times of a subtitle", where=f"{at + 1}", received=lines[at].strip())
+        between.append(lines[at])
+        at += 1
+        if "-->" not in between[-1]:
+            continue
+        begin, timed = at, True
+        while at < len(lines) and lines[at].strip():
+            at += 1
+        cue = "".join(lines[begin:at])
+        shown = cue.rstrip()
+        if not shown:
+            between.append(cue)
+            continue
+        if pieces:
+            pieces.append(Piece("cut", "".join(between), " "))
+        else:
+            yield from between
+        between = [cue[len(shown) :]]
+        pieces += _cue_pieces(shown, web)
+        if SENTENCE_END.search(CUE_TAG.sub("", shown)):
+            yield Segment(pieces, escape)
+            pieces = []
+    if text.strip() and not (timed or web):
+        raise UserError("there are no subtitles", where="1", received=text.strip()[:40])
+    yield from [Segment(pieces, escape)] if pieces else []
+    yield from between
+
+
+def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:
+    """The text of a subtitle with its tags; on the web, it has entities."""
+    at = 0
+    for match in [*CUE_TAG.finditer(cue), None]:
+        text = cue[at : match.start() if match else len(cue)]
+        yield from raw_pieces(decoded(text) if web else [(one, one) for one in text])
+        if match is not None:
+            kind: Kind = "void" if not match[2] else "close" if match[0].startswith("</") else "open"
+            yield Piece(kind, match[0], key=match[2] or "")
+            at = match.end()

@@ -1,0 +1,196 @@
+"""XLIFF 1.2 and 2, and TMX: segments without a translation get one."""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from headway.core.errors import UserError
+from headway.core.languages import base_language
+from headway.markup.documents import Languages, Parts
+from headway.markup.inline import Piece, Segment
+from headway.markup.translating import decoded, html_escape, raw_pieces
+
+PART = re.compile(
+    r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(?P<data>.*?)\]\]>|<!DOCTYPE[^>]*>"
+    r"|<(?P<slash>/?)(?P<name>[^\s/>!?]+)(?P<given>(?:[^>\"']|\"[^\"]*\"|'[^']*')*?)(?P<alone>/?)>|(?P<text>[^<]+)",
+    re.DOTALL,
+)
+ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+AROUND = {"g", "mrk", "pc", "hi"}  # elements around text
+BEGINS, ENDS = {"bpt": "i", "bx": "rid", "sc": "id"}, {"ept": "i", "ex": "rid", "ec": "startRef"}
+DONE = {"translated", "final", "signed-off", "reviewed"}
+
+
+@dataclass
+class Element:
+    """A part of an XML document: an element with its parts, or text and all else (no name)."""
+
+    raw: str
+    name: str = ""
+    attributes: dict[str, str] = field(default_factory=dict)
+    text: str | None = None
+    parts: "list[Element]" = field(default_factory=list)
+    end: str = ""
+
+    @property
+    def whole(self) -> str:
+        """The element as the document has it."""
+        return "".join([self.raw, *(part.whole for part in self.parts), self.end])
+
+    def of(self, *names: str) -> "list[Element]":
+        """The parts with these names."""
+        return [part for part in self.parts if part.name in names]
+
+
+def parse(text: str) -> Element:
+    """The document, around its root. Raises UserError with the line where it is not XML, or declares entities."""
+    parser = expat.ParserCreate("utf-8")
+
+    def refuse(*given: object) -> None:
+        raise UserError("entities of its own are not read in a document", where=f"{parser.CurrentLineNumber}")
+
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(text.encode("utf-8"), True)
+    except expat.ExpatError as error:
+        what = f"this is not XML ({expat.errors.messages.get(error.code, error)})"
+        raise UserError(what, where=f"{error.lineno}") from error
+    stack = [Element("")]
+    for match in PART.finditer(text):
+        if match["name"] is None:
+            shown = match["data"] if match["data"] is not None else match["text"]
+            stack[-1].parts.append(Element(match[0], text=shown))
+        elif match["slash"]:
+            stack.pop().end = match[0]
+        else:
+            given = {name: one or other for name, one, other in ATTRIBUTE.findall(match["given"])}
+            element = Element(match[0], match["name"].rpartition(":")[2], given)
+            stack[-1].parts.append(element)
+            stack += [] if match["alone"] else [element]
+    return stack[0]
+
+
+def pieces(element: Element) -> Iterator[Piece]:
+    """The content of a segment."""
+    for part in element.parts:
+        if part.text is not None:
+            written = [(one, html_escape(one)) for one in part.text] if part.raw.startswith("<!") else decoded(part.raw)
+            yield from raw_pieces(written)
+        elif part.name in AROUND and part.end and part.attributes.get("translate") != "no":
+            yield Piece("open", part.raw, key=part.name)
+            yield from pieces(part)
+            yield Piece("close", part.end, key=part.name)
+        elif part.name in BEGINS or part.name in ENDS:
+            kind, key = ("open", BEGINS[part.name]) if part.name in BEGINS else ("close", ENDS[part.name])
+            yield Piece(kind, part.whole, key=part.attributes.get(key) or part.attributes.get("id", ""))  # type: ignore[arg-type]
+        elif part.name in AROUND and "".join(one.text or "" for one in part.parts).strip():
+            yield Piece("atom", part.whole, "".join(one.text or "" for one in part.parts).strip())
+        else:
+            yield Piece("void", part.whole)
+
+
+def segment(element: Element) -> Segment:
+    """The segment that an element has."""
+    return Segment(list(pieces(element)), html_escape)
+
+
+def _has_text(element: Element) -> bool:
+    return any(part.text.strip() if part.text is not None else _has_text(part) for part in element.parts)
+
+
+def xliff_parts(text: str, languages: Languages) -> Parts:
+    """Units without a target, or with one that is not done yet."""
+    root = parse(text)
+    if not root.of("xliff"):
+        raise UserError("this is no XLIFF", where="1", allowed="the root element xliff")
+    yield from _units(root)
+
+
+def _units(element: Element) -> Parts:
+    yield element.raw
+    for part in element.parts:
+        if part.attributes.get("translate") == "no" or not part.name:
+            yield part.whole
+        elif part.name in ("trans-unit", "segment") and part.of("source"):
+            yield from _unit(part)
+        else:
+            yield from _units(part)
+    yield element.end
+
+
+def _unit(unit: Element) -> Parts:
+    source, target = unit.of("source")[0], next(iter(unit.of("target")), None)
+    state = (target.attributes if unit.name == "trans-unit" and target else unit.attributes).get("state")
+    kept = unit.attributes.get("approved") == "yes" or not _has_text(source)
+    if kept or (target is not None and _has_text(target) and (state is None or state in DONE)):
+        yield unit.whole
+        return
+    yield unit.raw if unit.name == "trans-unit" else _translated(unit.raw)
+    for number, part in enumerate(unit.parts):
+        if part is target:
+            name = re.match(r"<([^\s/>]+)", target.raw)
+            assert name
+            yield _translated(target.raw.rstrip("/>").rstrip() + ">" if not target.end else target.raw)
+            yield segment(source)
+            yield target.end or f"</{name[1]}>"
+            continue
+        yield part.whole
+        if part is source and target is None:
+            before = unit.parts[number - 1] if number else None
+            yield before.raw if before is not None and before.text is not None else ""
+            end = source.end.replace("source", "target")
+            yield end.replace("</", "<")
+            yield segment(source)
+            yield end
+    yield unit.end
+
+
+def _translated(tag: str) -> str:
+    """A tag whose state, where it has one, is `translated`."""
+    return re.sub(r"(\sstate\s*=\s*)(\"[^\"]*\"|'[^']*')", r'\1"translated"', tag)
+
+
+def language_of(variant: Element) -> str:
+    """The code of the language of a variant."""
+    return variant.attributes.get("xml:lang") or variant.attributes.get("lang", "")
+
+
+def variants(unit: Element, language: str) -> list[Element]:
+    """The variants of a unit in a language; one with a region is of the language as well."""
+    return [
+        one for one in unit.of("tuv") if one.of("seg") and base_language(language_of(one)) == base_language(language)
+    ]
+
+
+def tmx_parts(text: str, languages: Languages) -> Parts:
+    """Units that have the source language and not the target language."""
+    root = parse(text)
+    if not root.of("tmx"):
+        raise UserError("this is no TMX", where="1", allowed="the root element tmx")
+    yield from _memory(root, languages)
+
+
+def _memory(element: Element, languages: Languages) -> Parts:
+    yield element.raw
+    for part in element.parts:
+        sources = variants(part, languages.source) if part.name == "tu" else []
+        if sources and not variants(part, languages.target) and _has_text(sources[0].of("seg")[0]):
+            yield part.raw
+            for number, one in enumerate(part.parts):
+                yield one.whole
+                if one is sources[0]:
+                    before = part.parts[number - 1] if number else None
+                    yield before.raw if before is not None and before.text is not None else ""
+                    seg = one.of("seg")[0]
+                    name = "xml:lang" if "xml:lang" in one.attributes else "lang"
+                    yield f'{one.end.replace("</", "<")[:-1]} {name}="{html.escape(languages.target)}">{seg.raw}'
+                    yield segment(seg)
+                    yield seg.end + one.end
+            yield part.end
+        elif part.name in ("tmx", "body"):
+            yield from _memory(part, languages)
+        else:
+            yield part.whole
+    yield element.end

@@ -1,0 +1,211 @@
+"""The text of Markdown (CommonMark with tables), with the places that markdown-it finds."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.parser_inline import ParserInline
+from markdown_it.rules_inline.state_inline import StateInline
+from markdown_it.token import Token
+
+from headway.markup.documents import Languages, Parts
+from headway.markup.gettext import tag_piece
+from headway.markup.hypertext import html_parts
+from headway.markup.inline import Piece, Segment
+from headway.markup.translating import decoded, raw_pieces
+
+FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
+SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
+BLOCK_BEGINS = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|])))(?=.)")
+
+
+class Construct(NamedTuple):
+    """The text that a rule read, from `begin` to `end`, and the tokens that it made there, with their places."""
+
+    rule: str
+    begin: int
+    end: int
+    tokens: Sequence[tuple[int, Token]] = ()
+
+
+class _Inline(ParserInline):
+    """An inline parser that keeps the constructs of a text, outer ones before those in them."""
+
+    constructs: list[Construct]
+
+    def tokenize(self, state: StateInline) -> None:
+        """Make tokens as the base class does. A label of a link is a construct as well."""
+        self.constructs.append(Construct("label", state.pos, state.posMax))
+        end, rules = state.posMax, list(zip(self.ruler.get_active_rules(), self.ruler.getRules(""), strict=True))
+        while state.pos < end:
+            begin, number = state.pos, len(self.constructs)
+            for name, rule in rules if state.level < state.md.options["maxNesting"] else ():
+                if rule(state, False):
+                    made, at = list[tuple[int, Token]](), state.pos
+                    for token in reversed(state.tokens):
+                        at -= len(token.content) if name in ("emphasis", "strikethrough") else state.pos - begin
+                        if at < begin:
+                            break
+                        made.insert(0, (at, token))
+                    self.constructs.insert(number, Construct(name, begin, state.pos, made))
+                    break
+            else:
+                state.append_pending(state.src[begin])
+                state.pos += 1
+        if state.pending:
+            state.pushPending()
+
+    def read(self, text: str, parser: MarkdownIt, env: dict[str, Any]) -> list[Construct]:
+        """The constructs of a text, in their order."""
+        self.constructs = []
+        state = StateInline(text, parser, env, [])
+        self.tokenize(state)
+        for rule in self.ruler2.getRules(""):
+            rule(state)
+        return self.constructs[1:]
+
+
+def markdown_parts(text: str, languages: Languages) -> Parts:
+    """Paragraphs, headings, cells and items; code, front matter and the definitions of links are left alone."""
+    parser, env = MarkdownIt("commonmark").enable(["table", "strikethrough"]), dict[str, Any]()
+    parser.inline = inline = _Inline()
+    parser.inline.ruler.enable("strikethrough")
+    parser.inline.ruler2.enableOnly(["balance_pairs", "strikethrough", "emphasis"])
+    parser.core.ruler.disable(["inline", "text_join"])
+    matter = FRONT_MATTER.match(text)
+    at = matter.end() if matter else 0
+    yield text[:at]
+    begins = [at, *(at + match.end() for match in LINE.finditer(text[at:])), len(text)]
+    for token in parser.parse(text[at:], env):
+        if token.map is None or token.type not in ("inline", "html_block"):
+            continue
+        if token.type == "html_block" and token.level == 0:
+            yield text[at : begins[token.map[0]]]
+            at = begins[token.map[1]]
+            yield from html_parts(text[begins[token.map[0]] : at], languages)
+        elif token.type == "inline":
+            written = _written(token, text, begins, at)
+            if written is not None:
+                begin, end, characters = written
+                yield text[at:begin]
+                cell = token.level == 4 and "|" in text[begins[token.map[0]] : begins[token.map[0] + 1]]
+                pieces = list(_pieces(token.content, characters, inline.read(token.content, parser, env)))
+                yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end])
+                at = end
+    yield text[at:]
+
+
+def _written(token: Token, text: str, begins: Sequence[int], at: int) -> tuple[int, int, list[str]] | None:
+    """Where a token's content begins and ends, and how its characters are written; None where that is not clear."""
+    characters, first, end = list[str](), -1, at
+    for number, line in enumerate(token.content.split("\n"), start=(token.map or [0])[0]):
+        low, high = max(at, begins[number]), begins[number + 1]
+        cell = token.level == 4
+        begin, own = (text.find(line, low, high) if cell else text.rfind(line, low, high)), list(line)
+        if begin < 0 or (cell and "|" in line):
+            own = [rf"\{one}" if one == "|" else one for one in line]
+            begin = text.find("".join(own), low, high)
+        if begin < 0:
+            return None
+        characters += [*([text[end:begin]] if first >= 0 else []), *own]
+        first, end = (begin if first < 0 else first), begin + len("".join(own))
+    return first, end, characters
+
+
+def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct]) -> Iterator[Piece]:
+    """The pieces of inline content, whose characters are written in the document as `written` says."""
+    run, prefix, at, labels = list[tuple[str, str]](), "", 0, list[tuple[int, int]]()
+    out = list[Piece]()
+
+    def raw(begin: int, end: int) -> str:
+        return "".join(written[begin:end])
+
+    def flush(end: int) -> None:
+        nonlocal at
+        run.extend(zip(content[at:end], written[at:end], strict=True))
+        out.extend(raw_pieces(run))
+        run.clear()
+        at = end
+
+    def close_links(before: int) -> None:
+        nonlocal at
+        while labels and labels[-1][0] <= before:
+            inside, end = labels.pop()
+            flush(inside)
+            reference = raw(inside, end)
+            out.append(Piece("close", reference, key="link"))
+            at = end
+
+    for index, one in enumerate(constructs):
+        if one.rule in ("label", "text"):
+            continue
+        close_links(one.begin)
+        kinds = {token.type for _, token in one.tokens}
+        if one.rule in ("escape", "entity") and content[one.begin + 1] != "\n":
+            run.extend(zip(content[at : one.begin], written[at : one.begin], strict=True))
+            source = raw(one.begin, one.end)
+            run.extend([(content[one.begin + 1], source)] if one.rule == "escape" else decoded(source))
+            at = one.end
+        elif one.rule in ("newline", "escape"):
+            hard = one.rule == "escape" or content[: one.begin].endswith("  ")
+            flush(max(at, len(content[: one.begin].rstrip(" "))))
+            out.append(Piece("break" if hard else "space", raw(at, one.end), " "))
+            at = one.end
+        elif one.rule in ("emphasis", "strikethrough"):
+            flush(one.begin)
+            for place, token in one.tokens:
+                width = min([next_place for next_place, _ in one.tokens if next_place > place] or [one.end]) - place
+                mark, key = raw(place, place + width), token.tag
+                if token.nesting:
+                    out.append(Piece("open" if token.nesting > 0 else "close", prefix + mark, key=key))
+                    prefix = ""
+                elif token.content:
+                    run.extend(zip(content[place : place + width], mark, strict=True))
+                elif out and out[-1].kind == "close" and out[-1].key == "strong" and len(out[-1].raw) == 1:
+                    out[-1] = out[-1]._replace(raw=out[-1].raw + mark)
+                else:
+                    prefix = mark
+            at = one.end
+        elif one.rule == "link":
+            flush(one.begin)
+            inside = constructs[index + 1]
+            out.append(Piece("open", raw(one.begin, inside.begin), key="link"))
+            at = inside.begin
+            labels.append((inside.end, one.end))
+        elif one.rule in ("image", "html_inline", "autolink") or "code_inline" in kinds:
+            flush(one.begin)
+            source, shown = raw(one.begin, one.end), content[one.begin : one.end].replace("\n", " ")
+            if one.rule == "html_inline":
+                out.append(tag_piece(source, source))
+            elif one.rule == "image":
+                out.append(Piece("void", source))
+            else:
+                out.append(Piece("atom", source, shown.strip("<>") if one.rule == "autolink" else shown))
+            at = one.end
+    close_links(len(content))
+    flush(len(content))
+    yield from _referring(out)
+
+
+def _referring(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """The pieces, in which links that name their definition by their text name it beside it."""
+    begun = list[int]()
+    for number, piece in enumerate(pieces):
+        if piece.key == "link" and piece.kind == "open":
+            begun.append(number)
+        elif piece.key == "link":
+            label = "".join(one.raw for one in pieces[begun.pop() + 1 : number])
+            yield piece._replace(raw=f"][{label}]") if piece.raw in ("]", "][]") else piece
+            continue
+        yield piece
+
+
+def _escaped(text: str) -> str:
+    """Text that means nothing but itself."""
+    return BLOCK_BEGINS.sub(r"\1\\", SPECIAL.sub(r"\\\g<0>", text))
+
+
+def _escaped_in_cell(text: str) -> str:
+    return _escaped(text).replace("|", r"\|")

@@ -1,0 +1,191 @@
+"""Segments through a translator of sentences: placeholders come back exactly as often, whatever it writes."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headway.core.log import warn
+from headway.markup.inline import Aligned, Piece, Segment, Span, Target, masked, origins, point, rendered
+from headway.processing.text.sentences import sentences
+
+Translate = Callable[[Sequence[str]], Sequence[Aligned]]
+PLACEHOLDER = (
+    r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
+    r"|\{\{[^{}]*\}\}|\$?\{(?:[^{}]|\{[^{}]*\})*\}"
+    r"|(?<![\d%])%(?:%|\(\w+\)[#0+-]*\d*(?:\.\d+)?[a-zA-Z]"
+    r"|(?:\d+\$)?[#0+-]*\d*(?:\.\d+)?(?:hh?|ll?|z|j|t)?[sdiufFgGxXeEcrpaAo@])"
+)
+PLACEHOLDERS = re.compile(PLACEHOLDER)
+ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # all but a single space
+
+
+def text_pieces(text: str, escape: Callable[[str], str] = str) -> Iterator[Piece]:
+    """Text with its placeholders, and with white space that is more than a space."""
+    return raw_pieces([(character, escape(character)) for character in text])
+
+
+def raw_pieces(characters: Sequence[tuple[str, str]]) -> Iterator[Piece]:
+    """`text_pieces` of characters, each with how the document writes it."""
+    text, at = "".join(character for character, _ in characters), 0
+    for index, part in enumerate(re.split(f"({PLACEHOLDER})", text)):
+        for number, run in enumerate([part] if index % 2 else ODD_SPACE.split(part)):
+            raw = "".join(written for _, written in characters[at : at + len(run)])
+            at += len(run)
+            if index % 2:
+                yield Piece("atom", raw, run)
+            elif run:
+                yield Piece("space", raw, " ") if number % 2 else Piece("text", raw, run)
+
+
+def decoded(raw: str) -> list[tuple[str, str]]:
+    """The characters of a text with entities, each with how it is written."""
+    parts = [(html.unescape(match[0]), match[0]) for match in re.finditer(r"&#?\w+;|.", raw, re.DOTALL)]
+    return [(one, written if not at else "") for text, written in parts for at, one in enumerate(text)]
+
+
+def html_escape(text: str) -> str:
+    """Text as HTML and XML write it between tags."""
+    return html.escape(text, quote=False)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence that begins at `begin` of its segment's text, and its placeholders, counted from there."""
+
+    text: str
+    begin: int
+    atoms: tuple[tuple[Span, Piece], ...]
+
+    @property
+    def shown(self) -> Counter[str]:
+        """The placeholders as they are read, and how often."""
+        return Counter(piece.text for _, piece in self.atoms)
+
+    def found(self, text: str) -> list[Span]:
+        """All that is, or looks like, a placeholder in a text."""
+        known = sorted(self.shown, key=len, reverse=True)
+        words = [r"\b" * one[0].isalnum() + re.escape(one) + r"\b" * one[-1].isalnum() for one in known]
+        return [match.span() for match in re.finditer("|".join([*words, PLACEHOLDER]), text)]
+
+    def keeps(self, text: str) -> bool:
+        """Whether a text has the placeholders exactly as often."""
+        return Counter(text[slice(*span)] for span in self.found(text)) == self.shown
+
+    def without_atoms(self) -> tuple[str, list[int]]:
+        """The sentence without placeholders and the spaces that they leave, and where its characters were."""
+        inside = {at for (begin, end), _ in self.atoms for at in range(begin, end)}
+        kept, before = list[int](), " "
+        for at, character in enumerate(self.text):
+            if at not in inside and not (character.isspace() and before.isspace()):
+                kept.append(at)
+                before = character
+        if kept and before.isspace():
+            kept.pop()
+        return "".join(self.text[at] for at in kept), kept
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to translate."""
+        return any(map(str.isalpha, self.without_atoms()[0]))
+
+    def as_it_is(self) -> Target:
+        """The sentence in the place of its translation."""
+        text = masked(self.text, [span for span, _ in self.atoms])
+        own = [at if text[at].isspace() else origin for at, origin in enumerate(origins(text, text, ()))]
+        return Target(self.text, own, list(self.atoms))
+
+    def whole(self, aligned: Aligned) -> Target | None:
+        """A translation that has the placeholders exactly as often; None for any other."""
+        if not self.keeps(aligned.text) or self.found(self.text) != [span for span, _ in self.atoms]:
+            return None
+        spans, left = self.found(aligned.text), list(self.atoms)
+        ours, theirs = masked(self.text, [span for span, _ in self.atoms]), masked(aligned.text, spans)
+        target = Target(aligned.text, origins(ours, theirs, aligned.links))
+        for begin, end in spans:
+            index = next(index for index, (_, piece) in enumerate(left) if piece.text == aligned.text[begin:end])
+            (first, _), piece = left.pop(index)
+            target.origin[begin:end] = [first] * (end - begin)
+            target.atoms.append(((begin, end), piece))
+        return target
+
+    def put_together(self, aligned: Aligned) -> Target | None:
+        """A translation of `without_atoms`, with the placeholders where the alignment has them; None where it fails."""
+        text, kept = self.without_atoms()
+        if self.found(aligned.text):  # not of the source
+            aligned = Aligned(re.sub(PLACEHOLDER, " ", aligned.text).strip())
+        written, source = aligned.text, masked(self.text, [span for span, _ in self.atoms])
+        origin = [kept[at] if at >= 0 else at for at in origins(text, written, aligned.links)]
+        places = [point(begin, source, written, origin, 0, len(written)) for (begin, _), _ in self.atoms]
+        for always in (False, True):
+            target, at = Target(), 0
+            for place, ((begin, end), piece) in sorted(zip(places, self.atoms, strict=True), key=lambda one: one[0]):
+                target.add(written[at:place], origin[at:place])
+                space_before, space_after = self.text[begin - 1 : begin].isspace(), self.text[end : end + 1].isspace()
+                if target.text and not target.text[-1].isspace() and (space_before or always):
+                    target.add(" ", [-1])
+                target.add(piece.text, [begin] * len(piece.text), [((0, len(piece.text)), piece)])
+                if written[place : place + 1].strip() and (space_after or always):
+                    target.add(" ", [-1])
+                at = place
+            target.add(written[at:], origin[at:])
+            if self.keeps(target.text):
+                return target
+        return None
+
+
+def sentences_of(segment: Segment, language: str) -> list[Sentence]:
+    """The sentences of a segment; no placeholder is cut."""
+    text, atoms = segment.text, [(span, piece) for piece, span in segment.spans() if piece.kind == "atom"]
+    hidden, at, found = text, 0, list[Sentence]()
+    for (begin, end), _ in atoms:
+        hidden = hidden[:begin] + "X" * (end - begin) + hidden[end:]
+    for sentence in sentences(hidden, language):
+        at = hidden.index(sentence, at)
+        inside = [((begin - at, end - at), piece) for (begin, end), piece in atoms if at <= begin < at + len(sentence)]
+        found.append(Sentence(text[at : at + len(sentence)], at, tuple(inside)))
+        at += len(sentence)
+    return found
+
+
+def translate_segments(segments: Sequence[Segment], translate: Translate, language: str) -> list[str]:
+    """The segments as the document has their translations.
+
+    A sentence whose placeholders the translator changes is translated without them, and they are put where they belong.
+    """
+    split = [sentences_of(segment, language) for segment in segments]
+    wanted = [sentence for some in split for sentence in some if sentence.has_words]
+    first = _translated([sentence.text for sentence in wanted], translate)
+    done = {id(sentence): sentence.whole(first[sentence.text]) for sentence in wanted}
+    again = {id(sentence): sentence.without_atoms()[0] for sentence in wanted if done[id(sentence)] is None}
+    second = _translated(list(again.values()), translate)
+    kept = 0
+    for sentence in wanted:
+        if id(sentence) in again:
+            done[id(sentence)] = sentence.put_together(second[again[id(sentence)]])
+            kept += done[id(sentence)] is None
+    if kept:
+        warn(
+            f"{kept:,} of {len(wanted):,} sentences stay as they are: their placeholders do not fit into a translation"
+        )
+    return [_joined(segment, some, done) for segment, some in zip(segments, split, strict=True)]
+
+
+def _translated(texts: Sequence[str], translate: Translate) -> dict[str, Aligned]:
+    """The translation of each text, asked for once."""
+    unique = list(dict.fromkeys(texts))
+    return dict(zip(unique, translate(unique), strict=True)) if unique else {}
+
+
+def _joined(segment: Segment, some: Sequence[Sentence], done: Mapping[int, Target | None]) -> str:
+    """A segment as the document has the translations of its sentences, with what is between them."""
+    text, whole, at = segment.text, Target(), 0
+    for sentence in some:
+        part = done.get(id(sentence)) or sentence.as_it_is()
+        whole.add(text[at : sentence.begin], range(at, sentence.begin))
+        shifted = [one + sentence.begin if one >= 0 else one for one in part.origin]
+        whole.add(part.text, shifted, part.atoms)
+        at = sentence.begin + len(sentence.text)
+    whole.add(text[at:], range(at, len(text)))
+    return rendered(segment, whole)

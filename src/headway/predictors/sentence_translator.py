@@ -1,0 +1,79 @@
+"""A predictor as what documents are translated with: sentences in, translations with their alignment out."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headway.core.errors import UserError, shortened
+from headway.formats.terms import BEGIN, END, MEANS, TermCount
+from headway.markup.documents import Languages
+from headway.markup.inline import Aligned, Span
+from headway.predictors.output import Output
+from headway.predictors.predict_options import checked_options
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.predictors.word_alignment import Aligner, build_aligner
+
+
+class SentenceTranslator:
+    """A predictor with its options, as `translate_document` calls it.
+
+    Attributes:
+        languages: those of the run.
+        aligner: what its outputs are aligned by; None where there is no attention to align by.
+        terms: the account of all outputs so far.
+    """
+
+    def __init__(self, predictor: SequencePredictor, options: Any = None, **keywords: Any) -> None:
+        self.predictor, self.options = predictor, checked_options(predictor.Options, options, keywords)
+        text = predictor.recipe.text
+        self.languages = Languages(text.source.language, text.target.language)
+        self.aligner, self.terms = usual_aligner(predictor), TermCount()
+
+    def __call__(self, sentences: Sequence[str]) -> list[Aligned]:
+        """The translations of sentences; one that cannot be read stays as it is where `skip_broken` says so.
+
+        Raises:
+            UserError: a sentence that cannot be read, or options that do not go together.
+        """
+        options = self.options.model_copy(update={"capture": (self.aligner.layer,) if self.aligner else ()})
+        outputs = self.predictor.stream(sentences, options)
+        return [self._aligned(sentence, output) for sentence, output in zip(sentences, outputs, strict=False)]
+
+    def _aligned(self, sentence: str, output: Output) -> Aligned:
+        self.terms += output.terms
+        if output.problem is None:
+            return aligned(output, self.aligner)
+        problem = output.problem
+        if not self.options.skip_broken:
+            raise UserError(problem.what, where=shortened(sentence), received=problem.received, allowed=problem.allowed)
+        return Aligned(sentence)
+
+
+def usual_aligner(predictor: SequencePredictor) -> Aligner | None:
+    """The aligner of a model; None for an ensemble, an engine or a model without attention to its source."""
+    if len(predictor.models) > 1 or "capture" in predictor.backend.lacks:
+        return None
+    try:
+        return build_aligner(predictor)
+    except UserError:
+        return None
+
+
+def aligned(output: Output, aligner: Aligner | None) -> Aligned:
+    """An output with the characters of source and target that belong together."""
+    if aligner is None:
+        return Aligned(output.text)
+    words = aligner(output, split=True)
+    sides = [list(_spans(texts, text)) for texts, text in ((words.source, output.source), (words.target, output.text))]
+    links = ((sides[0][source], sides[1][target]) for source, target in words.links())
+    return Aligned(output.text, [(one, other) for one, other in links if one and other])
+
+
+def _spans(words: Sequence[str], text: str) -> Iterator[Span | None]:
+    """Where each word stands in a text, and an annotated translation where its term does; None for any other."""
+    at, term, begun = 0, 0, False
+    for word in (word.replace("▁", " ").strip() for word in words):
+        begun = word == MEANS or (begun and word != END)
+        begin = -1 if begun or not word else text.find(word, at)
+        term = at if word == BEGIN else term
+        at = max(at, begin + len(word) * (begin >= 0))
+        yield (begin, at) if begin >= 0 else (term, at) if begun and word != MEANS else None
