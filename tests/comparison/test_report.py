@@ -22,6 +22,7 @@ from headway.core.errors import UserError
 from headway.metrics import METRICS, build_metric
 from tests.comparison.toys import LINES, REFERENCES, cell, evaluation_set, hypotheses
 from tests.conftest import Command, Reversal
+from tests.metrics.made_comet import write_checkpoint
 
 TEST = evaluation_set(80)
 KEPT = {"attention": 0.6, "lowest-1": 0.9, "lowest-2": 0.8}
@@ -283,7 +284,8 @@ def segments(name: str) -> tuple[list[str], list[str], list[str]]:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_the_metric_takes_part(name: str) -> None:
+def test_the_metric_takes_part(name: str, tmp_path: Path) -> None:
+    own = {"model": str(write_checkpoint(tmp_path, "regression")), "device": "cpu"} if name == "comet" else {}
     first, second, references = segments(name)
     test = EvaluationSet("test", (tuple(references),), tuple(REFERENCES), ("1", "2") * 4)
     cells = [
@@ -291,12 +293,12 @@ def test_the_metric_takes_part(name: str) -> None:
         for variant, lines in (("a", first), ("b", second))
         for seed in (1, 2)
     ]
-    compared = headway.compare(cells, [build_metric(name)])
+    compared = headway.compare(cells, [build_metric(name, **own)])
     (pair,) = compared.pairs
     low, high = pair.estimate.interval()
     assert low <= pair.difference <= high
     scores = compared.variants[0].scores[name].scores
-    assert scores[0] == build_metric(name).score(first, [references]).value
+    assert scores[0] == build_metric(name, **own).score(first, [references], REFERENCES).value
     report = report_of(compared, {"the": 3})
     assert any(bucketing.axis == "group" for bucketing in report.buckets)
     json.dumps([compared.to_json(), payload(report, {}, title="t")], allow_nan=False)

@@ -79,10 +79,11 @@ def test_dev_is_scored_by_the_language_of_the_target(entry: Any, language: str, 
 
 def test_a_metric_suits_its_task() -> None:
     for name in TASKS:
-        check_kind(dev_metrics(recipe(name)), build_task(name).writes, "task")
+        task = build_task(name)
+        check_kind(dev_metrics(recipe(name)), task.writes, "task", of_texts=task.reads_text)
     check_recipe(recipe(dev_metrics=["exact_match", "chrf"]))
     message = "training.dev_metrics: this metric scores labels, and the outputs are text; received 'accuracy'; allowed:"
-    with pytest.raises(UserError, match=f"{message} bleu, chrf, ter, rouge-1"):
+    with pytest.raises(UserError, match=f"{message} bleu, chrf, ter, comet, rouge-1"):
         check_recipe(recipe(dev_metrics=["accuracy"]))
 
 

@@ -68,6 +68,11 @@ class CellOutput:
     test: EvaluationSet
     hypotheses: tuple[str, ...]
 
+    @property
+    def scored(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
+        """All that metrics look at: the hypotheses, their references and their sources."""
+        return self.hypotheses, self.test.references, self.test.sources
+
 
 @dataclass(frozen=True)
 class Costs:

@@ -130,9 +130,10 @@ def compare_existing(
         if recipe is None:
             tests, scored = [], [evaluation_set(options, chosen, alone=len(outputs) + len(options.lead) < 2)]
         else:
-            tests, writes = _tests_of_runs(options, recipes), build_task(recipe.task).writes
+            tests, task = _tests_of_runs(options, recipes), build_task(recipe.task)
             for test in tests:
-                check_kind(chosen, test.kind(writes), option("metric") if metrics is None else "metrics")
+                where = option("metric") if metrics is None else "metrics"
+                check_kind(chosen, test.kind(task.writes), where, of_texts=task.reads_text)
             scored = [read_test_set(recipe, test) for test in tests]
     _check_copies([*planned, *outputs])
     from_files = [result_of_file(name, scored, chosen) for name in outputs]
@@ -292,13 +293,16 @@ def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
 
 def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone: bool) -> EvaluationSet:
     """The test set of files; of a single system, `alone`, one segment is enough. Raises UserError."""
-    if options.test or options.alignments is not None or not options.references:
+    by_sources = options.source is not None and not any(metric.reads_references for metric in metrics)
+    if options.test or options.alignments is not None or not (options.references or by_sources):
         where = "test" if options.test else "alignments" if options.alignments is not None else "hypotheses"
         what, allowed = "files of outputs are scored by references", f"{option('references')} FILE"
         raise UserError(what, where=option(where), allowed=allowed)
     references = tuple(tuple(_read(metrics, path)) for path in options.references)
     sources, groups = (() if path is None else tuple(read_lines(path)) for path in (options.source, options.by))
-    test = EvaluationSet(options.references[0].name.split(".")[0] or "test", references, sources, groups)
+    first, *_ = [*options.references, *([options.source] if options.source else [])]
+    wanted = references or (("",) * len(sources),)  # which no metric looks at
+    test = EvaluationSet(first.name.split(".")[0] or "test", wanted, sources, groups)
     if not alone or not len(test):
         check_set(test, option("references"))
     beside = [(options.source, sources), (options.by, groups), *zip(options.references, references, strict=True)]
@@ -444,7 +448,7 @@ def check_sets(grid: Grid) -> dict[str, int]:
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
         scored = read_test_set(recipe, test)
         for metric in grid.metrics_of(test):
-            metric.counted(scored.references[0], scored.references)
+            metric.counted(scored.references[0], scored.references, scored.sources)
         sources[test.where], sizes[test.name] = scored.sources, len(scored)
     if grid.tuning_set is not None:
         tuned = set(sources[grid.tuning_set.where])

@@ -454,12 +454,15 @@ def compare_cells(
     pairs, notes, equal = list[ComparedPair](), list[str](), dict[str, float | None]()
     statistics, scores = dict[tuple[str, str], tuple[Statistics, ...]](), dict[str, dict[str, SeedScores]]()
     for measure in measures:
-        linearised, metric, references = {}, measure.metric, cells[0].outputs[measure.test].test.references
+        linearised, metric, test = {}, measure.metric, cells[0].outputs[measure.test].test
+        references = test.references
         by_each = list(references) if metric.each_reference and len(references) > 1 else []
         for name, row in by_variant.items():
             outputs = [cell.outputs[measure.test].hypotheses for cell in row]
-            alone = [metric.score(outputs[0], [lines]).value for lines in by_each]  # before the signature of all sets
-            counts = tuple(metric.counted(output, references) for output in outputs)
+            alone = [
+                metric.score(outputs[0], [lines], test.sources).value for lines in by_each
+            ]  # before the signature of all sets
+            counts = tuple(metric.counted(output, references, test.sources) for output in outputs)
             statistics[measure.key, name], linearised[name] = counts, linearise(metric, counts)
             interval = linearised[name].interval(metric.bounds)
             scores.setdefault(name, {})[measure.key] = SeedScores(tuple(linearised[name].scores.tolist()), interval)

@@ -656,13 +656,13 @@ def check_corpora(grid: Grid) -> None:
 
 def _check_metrics(grid: Grid) -> None:
     """Raise UserError for metrics that are not there, the same twice or of other outputs, or margins of others."""
-    writes = build_task(grid.variants[0].recipe.task).writes
+    task = build_task(grid.variants[0].recipe.task)
     entries = [entry for metrics in (grid.metrics, *(test.metrics or () for test in grid.tests)) for entry in metrics]
     if unnamed := [entry for entry in entries if "name" not in entry]:
         raise UserError("a metric needs a name", where="metrics", received=unnamed[0])
     for test in grid.tests:
         where = "metrics" if test.metrics is None else f"test.{test.name}.metrics"
-        check_kind(grid.metrics_of(test), test.kind(writes), where)
+        check_kind(grid.metrics_of(test), test.kind(task.writes), where, of_texts=task.reads_text)
     measures = measures_of(grid.metrics_of(), grid.own_metrics(), [test.name for test in grid.tests])
     check_margin(grid.config.margin, [*grid.metrics_of(), *(measure.metric for measure in measures)])
 

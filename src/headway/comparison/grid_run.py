@@ -106,7 +106,7 @@ def expected(variant: str, known: Mapping[str, Sequence[float]]) -> float | None
 
 def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
     """The mean score of the short runs of a value, one output a seed."""
-    return fmean(metric.score(output.hypotheses, output.test.references).value for output in outputs)
+    return fmean(metric.score(*output.scored).value for output in outputs)
 
 
 def best_score(scores: Sequence[float | None], losses: Sequence[float | None], metric: Metric) -> int:
@@ -128,8 +128,7 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
     if len(values) < 2:
         return True
     every = [
-        linearise(metric, [np.sum([metric.counted(one.hypotheses, one.test.references) for one in outputs], axis=0)])
-        for outputs in values
+        linearise(metric, [np.sum([metric.counted(*one.scored) for one in outputs], axis=0)]) for outputs in values
     ]
     lowest, *_, highest = sorted(every, key=lambda linear: float(linear.scores[0]))
     low, high = (highest - lowest).estimate().interval(1 - SIGNIFICANT / comb(len(every), 2))

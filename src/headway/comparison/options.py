@@ -15,13 +15,13 @@ Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID_FILES = (".yaml", ".yml")
 USUAL_BUDGET: Final = "small"  # where none is named
 METRIC_NAMES = (
-    "bleu, chrf, ter, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, deviation, "
+    "bleu, chrf, ter, comet, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, deviation, "
     "precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, "
     "tagging-accuracy, crossing-brackets, well-formed; or my_package.module:Class."
 )
 METRIC_OPTIONS = (
     "A metric's options stand behind it: bleu:tokenize=none,lowercase=true, wer:punctuation=false, chrf:word_order=2, "
-    "rouge-1:stem=true, f0.5:label=i, rouge-lsum:language=de."
+    "rouge-1:stem=true, f0.5:label=i, rouge-lsum:language=de, comet:model=FOLDER."
 )
 
 

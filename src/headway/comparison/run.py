@@ -303,7 +303,7 @@ def evaluate(
         chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics, recipe.text.target.language)
         task = build_task(recipe.task)
         test = replace(_test_set(recipe, corpus), written=task.written(recipe))
-        check_kind(chosen, test.kind(task.writes), "metrics")
+        check_kind(chosen, test.kind(task.writes), "metrics", of_texts=task.reads_text)
         read = read_corpus(recipe, test)
         outputs, _ = decode(predictor, read.examples, options)
     cell = CellResult(name, recipe.training.seed, (CellOutput(read.scored, tuple(outputs)),))

@@ -36,6 +36,7 @@ METRICS: Registry["Metric"] = Registry(
         "bleu": "headway.metrics.translation_scores:Bleu",
         "chrf": "headway.metrics.translation_scores:Chrf",
         "ter": "headway.metrics.translation_scores:Ter",
+        "comet": "headway.metrics.comet:Comet",
         "aer": "headway.metrics.word_metrics:AlignmentErrorRate",
         "uas": "headway.metrics.word_metrics:UnlabelledAttachment",
         "deviation": "headway.metrics.word_metrics:Deviation",
@@ -88,9 +89,18 @@ def build_metric(name: str, **options: object) -> "Metric":
     return construct(METRICS.get(name, option("metric")), options, where=name)
 
 
-def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str) -> None:
-    """Raise UserError, at `where`, for a metric that does not score outputs of a kind."""
+def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str, *, of_texts: bool) -> None:
+    """Raise UserError, at `where`, for a metric that does not score such outputs, or reads sources that are no texts.
+
+    Args:
+        metrics: what scores.
+        kind: of the outputs.
+        where: what names the metrics.
+        of_texts: whether the sources are texts, as those of speech are not.
+    """
     for metric in metrics:
+        if metric.reads_sources and not of_texts:
+            raise UserError("this metric reads sources, and these are no texts", where=where, received=metric.name)
         if kind not in metric.kinds:
             what = f"this metric scores {' or '.join(metric.kinds)}, and the outputs are {kind}"
             allowed = [name for name in METRICS if kind in METRICS.get(name, where).kinds]

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.core.errors import UserError, check_characters, shortened
+from headway.core.errors import UserError, check_characters, option, shortened
 from headway.core.languages import look_unspaced
 from headway.formats.lines import REMEDIES, read_lines, rows_kind
 
@@ -104,12 +104,16 @@ class Metric(ABC):
         higher_is_better: False for error rates.
         each_reference: whether reports show the score by each reference set alone beside that by all together.
         kinds: what its segments may be: texts by default, or labels, trees, links, heads or numbers of words.
+        reads_sources: whether `statistics` gets the sources of the segments, too, as a third argument.
+        reads_references: False where a segment is scored without any.
     """
 
     name: str
     higher_is_better: bool = True
     each_reference: bool = False
     kinds: tuple[Kind, ...] = ("text",)
+    reads_sources: bool = False
+    reads_references: bool = True
 
     @property
     def label(self) -> str:
@@ -147,9 +151,19 @@ class Metric(ABC):
             UserError: no segments, or not as many references as hypotheses (see `check_segments`).
         """
 
-    def counted(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        """`statistics`. Raises UserError too where a metric from elsewhere gives anything but finite numbers (N, k)."""
-        statistics = self.statistics(hypotheses, references)
+    def counted(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] = ()
+    ) -> Statistics:
+        """`statistics` of N segments, with their sources where these are looked at.
+
+        Raises:
+            UserError: as `statistics`, sources that are looked at and not known, or anything but finite numbers (N, k)
+                of a metric from elsewhere.
+        """
+        if self.reads_sources and len(sources) != len(hypotheses):
+            what, received = "this metric looks at the sources", f"{len(sources)} for {len(hypotheses)} segments"
+            raise UserError(what, where=self.name, received=received, allowed=f"{option('source')} FILE")
+        statistics = self.statistics(hypotheses, references, *([sources] if self.reads_sources else []))
         if statistics.ndim != 2 or len(statistics) != len(hypotheses) or not np.isfinite(statistics).all():
             what = f"{type(self).__name__}.statistics gives something else than a metric does"
             allowed = f"an array of finite numbers, ({len(hypotheses)}, k)"
@@ -180,9 +194,17 @@ class Metric(ABC):
         """A sentence on what this metric looks for and no reference has; None, as by default, where all is there."""
         return None
 
-    def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+    def score(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] = ()
+    ) -> Score:
         """Score a corpus; arguments and errors as for `counted` and `scored`."""
-        return self.scored(self.counted(hypotheses, references))
+        return self.scored(self.counted(hypotheses, references, sources))
+
+    def utilities(self, candidates: Sequence[str], references: Sequence[str], source: str) -> Statistics:
+        """The score (C, R), the higher the better, of each of C outputs for a source by each of R references."""
+        pairs = [candidate for candidate in candidates for _ in references], [[*references] * len(candidates)]
+        scores = self.segment_scores(self.counted(*pairs, [source] * len(pairs[0])))
+        return (scores if self.higher_is_better else -scores).reshape(len(candidates), -1)
 
     def scored(self, statistics: Statistics) -> Score:
         """The corpus score from statistics (N, k). Raises UserError where a metric from elsewhere gives no number."""

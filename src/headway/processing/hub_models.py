@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -25,8 +26,16 @@ FILES = ["*.json", "merges.txt", "*.model", "*.spm", "model*.safetensors"]  # al
 KINDS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
 
 
-def hub_folder(name: str, where: str) -> Path:
+def hub_folder(
+    name: str, where: str, files: Sequence[str] = FILES, pickled: Sequence[str] = ("pytorch_model*.bin",)
+) -> Path:
     """The folder of a model: `name`, or what is downloaded of `OWNER/NAME` of the hub.
+
+    Args:
+        name: a folder, or a repository.
+        where: what names it, for messages.
+        files: patterns of what is downloaded.
+        pickled: patterns of what is downloaded, too, where none of that are weights.
 
     Raises:
         UserError: no such model.
@@ -41,9 +50,9 @@ def hub_folder(name: str, where: str) -> Path:
         endpoint = os.environ.get("HF_ENDPOINT") or None
         try:
             with files_of_bounded_size():
-                folder = Path(snapshot_download(name, allow_patterns=FILES, endpoint=endpoint))
-                if not any(folder.glob("*.safetensors")):
-                    snapshot_download(name, allow_patterns=["pytorch_model*.bin"], endpoint=endpoint)
+                folder = Path(snapshot_download(name, allow_patterns=list(files), endpoint=endpoint))
+                if pickled and not any(folder.rglob("*.safetensors")):
+                    snapshot_download(name, allow_patterns=list(pickled), endpoint=endpoint)
                 return folder
         except Exception as error:  # of the library, its own libraries, and what a server makes of them
             what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
@@ -56,41 +65,44 @@ class Index(BaseModel):
     weight_map: dict[str, str]
 
 
-def weight_files(folder: Path, where: str) -> list[Path]:
-    """The files that together are the weights of a model folder; safetensors go before pickled ones.
+def weight_files(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> list[Path]:
+    """The files that together are the weights of a model folder, of the first of the `kinds` that is there.
 
     Raises:
         UserError: there are none, several that could be, or an index that names other places.
     """
-    for name in KINDS:
-        if (folder / name).is_file():
-            return [folder / name]
-        index = folder / f"{name}.index.json"
+    for name in kinds:
+        file = folder / name
+        if file.is_file():
+            return [file]
+        index = file.with_name(f"{file.name}.index.json")
         if index.is_file():
             shards = shaped(read_json(index), TypeAdapter(Index), str(index)).weight_map.values()
-            if elsewhere := [shard for shard in shards if Path(shard).name != shard or not (folder / shard).is_file()]:
+            if elsewhere := [
+                shard for shard in shards if Path(shard).name != shard or not file.with_name(shard).is_file()
+            ]:
                 what = "the index of the weights names a file that is not there"
                 raise UserError(what, where=str(index), received=elsewhere[0])
-            return [folder / shard for shard in sorted(set(shards))]
-        files = sorted(folder.glob(f"*{Path(name).suffix}"))
+            return [file.with_name(shard) for shard in sorted(set(shards))]
+        files = sorted(file.parent.glob(f"*{file.suffix}"))
         if len(files) > 1:
             what, received = "several files may be the weights of this model", ", ".join(file.name for file in files)
             raise UserError(what, where=where, received=received, allowed=f"one of them, as {name}")
         if files:
             return files
-    raise UserError("this model has no weights", where=where, received=str(folder), allowed=" or ".join(KINDS))
+    raise UserError("this model has no weights", where=where, received=str(folder), allowed=" or ".join(kinds))
 
 
-def read_weights(folder: Path, where: str) -> dict[str, Tensor]:
+def read_weights(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> dict[str, Tensor]:
     """All tensors of a model folder. No code that a file holds is run.
 
     Raises:
         UserError: as `weight_files`, or files that are damaged, or hold more than tensors.
     """
     weights: dict[str, Tensor] = {}
-    for file in weight_files(folder, where):
+    for file in weight_files(folder, where, kinds):
         try:
-            if file.suffix == ".bin":
+            if file.suffix in (".bin", ".ckpt"):
                 weights |= _pickled(file)
             else:
                 with safe_open(file, "pt") as tensors:
@@ -102,7 +114,7 @@ def read_weights(folder: Path, where: str) -> dict[str, Tensor]:
 
 
 def _pickled(file: Path) -> dict[str, Tensor]:
-    """The tensors that torch has pickled. Raises UserError where more than tensors is in the file."""
+    """The tensors that torch has pickled, of a checkpoint its `state_dict`. Raises UserError where more is in that."""
     what = "this file wants to run code, or holds more than tensors; it is not read"
     allowed = "model.safetensors, or a file of tensors alone"
     try:
@@ -111,6 +123,7 @@ def _pickled(file: Path) -> dict[str, Tensor]:
             loaded = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, AttributeError, ImportError, TypeError, KeyError, IndexError) as error:
         raise UserError(what, where=str(file), allowed=allowed) from error
+    loaded = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
     if not isinstance(loaded, dict) or not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
         raise UserError(what, where=str(file), received=type(loaded).__name__, allowed=allowed)
     return loaded

@@ -61,14 +61,15 @@ def transformers_quiet(where: str | None = None) -> Iterator[Any]:
 
 
 @contextmanager
-def loading(part: str, received: str) -> Iterator[Any]:
+def loading(part: str, received: str, where: str = "model.encoder") -> Iterator[Any]:
     """The library, for what it reads from files. Raises UserError, with its words, for whatever it cannot make of them.
 
     Args:
         part: what is loaded, as in `this encoder`.
         received: its name or folder.
+        where: what names it.
     """
-    with transformers_quiet("model.encoder") as transformers, files_of_bounded_size():
+    with transformers_quiet(where) as transformers, files_of_bounded_size():
         try:
             yield transformers
         except (HeadwayError, MemoryError):
@@ -80,7 +81,7 @@ def loading(part: str, received: str) -> Iterator[Any]:
             known = isinstance(error, OSError | ValueError)
             raise UserError(
                 f"cannot load {part} ({first if known else f'{type(error).__name__}: {first}'})",
-                where="model.encoder",
+                where=where,
                 received=received,
                 allowed="a Hugging Face name or folder",
             ) from error

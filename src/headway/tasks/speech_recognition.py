@@ -59,6 +59,7 @@ class SpeechRecognition(Task):
 
     name = "speech_recognition"
     metrics = ({"name": "wer"}, {"name": "cer"})
+    reads_text = False
 
     def check(self, recipe: Recipe) -> None:
         config, audio = recipe.model_as(ModelConfig), recipe.data.audio

@@ -144,6 +144,7 @@ class Task(ABC):
         name: the name in the recipe's `task`.
         metrics: what dev is scored by unless the recipe says otherwise.
         writes: what its outputs are, which says by what they can be scored.
+        reads_text: whether its sources are texts.
         mixes_corpora: whether it reads `data.general`, and weights and tags of corpora.
     """
 
@@ -151,6 +152,7 @@ class Task(ABC):
     name: ClassVar[str]
     metrics: ClassVar[tuple[dict[str, Any], ...]]
     writes: ClassVar[Kind] = "text"
+    reads_text: ClassVar[bool] = True
 
     def written(self, recipe: Recipe) -> PreparationConfig | None:
         """How outputs are normalised, and so references before they are scored; None where these stay as they are."""

@@ -353,7 +353,8 @@ class LengthAnalysis:
         if not self.rows and look_unspaced([example.source]):
             self.unit = "characters"
         self.lengths.append(len(example.source.split() if self.unit == "words" else example.source))
-        self.rows.append(self.metric.counted([captured.hypothesis], [[text] for text in example.references])[0])
+        references = [[text] for text in example.references]
+        self.rows.append(self.metric.counted([captured.hypothesis], references, [example.source])[0])
 
     def result(self) -> list[Chart]:
         """The score by length, each bin as a corpus of its own."""

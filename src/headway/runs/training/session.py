@@ -68,8 +68,9 @@ class Evaluation:
         return {"loss": self.loss if math.isfinite(self.loss) else None, **self.scores}
 
 
-def scores_of(metrics: Sequence[Metric], texts: list[str], references: list[list[str]]) -> Scores:
-    return {metric.name: metric.score(texts, references).value for metric in metrics}
+def scores_of(metrics: Sequence[Metric], texts: list[str], dev: DevSet) -> Scores:
+    references, sources = dev.references, [example.source for example in dev.examples]
+    return {metric.name: metric.score(texts, references, sources).value for metric in metrics}
 
 
 @torch.inference_mode()
@@ -111,7 +112,7 @@ def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parall
         return {}
     with _evaluating(model, parallel):
         outputs = dev.outputs(model, parallel.device)
-    return scores_of(metrics, outputs, dev.references)
+    return scores_of(metrics, outputs, dev)
 
 
 def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:

@@ -170,7 +170,7 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
         check_languages(recipe.text)
     _check_corpora(recipe, task)
     task.check(recipe)
-    check_kind(dev_metrics(recipe), task.writes, "training.dev_metrics")
+    check_kind(dev_metrics(recipe), task.writes, "training.dev_metrics", of_texts=task.reads_text)
     new_schedule(recipe).rate(TrainingProgress(1))
     training, data = recipe.training, recipe.data
     alone = data.dev is None
@@ -431,9 +431,9 @@ def _session(
         missing = (metric.missing(corpora.dev.references) for metric in metrics)
         for what in filter(None, dict.fromkeys(missing)):  # with which scores are 0 to the end
             warn(f"data.dev: {what}")
-    references = [] if corpora.dev is None else corpora.dev.references
+    dev, given = corpora.dev, corpora.baselines if metrics else {}
     baselines = parallel.on_first(  # of what needs no model
-        lambda: {name: scores_of(metrics, texts, references) for name, texts in corpora.baselines.items() if metrics}
+        lambda: {name: scores_of(metrics, texts, dev) for name, texts in given.items() if dev is not None}
     )
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
     records = Records(folder, write=parallel.first, loggers=recipe.training.loggers)
