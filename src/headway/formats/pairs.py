@@ -23,10 +23,13 @@ Side = Literal["source", "target"]
 
 
 class Concatenation(PairSource):
-    """Several sources, one after the other; lines are counted through all of them."""
+    """Several sources, one after the other; lines are counted through all of them.
 
-    def __init__(self, sources: Sequence[PairSource]) -> None:
-        self.sources = tuple(sources)
+    Where they are `apart`, a blank pair without a line of its own comes between them.
+    """
+
+    def __init__(self, sources: Sequence[PairSource], apart: bool = False) -> None:
+        self.sources, self.apart = tuple(sources), apart
         self._ends: list[int] = []
         files = [path for source in sources for path in source.files]
         super().__init__(" and ".join(source.name for source in sources), files)
@@ -40,6 +43,8 @@ class Concatenation(PairSource):
         ends, before = list[int](), 0
         for source in self.sources:
             last = before
+            if self.apart and ends:
+                yield Pair(before, "", "")
             for row in source.rows():
                 if isinstance(row, UserError):
                     yield row
@@ -88,7 +93,9 @@ class TaggedPairs(PairSource):
         return self.untagged.origins()
 
 
-def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, tags: bool = True) -> PairSource:
+def open_source(
+    corpus: GivenCorpus, where: str, broken: Broken = "error", *, tags: bool = True, apart: bool = False
+) -> PairSource:
     """The pairs of a corpus, or of several.
 
     Args:
@@ -96,6 +103,7 @@ def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, ta
         where: its key, such as `data.train`, for messages.
         broken: what becomes of rows that cannot be read.
         tags: whether sources have the tags of their corpora before them.
+        apart: whether a blank pair comes between the corpora.
 
     Raises:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
@@ -105,12 +113,12 @@ def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, ta
         TaggedPairs(format.pairs(), format.config.tag) if tags and format.config.tag else format.pairs()
         for format in formats
     ]
-    return joined(sources, broken)
+    return joined(sources, broken, apart)
 
 
-def joined(sources: Sequence[PairSource], broken: Broken) -> PairSource:
+def joined(sources: Sequence[PairSource], broken: Broken, apart: bool = False) -> PairSource:
     """Several sources as one, with what becomes of rows that cannot be read."""
-    whole = sources[0] if len(sources) == 1 else Concatenation(sources)
+    whole = sources[0] if len(sources) == 1 else Concatenation(sources, apart)
     whole.row_errors = RowErrors(broken, remedy="data.broken=skip")
     return whole
 

@@ -123,6 +123,11 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
         description="The language to write, of an imported model that has several, by its code, such as de.",
         json_schema_extra={"default_text": "the one chosen at import"},
     )
+    before: tuple[tuple[str, str], ...] = Field(
+        default=(),
+        description="The sentences before the first, and their outputs, where a model reads such.",
+        json_schema_extra={"flag": None},
+    )
     prefixes: tuple[str, ...] | None = Field(
         default=None, description="The forced beginning of each output, as text.", json_schema_extra={"flag": None}
     )
