@@ -177,13 +177,16 @@ def predict_stream(
     with accounted(), progress(doing, total, "lines", shown=shown) as line:
         for window in windows(sources, predictor.together, source):
             given = options if prefixes is None else prefixes.given_to(options, done, len(window))
+            outputs = []
             for output in predictor.stream(window, given, first_line=done + 1):
                 if output.problem is not None:
                     if not options.skip_broken:
                         raise output.problem
                     warn(f"skipped: {output.problem}")
                 done += 1
+                outputs.append(output)
                 write(output, done)
+            options = predictor.following(options, outputs)
             sys.stdout.flush()
             line.update(done)
     return done

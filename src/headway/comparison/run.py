@@ -133,7 +133,11 @@ def decode(
     Raises UserError where an input cannot be read.
     """
     with accounted():
-        found = [pair for some in batched(examples, TOGETHER) for pair in _outputs(predictor, some, options)]
+        chain = isinstance(predictor, SequencePredictor) and predictor.recipe.data.context.target
+        together = (
+            max(1, len(examples)) if chain else TOGETHER
+        )  # what reads earlier outputs goes through whole documents
+        found = [pair for some in batched(examples, together) for pair in _outputs(predictor, some, options)]
     return [text for text, _ in found], [tokens for _, tokens in found]
 
 
@@ -150,7 +154,7 @@ def _outputs(
             yield str(output), 0
         return
     decoding = {"truncate": True, **options}
-    for prediction in predictor.predict([example.source for example in examples], **decoding):
+    for prediction in predictor.predict(examples, **decoding):
         # Metrics of trees repair what the model wrote, and count how often that was needed.
         text = prediction.written if isinstance(predictor, TreePredictor) else prediction.text
         yield text, len(prediction.tokens) + 1
@@ -162,9 +166,9 @@ def align(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]
         raise UserError("only models that write token by token align words", where="test.alignments")
     aligner = build_aligner(predictor)
     for some in batched(examples, TOGETHER):
-        sources, targets = [example.source for example in some], [example.target or "" for example in some]
+        targets = [example.target or "" for example in some]
         with accounted(InputAccount()):
-            forced = predictor.force(sources, targets, capture=(aligner.layer,))
+            forced = predictor.force(some, targets, capture=(aligner.layer,))
         yield from (aligner(prediction).pharaoh() for prediction in forced)
 
 

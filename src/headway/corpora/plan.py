@@ -6,7 +6,7 @@ Shapes: N pairs, B batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -135,10 +135,12 @@ class EncodedPairs(ABC):
         fingerprint: a hash of all that decides the content.
         sampler: what cuts words into other pieces in each epoch; None where they stay as they are.
         mixture: how corpora are sampled by weight; None where each pair is learned once an epoch.
+        after_mark: where the sentence begins in a target with earlier ones; None where sentences stand alone.
     """
 
     sampler: PairSampler | None = None
     mixture: Mixture | None = None
+    after_mark: Callable[[Sequence[int]], int] | None = None
     source_lengths: NDArray[np.integer]
     target_lengths: NDArray[np.integer]
     lines: Indices
@@ -192,7 +194,8 @@ class EncodedPairs(ABC):
             sample = partial(self._sampled, self.sampler, epoch)
             sources = [sample(0, index, ids) for index, ids in zip(chosen, sources, strict=True)]
             targets = [sample(1, index, ids) for index, ids in zip(chosen, targets, strict=True)]
-        return collate(sources, targets, indices, [self.labels(index) for index in chosen])
+        context = [] if self.after_mark is None else [self.after_mark(ids.tolist()) for ids in targets]
+        return collate(sources, targets, indices, [self.labels(index) for index in chosen], context)
 
     @staticmethod
     def _sampled(sampler: PairSampler, epoch: int, side: int, index: int, ids: Ids) -> Ids:

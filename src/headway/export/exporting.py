@@ -46,19 +46,28 @@ def formats_of(path: Path, *, allow_code: bool = False) -> Table:
     run, rows = open_run(path, allow_code).loaded(), []
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
-        refusal = exporter.refusal(run)
+        refusal = _refusal(exporter, run)
         alone = exporter.card(run).get("library_name") == "headway"  # no other program could read it
         rows.append((name, "no" if refusal or alone else "yes", refusal or exporter.form(run)))
     return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
 
 
+def _refusal(exporter: Exporter, run: Run) -> str | None:
+    """Why a format cannot express a run; None where it can."""
+    if run.recipe.data.context.most and exporter.card(run).get("library_name") != "headway":
+        return "it reads the sentences before another (data.context), which headway alone joins"
+    return exporter.refusal(run)
+
+
 def check_expressible(exporter: Exporter, run: Run) -> None:
     """Raise UserError where a format cannot express a run, with the formats that can."""
-    refusal = exporter.refusal(run)
+    refusal = _refusal(exporter, run)
     if refusal is not None:
-        others = [name for name in EXPORTERS if build_exporter(name, {}).refusal(run) is None]
+        others = [name for name in EXPORTERS if _refusal(build_exporter(name, {}), run) is None]
         raise UserError(
-            f"{exporter.name} cannot express this run: {refusal}", where=str(run.path), allowed=", ".join(others)
+            f"{exporter.name} cannot express this run: {refusal}",
+            where=str(run.path),
+            allowed=", ".join(others),
         )
 
 

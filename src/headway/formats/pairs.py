@@ -24,10 +24,13 @@ Side = Literal["source", "target"]
 
 
 class Concatenation(PairSource):
-    """Several sources, one after the other; lines are counted through all of them."""
+    """Several sources, one after the other; lines are counted through all of them.
 
-    def __init__(self, sources: Sequence[PairSource]) -> None:
-        self.sources = tuple(sources)
+    Where they are `apart`, a blank pair without a line of its own comes between them.
+    """
+
+    def __init__(self, sources: Sequence[PairSource], apart: bool = False) -> None:
+        self.sources, self.apart = tuple(sources), apart
         self._ends: list[int] = []
         files = [path for source in sources for path in source.files]
         super().__init__(" and ".join(source.name for source in sources), files)
@@ -41,6 +44,8 @@ class Concatenation(PairSource):
         ends, before = list[int](), 0
         for source in self.sources:
             last = before
+            if self.apart and ends:
+                yield Pair(before, "", "")
             for row in source.rows():
                 if isinstance(row, UserError):
                     yield row
@@ -89,7 +94,9 @@ class TaggedPairs(PairSource):
         return self.untagged.origins()
 
 
-def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, tags: bool = True) -> PairSource:
+def open_source(
+    corpus: GivenCorpus, where: str, broken: Broken = "error", *, tags: bool = True, apart: bool = False
+) -> PairSource:
     """The pairs of a corpus, or of several.
 
     Args:
@@ -97,6 +104,7 @@ def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, ta
         where: its key, such as `data.train`, for messages.
         broken: what becomes of rows that cannot be read.
         tags: whether sources have the tags of their corpora before them.
+        apart: whether a blank pair comes between the corpora.
 
     Raises:
         UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
@@ -106,12 +114,12 @@ def open_source(corpus: GivenCorpus, where: str, broken: Broken = "error", *, ta
         pairs, config = format.pairs(), format.config
         pairs = TermPairs(pairs, config.terms) if config.terms else pairs
         sources.append(TaggedPairs(pairs, config.tag) if tags and config.tag else pairs)
-    return joined(sources, broken)
+    return joined(sources, broken, apart)
 
 
-def joined(sources: Sequence[PairSource], broken: Broken) -> PairSource:
+def joined(sources: Sequence[PairSource], broken: Broken, apart: bool = False) -> PairSource:
     """Several sources as one, with what becomes of rows that cannot be read."""
-    whole = sources[0] if len(sources) == 1 else Concatenation(sources)
+    whole = sources[0] if len(sources) == 1 else Concatenation(sources, apart)
     whole.row_errors = RowErrors(broken, remedy="data.broken=skip")
     return whole
 

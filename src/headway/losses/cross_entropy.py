@@ -96,4 +96,4 @@ class CrossEntropy(LossPart):
     def sums(self, output: Output, batch: TargetBatch) -> tuple[Tensor, Tensor]:
         """The loss, and the cross-entropy without smoothing, each summed over the target positions of the batch."""
         smoothing = self.config.label_smoothing
-        return smoothed_cross_entropy(output.logits, batch.target_output, batch.target_mask, smoothing)
+        return smoothed_cross_entropy(output.logits, batch.target_output, batch.scored, smoothing)

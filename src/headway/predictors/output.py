@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from headway.core.errors import UserError
 from headway.formats.terms import NO_TERMS, TermCount
 from headway.predictors.captured_attention import END, AttentionWeights, CapturedAttention, shortened, table_of
 from headway.processing.processor import NO_WORDS, Words
+from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.text_processor import PreparationConfig, as_written
 
 if TYPE_CHECKING:
@@ -31,16 +33,55 @@ class Example:
         target: the output that a model can be given for it; None where none is known.
         references: the wanted outputs, as metrics compare them; none where they are not known.
         words: the words of the source, where the corpus has them apart.
+        context: sources and targets before it in its document, where a model reads such; a target may be empty.
     """
 
     source: str
     target: str | None = None
     references: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    context: tuple[tuple[str, str], ...] = ()
 
     def as_written(self, config: PreparationConfig) -> Example:
         """The same with references as a model can write them."""
         return replace(self, references=tuple(as_written(self.references, config)))
+
+
+def in_documents(
+    lines: Iterable[Any], count: int, before: Sequence[tuple[str, str]] = (), targets: Iterable[str] = ()
+) -> Iterator[Example]:
+    """Lines as examples, each with the `count` before it; a blank line ends a document. Examples stay as they are.
+
+    Args:
+        lines: texts, and examples.
+        count: how many earlier ones an example knows.
+        before: the sources and targets before the first line.
+        targets: those of the lines, where they are known.
+    """
+    earlier = list(before)
+    for line, target in zip_longest(lines, targets, fillvalue=""):
+        example = line if isinstance(line, Example) else Example(on_one_line(line))
+        known = () if line is example else tuple(earlier[max(0, len(earlier) - count) :])
+        yield replace(example, context=known) if known else example
+        earlier = [*earlier, (example.source, target)][-max(1, count) :] if example.source.strip() else []
+
+
+def earlier_inputs(
+    examples: Sequence[Example], before: Sequence[tuple[str, str]], count: int
+) -> Iterator[tuple[int, list[str]]]:
+    """How many of the `count` sentences before each example come right before it here, and the sources of the others.
+
+    Args:
+        examples: those that are read together, in their order.
+        before: the sources and targets before the first.
+        count: of earlier sentences.
+    """
+    sources = [*(source for source, _ in before), *(example.source for example in examples)]
+    for place, example in enumerate(examples, start=len(before)):
+        wanted, own = [source for source, _ in example.context[-count:]], 0
+        while own < min(len(wanted), place) and sources[place - 1 - own] == wanted[-1 - own]:
+            own += 1
+        yield own, wanted[: len(wanted) - own]
 
 
 @dataclass(frozen=True)

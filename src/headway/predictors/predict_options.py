@@ -128,6 +128,11 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
         description="Translations by term, which outputs are to have.",
         json_schema_extra={"flag": None},
     )
+    before: tuple[tuple[str, str], ...] = Field(
+        default=(),
+        description="The sentences before the first, and their outputs, where a model reads such.",
+        json_schema_extra={"flag": None},
+    )
     prefixes: tuple[str, ...] | None = Field(
         default=None, description="The forced beginning of each output, as text.", json_schema_extra={"flag": None}
     )

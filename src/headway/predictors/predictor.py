@@ -138,10 +138,15 @@ class Predictor(ABC, Generic[In, Out]):
         for some in batched(inputs, self.together):
             request = self.request(some, chosen, first_line)
             broken = None if chosen.skip_broken else min(request.problems, default=None)
-            yield from self.answer(request, len(some) if broken is None else broken + 1)
+            outputs = self.answer(request, len(some) if broken is None else broken + 1)
+            yield from outputs
             if broken is not None:
                 return
-            first_line += len(some)
+            first_line, chosen = first_line + len(some), self.following(chosen, outputs)
+
+    def following(self, options: Any, outputs: Sequence[Output]) -> Any:
+        """The options of the inputs that follow some, with what a model reads of those."""
+        return options
 
     @abstractmethod
     def request(self, inputs: Sequence[Any], options: Any, first_line: int) -> Request:

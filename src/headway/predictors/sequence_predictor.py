@@ -6,7 +6,7 @@ Shapes: K heads, S positions of the memory, such as the source tokens with the e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -26,12 +26,13 @@ from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, END, AttentionWeights, column_tokens, patterns_of, row_tokens
 from headway.predictors.formatter import Formatter, TreeFormatter
 from headway.predictors.input_account import TARGETS, accounted
-from headway.predictors.output import Example, Output, TextHypothesis
+from headway.predictors.output import Example, Output, TextHypothesis, earlier_inputs, in_documents
 from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Run, batches, each
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
+from headway.processing.text.document_vocabulary import JOINT, joined
 from headway.processing.text.framed_vocabulary import code_of
 from headway.processing.text.text_processor import TextProcessor
 from headway.search.beam import Ensemble
@@ -69,10 +70,13 @@ class PredictionRequest(Request):
     glossary: Glossary | None = None
     terms: dict[int, TermCount] = field(default_factory=dict)
 
-    def asked(self, rows: Sequence[int], search: SearchOptions, nbest: int) -> SearchRequest:
-        """The request of some rows to a backend."""
+    def asked(
+        self, rows: Sequence[int], search: SearchOptions, nbest: int, contexts: Sequence[Sequence[int]] = ()
+    ) -> SearchRequest:
+        """The request of some rows to a backend, with what the decoder reads before their outputs."""
         prefixes, longest = [self.prefixes[row] for row in rows], [self.longest[row] for row in rows]
-        limits = Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
+        prefixes = prefixes if any(prefixes) else []
+        limits = Limits(search.min_length, longest, prefixes, search.no_repeat_ngram, contexts)
         sources, texts = [self.sources[row].values for row in rows], [self.texts[row] for row in rows]
         options = self.options if nbest == self.options.nbest else self.options.model_copy(update={"nbest": nbest})
         return SearchRequest(sources, texts, limits, [self.first_line + row for row in rows], options, search)
@@ -127,12 +131,18 @@ class SequencePredictor(Predictor[Recording, Output]):
     def request(self, inputs: Sequence[Any], options: PredictOptions, first_line: int) -> PredictionRequest:
         search, formatter = options.search(self.recipe.decoding), self.formatter(options)
         self.backend.check(options, search)
+        context = self.recipe.data.context
         if options.capture:
             self._own_model(option("capture"))
         unknown = None
+        if search.unknown_words == "copy" and context.most:
+            what = "the unknown words of sentences with context are kept"
+            raise UserError(what, where=option("unknown_words"), received="copy", allowed="keep")
         if search.unknown_words == "copy":
             self._own_model(option("unknown_words"))
             unknown = unknown_words(self.attention_names(), self.source, self.target, options.dictionary)
+        if context.most:
+            inputs = list(in_documents(inputs, context.most, options.before))
         raw = [line.source if isinstance(line, Example) else line for line in inputs]
         self.check_texts(raw, first_line=first_line)
         count = len(raw) if options.prefixes is None else len(options.prefixes)
@@ -146,7 +156,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         request = PredictionRequest(
             inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, glossary
         )
-        for row, line in enumerate(raw):
+        for row, line in enumerate(map(self._window, inputs)):
             try:
                 text, source, longest = self._read_one(line, request, row)
             except UserError as error:
@@ -177,6 +187,9 @@ class SequencePredictor(Predictor[Recording, Output]):
             text = request.glossary.annotated(text)
         source = self.source.encode(text, None if options.max_source_length else self.recipe.data.truncation())
         limit = min(model.longest_read(options.max_source_length) for model in self.models)
+        while self.recipe.data.context.source and JOINT in text and len(source.values) > limit:
+            text = text.partition(JOINT)[2]
+            source = self.source.encode(text)
         if len(source.values) > limit:
             if not options.truncate and self.recipe.data.truncate_source is None:
                 readable = all(model.longest_read(len(source.values)) >= len(source.values) for model in self.models)
@@ -195,7 +208,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         # A longest length that the source gives makes room for the shortest and the prefix.
         needed, length = max(search.min_length, len(prefix)), search.max_length
         if length is None:
-            length = max(search.longest(len(source.values)), needed)
+            length = max(search.longest(len(self._alone(source.values))), needed)
         room = self.longest_target(len(source.values))
         length = length if room is None else min(length, room)
         length = self.backend.longest(len(source.values)) or length
@@ -209,13 +222,13 @@ class SequencePredictor(Predictor[Recording, Output]):
         results: list[Output | None] = [None] * count
         lengths = [len(source.values) for source in request.sources[:count]]
         search = request.search
-        for rows in batches(lengths, search.batch_tokens, end_marks=1):
+        for rows, contexts in self._batches(request, lengths, results):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-                asked = request.asked(rows, search, request.options.nbest)
+                asked = request.asked(rows, search, request.options.nbest, contexts)
                 sources, limits = list(asked.sources), asked.limits
-                outputs = self._with_terms(request, rows, self.backend.hypotheses(asked))
+                outputs = self._with_terms(request, rows, self.backend.hypotheses(asked), contexts)
                 best = [hypotheses[0] for hypotheses in outputs]
-                captured = self._capture(sources, best, request.options.capture)
+                captured = self._capture(sources, best, request.options.capture, contexts)
                 replaced = self._replace_unknown(request, rows, outputs)
             for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
                 results[row] = self._output(request, row, hypotheses, attention, end)
@@ -230,7 +243,11 @@ class SequencePredictor(Predictor[Recording, Output]):
         return [result for result in results if result is not None]
 
     def _with_terms(
-        self, request: PredictionRequest, rows: Sequence[int], outputs: list[list[Hypothesis]]
+        self,
+        request: PredictionRequest,
+        rows: Sequence[int],
+        outputs: list[list[Hypothesis]],
+        contexts: Sequence[Sequence[int]],
     ) -> list[list[Hypothesis]]:
         """The hypotheses of rows, those with the most terms first; where none has all, those of a wider search too."""
         if request.glossary is None:
@@ -249,13 +266,90 @@ class SequencePredictor(Predictor[Recording, Output]):
         failed = [index for index, some in enumerate(outputs) if count(index, some[0]) < wanted[index].total()]
         if failed:
             wider = request.search.model_copy(update={"beam": max(WIDER_BEAM, request.search.beam)})
-            asked = request.asked([rows[index] for index in failed], wider, max(WIDER_BEAM, request.options.nbest))
+            asked = request.asked(
+                [rows[index] for index in failed],
+                wider,
+                max(WIDER_BEAM, request.options.nbest),
+                [contexts[index] for index in failed] if contexts else [],
+            )
             for index, more in zip(failed, self.backend.hypotheses(asked), strict=True):
                 outputs[index] = [*outputs[index], *more]
                 outputs[index] = preferred(index)
         for index, row in enumerate(rows):
             request.terms[row] = TermCount(wanted[index].total(), first[index], count(index, outputs[index][0]))
         return outputs
+
+    def following(self, options: PredictOptions, outputs: Sequence[Output]) -> PredictOptions:
+        """As the contract says: the last sentences of the document, with their outputs."""
+        if not (most := self.recipe.data.context.most):
+            return options
+        before = list(options.before)
+        for output in outputs:
+            before = [*before, (output.source, output.text)][-most:] if output.source.strip() else []
+        return options.model_copy(update={"before": tuple(before)})
+
+    def _window(self, line: Any) -> Any:
+        """An input with the sources before it that the model reads."""
+        if not isinstance(line, Example):
+            return line
+        sources = [source for source, _ in line.context]
+        return joined(sources, line.source, self.recipe.data.context.source) if sources else line.source
+
+    def _alone(self, source: Any) -> Any:
+        """An encoded source without the sentences before it."""
+        return source[self.source.after_mark(source) :] if isinstance(self.source, TextProcessor) else source
+
+    def _batches(
+        self, request: PredictionRequest, lengths: Sequence[int], results: Sequence[Output | None]
+    ) -> Iterator[tuple[list[int], list[list[int]]]]:
+        """The rows of each batch, and what the decoder reads before their outputs, none without context of the target.
+
+        A sentence comes after those whose outputs it reads, beside others that read equally many tokens.
+        """
+        budget, before = request.search.batch_tokens, request.options.before
+        if not (count := self.recipe.data.context.target):
+            yield from ((rows, []) for rows in batches(lengths, budget, end_marks=1))
+            return
+        links = list(earlier_inputs(request.raw[: len(lengths)], before, count))
+        plain = {"capture": (), "nbest": 1, "prefixes": None, "before": (), "skip_broken": True, "truncate": True}
+        lines = [line for _, others in links if others for line in (*others, "")]
+        made = iter(self.predict(lines, request.options.model_copy(update=plain)) if lines else ())
+        texts = [[next(made).text for _ in (*others, "")][:-1] if others else [] for _, others in links]
+        rounds, depths = dict[int, list[int]](), list[int]()
+        for row, (own, _) in enumerate(links):
+            depths.append(depths[-1] + 1 if row and own else 0)
+            rounds.setdefault(depths[-1], []).append(row)
+        for rows in rounds.values():
+            contexts = dict[int, list[int]]()
+            for row in rows:
+                for place in range(row - links[row][0], row):  # a negative one is among those before the first
+                    output = results[place] if place >= 0 else None
+                    texts[row].append(before[place][1] if place < 0 else output.text if output else "")
+                contexts[row] = self._context(request, row, texts[row])
+            for size in sorted({len(ids) for ids in contexts.values()}):
+                alike = {row for row, ids in contexts.items() if len(ids) == size}
+                some = [length if row in alike else 0 for row, length in enumerate(lengths)]
+                for chosen in batches(some, budget, end_marks=1):
+                    yield chosen, [contexts[row] for row in chosen] if size else []
+
+    def _context(self, request: PredictionRequest, row: int, texts: Sequence[str]) -> list[int]:
+        """Earlier outputs as the decoder reads them before an output: the last that leave room for one.
+
+        Within `data.max_length`, that is one as long as its source.
+        """
+        data, source, mark = self.recipe.data, request.sources[row].values, self.target.vocabulary.mark
+        by_words, room = data.count == "words", self.longest_target(len(source))
+        left = data.max_length - len(request.raw[row].source.split() if by_words else self._alone(source))
+        context = list[int]()
+        for text in reversed(texts):
+            ids = self.target.encode(text).values
+            left -= (len(self.target.prepare(text).split()) if by_words else len(ids)) + 1
+            total = len(ids) + 1 + len(context) + request.longest[row]
+            if left < 0 or (room is not None and total > room):
+                break
+            if ids and mark is not None:
+                context = [*ids, mark, *context]
+        return context
 
     def _example(self, raw: Any) -> Example:
         """An input as an example; a text names itself."""
@@ -279,18 +373,24 @@ class SequencePredictor(Predictor[Recording, Output]):
 
     @torch.inference_mode()
     def _capture(
-        self, sources: list[Any], hypotheses: list[Hypothesis], capture: Capture
+        self, sources: list[Any], hypotheses: list[Hypothesis], capture: Capture, contexts: Sequence[list[int]] = ()
     ) -> list[dict[str, NDArray[np.float32]]]:
         """The attention behind each hypothesis: a whole-target pass sees exactly what the steps of the search saw."""
         if not capture:
             return [{} for _ in hypotheses]
-        batch = _pairs(sources, [hypothesis.ids for hypothesis in hypotheses]).to(self.device)
-        return self._cut(self.models[0](batch, capture=patterns_of(capture)).attention, batch, capture)
+        read = contexts or [[] for _ in hypotheses]
+        whole = [[*ids, *hypothesis.ids] for ids, hypothesis in zip(read, hypotheses, strict=True)]
+        batch = _pairs(sources, whole).to(self.device)
+        attention = self.models[0](batch, capture=patterns_of(capture)).attention
+        return self._cut(attention, batch, capture, list(map(len, read)))
 
     def _cut(
-        self, attention: Mapping[str, Tensor], batch: Batch, capture: Capture
+        self, attention: Mapping[str, Tensor], batch: Batch, capture: Capture, before: Sequence[int]
     ) -> list[dict[str, NDArray[np.float32]]]:
-        """The attention of each row of a batch without its padding. Raises UserError where names match nothing."""
+        """The attention of each row of a batch without its padding, and without the first tokens of its target.
+
+        Raises UserError where names match nothing.
+        """
         if not attention and capture and capture != ALL:
             raise UserError(
                 "no attention of this model has such a name",
@@ -302,15 +402,21 @@ class SequencePredictor(Predictor[Recording, Output]):
         axes = {name: self.models[0].attention_axes(name) for name in whole}
         read, written = self.models[0].source_lengths(batch.source_mask.sum(1)), batch.target_mask.sum(1)
         lengths = zip(read.tolist(), written.tolist(), strict=True)
-        sizes: list[dict[str, int | None]] = [  # outputs have no padding
-            {"source": source, "target": target, "both": source + target, "outputs": None} for source, target in lengths
+        parts: list[dict[str, NDArray[np.int64] | slice]] = [  # outputs have no padding
+            {
+                "source": np.arange(source),
+                "target": np.arange(first, target),
+                "both": np.r_[:source, source + first : source + target],
+                "outputs": slice(None),
+            }
+            for (source, target), first in zip(lengths, before, strict=True)
         ]
         return [
             {
-                name: weights[row, :, : size[axes[name].queries], : size[axes[name].keys]]
+                name: weights[row][:, part[axes[name].queries]][:, :, part[axes[name].keys]]
                 for name, weights in whole.items()
             }
-            for row, size in enumerate(sizes)
+            for row, part in enumerate(parts)
         ]
 
     def longest_source(self) -> int:
@@ -323,8 +429,8 @@ class SequencePredictor(Predictor[Recording, Output]):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def read(self, line: Any, formatter: Formatter | None = None) -> Encoded:
-        """As much of a source as the recipe reads."""
-        text = (formatter or self.formatter(self.Options())).source(line)
+        """As much of a source, or of an example with its context, as the recipe reads."""
+        text = (formatter or self.formatter(self.Options())).source(self._window(line))
         return self.source.encode(text, self.recipe.data.truncation())
 
     def can_read(self, source: Any, target: str) -> bool:
@@ -391,7 +497,7 @@ class SequencePredictor(Predictor[Recording, Output]):
 
     @torch.inference_mode()
     def force(
-        self, inputs: Recording | Sequence[Recording], targets: str | Sequence[str], *, capture: Capture = ()
+        self, inputs: Recording | Sequence[Recording | Example], targets: str | Sequence[str], *, capture: Capture = ()
     ) -> list[Output]:
         """Outputs whose one hypothesis is the given target, scored, with the attention that is asked for.
 
@@ -401,14 +507,22 @@ class SequencePredictor(Predictor[Recording, Output]):
             UserError: more than one model, or an engine.
             ValueError: different numbers of sources and targets.
         """
-        raw, texts = each(inputs), each(targets)
+        raw, texts, context = each(inputs), each(targets), self.recipe.data.context
         model = self._own_model()
+        if context.most and len(raw) == len(texts):
+            raw = list(in_documents(raw, context.most, targets=texts))
         self.check_texts(raw)
         check_texts(texts, self.target.characters, option("target"), column=2)
         options = self.Options()
         formatter, search = self.formatter(options), self.recipe.decoding
         sources = [self.read(line, formatter) for line in raw]
-        read, target_ids = list(map(formatter.source, raw)), self.target.encode_lines(texts)
+        read = [formatter.source(self._window(line)) for line in raw]
+        windows = [
+            joined([target for _, target in line.context], text, context.target) if isinstance(line, Example) else text
+            for line, text in zip(raw, texts, strict=True)
+        ]
+        target_ids = self.target.encode_lines(windows)
+        before = list(map(self.target.after_mark, target_ids))
         request = PredictionRequest(raw, options, 1, {}, sources, read, [], [], search, formatter, None)
         lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
         results: dict[int, Output] = {}
@@ -419,11 +533,12 @@ class SequencePredictor(Predictor[Recording, Output]):
                 scores = output.logits.float().log_softmax(-1)
                 check_scores(scores.isnan().any(-1)[batch.target_mask])
                 chosen = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).tolist()
-                captured = self._cut(output.attention, batch, capture)
+                captured = self._cut(output.attention, batch, capture, [before[row] for row in rows])
             for row, values, weights in zip(rows, chosen, captured, strict=True):
-                log_probabilities = tuple(values[: len(target_ids[row]) + 1])
+                log_probabilities = tuple(values[before[row] : len(target_ids[row]) + 1])
                 penalty = length_penalty(len(log_probabilities), search.length_penalty)
-                forced = Hypothesis(tuple(target_ids[row]), log_probabilities, sum(log_probabilities) / penalty)
+                ids = tuple(target_ids[row][before[row] :])
+                forced = Hypothesis(ids, log_probabilities, sum(log_probabilities) / penalty)
                 results[row] = self._output(request, row, [(forced, ())], weights)
         with accounted() as account:
             account.read_inputs(self.runs[0], read, sources)

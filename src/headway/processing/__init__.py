@@ -28,6 +28,7 @@ VOCABULARIES: "Registry[Vocabulary]" = Registry(
         "unigram": "headway.processing.text.subwords:SubwordVocabulary",
         "char": "headway.processing.text.subwords:SubwordVocabulary",
         "byte": "headway.processing.text.vocabulary:ByteVocabulary",
+        "document": "headway.processing.text.document_vocabulary:DocumentVocabulary",
         "framed": "headway.processing.text.framed_vocabulary:FramedVocabulary",
         "m2m": "headway.processing.marian_files:M2mVocabulary",
         "marian": "headway.processing.marian_files:MarianVocabulary",

@@ -23,7 +23,8 @@ class Words:
     Attributes:
         texts: their texts.
         of: for each token the index of its word.
-        tags: how many of them, which come first, are tags such as `<2de>`.
+        tags: how many of them, which come first, are tags such as `<2de>`, or of earlier sentences with the marks after
+            these.
     """
 
     texts: tuple[str, ...]

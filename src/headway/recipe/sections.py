@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from headway.core.config import Components, Count, Metrics, Probability, Section, Seed, Width
 from headway.core.errors import UserError
 from headway.core.registry import config_of
+from headway.corpora.documents import AnyContext, ContextConfig
 from headway.corpora.filters import Filters
 from headway.corpora.lead import LeadConfig
 from headway.formats.corpus_config import AnyCorpus, CorpusField
@@ -32,7 +33,9 @@ class DataConfig(Filters):
     their relative paths begin. `general`: a second dev set, of what a model can do before it goes on with other data;
     it is evaluated beside dev, and what is forgotten is said. `lead`: beginnings of the dev sources that are scored as
     if they were outputs, beside the model's. `parses` names the parsers of both sides, `links` what aligns words;
-    `audio` says how recordings become frames.
+    `audio` says how recordings become frames. `context`: how many sentences before each in its document are read with
+    it, `2` or `{source: 2, target: 1}`; a line whose source is blank ends a document. What gets longer than
+    `max_length` loses the earliest of them.
     """
 
     train: CorpusField
@@ -43,6 +46,7 @@ class DataConfig(Filters):
     parses: ParsesConfig = ParsesConfig()
     links: AnyLinks | None = None
     audio: AudioConfig = AudioConfig()
+    context: AnyContext = ContextConfig()
 
     def corpora(self) -> dict[str, AnyCorpus]:
         """Train and, where there are such, dev and the general dev set, by their keys."""

@@ -115,6 +115,9 @@ def decode_corpus(
     filters = {"min_score": options.min_score, "max_ratio": options.max_ratio}
     if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("only models that read and write lines of text decode a corpus", where=option("runs"))
+    if predictor.recipe.data.context.most:
+        what = "lines that are decoded in bulk stand alone, and this model reads those before them"
+        raise UserError(what, where=option("runs"), allowed="a run without data.context")
     given = _input(predictor, input)
     search = options.decoding()
     resolved = PredictOptions(**search).search(predictor.recipe.decoding).model_dump()

@@ -19,7 +19,7 @@ from torch import Tensor
 from headway.mixers import State
 from headway.models.model import Memory, Seq2Seq
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
-from headway.tensors.batch import BOS, EOS
+from headway.tensors.batch import EOS
 
 # For each step and sentence the parents, tokens and log probabilities of the W hypotheses.
 Way = list[dict[int, tuple[list[int], list[int], list[float]]]]
@@ -176,7 +176,8 @@ def beam_search(
     """
     ends, count, device = limits.ends(), memory.values.shape[0], memory.values.device
     steps, longest, sentences = max(ends), torch.tensor(ends, device=device), torch.arange(count, device=device)
-    state, last = model.start(memory, steps + 1), torch.full((count, 1), BOS, device=device)
+    last = limits.start(count, device)
+    state = model.start(memory, steps + last.shape[1])
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)
     trail, finished, waiting = _Trail(), _Finished(count, beam, alpha, raw), False

@@ -58,13 +58,20 @@ class Limits:
     """The limits of the outputs of N sentences; lengths count tokens without the end mark.
 
     `prefix` holds, for each sentence, the ids that its output starts with. No `no_repeat` tokens in a row come twice in
-    an output, unless they are forced to or nothing else is left; 0 for no such limit.
+    an output, unless they are forced to or nothing else is left; 0 for no such limit. `context`, equally many ids of
+    each sentence, is what the decoder reads before the output; no length, score or repetition counts it.
     """
 
     shortest: int
     longest: Sequence[int]
     prefix: Sequence[Sequence[int]] = ()
     no_repeat: int = 0
+    context: Sequence[Sequence[int]] = ()
+
+    def start(self, count: int, device: torch.device) -> Tensor:
+        """(N, 1 + n): what the decoder reads first for N sentences, the begin mark and n tokens of context."""
+        last = torch.full((count, 1), BOS, device=device)
+        return torch.cat([last, torch.tensor(self.context, device=device)], 1) if self.context else last
 
     def ends(self) -> list[int]:
         """The most tokens that each output can have: `longest` or, where more are forced, these."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from headway.models.model import Memory
 from headway.search.beam import Searchable, time_to_look
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
-from headway.tensors.batch import BOS, EOS
+from headway.tensors.batch import EOS
 from headway.tensors.precision import exact_dtype
 
 
@@ -80,10 +80,10 @@ def sample(
     sentences, device = memory.values.shape[0], memory.values.device
     owner = torch.arange(sentences, device=device).repeat_interleave(count)
     steps = 1 + max(limits.ends())
-    state = model.start(memory, steps).select(owner.view(sentences, count))
-    streams, last = sampling.streams(lines), torch.full((len(owner), 1), BOS, device=device)
+    streams, last = sampling.streams(lines), limits.start(sentences, device)[owner]
+    state = model.start(memory, steps + last.shape[1] - 1).select(owner.view(sentences, count))
     tokens, scores = last.new_full((len(owner), steps), EOS), memory.values.new_zeros(len(owner), steps)
-    done = torch.zeros_like(last, dtype=torch.bool)
+    done = torch.zeros_like(last[:, :1], dtype=torch.bool)
     for time in range(steps):
         raw, state = model.extend(last, state)
         numbers = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams]))

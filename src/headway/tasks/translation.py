@@ -15,6 +15,7 @@ from headway.core.log import counted, progress, say
 from headway.core.storage import file_hashes, keep_folder
 from headway.corpora.corpus import Corpus, build_corpus
 from headway.corpora.data_checks import DataCheck, allowed_by, every_error, findings, kept_overlap, refusal, shared_by
+from headway.corpora.documents import Windows, open_read
 from headway.corpora.lead import LeadConfig, leads_of
 from headway.corpora.plan import mixture_of
 from headway.formats.corpus_config import AnyCorpus, parts
@@ -26,12 +27,12 @@ from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.parses.links import link_labellers
 from headway.parses.projection import head_labellers
-from headway.predictors.output import Example, Output, TestSet
+from headway.predictors.output import Example, Output, TestSet, in_documents
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor, TreePredictor
-from headway.processing.processor import Processors
+from headway.processing.processor import Processors, Truncation
 from headway.processing.text.extension import WHERE as EXTENSION
-from headway.processing.text.extension import check_extensible, extended_processors, tagged
+from headway.processing.text.extension import check_extensible, extended_processors, marked, tagged
 from headway.processing.text.subword_sampling import KINDS as SAMPLED
 from headway.processing.text.subword_sampling import PairSampler, SubwordSampler
 from headway.processing.text.text_processor import (
@@ -46,7 +47,7 @@ from headway.processing.text.text_processor import (
 from headway.recipe import Recipe
 from headway.tasks.checks import check_objective, check_predictions, meta_model, warn_of_cut_sources
 from headway.tasks.marian import fill_from_marian, marian_processors
-from headway.tasks.task import Corpora, DevSet, Task, given_pairs
+from headway.tasks.task import Corpora, DevSet, Task
 from headway.tensors.batch import LINKS
 from headway.trees.tree import draw
 
@@ -82,6 +83,7 @@ class Translation(Task):
                     what = f"the vocabulary of the {side} has no pieces to draw"
                     allowed = "bpe or unigram; or sides: of the other side"
                     raise UserError(what, where="training.subword_sampling", received=kinds[side], allowed=allowed)
+        _check_context(recipe, self)
         model = meta_model(recipe)
         check_objective(recipe, model)
         check_predictions(recipe, model)
@@ -112,7 +114,7 @@ class Translation(Task):
         lenient = recipe.model_copy(update={"data": recipe.data.lenient()})
         given = recipe.data.corpora()
         broken = {name: every_error(open_source(corpus, name, "skip")) for name, corpus in given.items()}
-        sources = {name: open_source(corpus, name, "skip") for name, corpus in given.items()}
+        sources = {name: open_read(corpus, name, "skip", recipe.data.context) for name, corpus in given.items()}
         try:
             processors = new_processors(lenient)
         except UserError as cause:  # too little is left: the rows that cannot be read are the reason
@@ -143,14 +145,16 @@ class Translation(Task):
         return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, found, refused)
 
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
-        train_source = open_source(recipe.data.train, "data.train", recipe.data.broken)
-        dev_source = open_source(recipe.data.dev, "data.dev", recipe.data.broken) if recipe.data.dev else None
-        for name, corpus in recipe.data.corpora().items():
+        broken, context = recipe.data.broken, recipe.data.context
+        sources = {name: open_read(corpus, name, broken, context) for name, corpus in recipe.data.corpora().items()}
+        train_source, dev_source = sources["data.train"], sources.get("data.dev")
+        for name, source in sources.items():
             if name != "data.train":
-                check_references(open_source(corpus, name, recipe.data.broken), name)
+                check_references(source, name)
         labellers = _labellers(recipe)
         both = _prepared_processors(recipe, folder)
         _check_tags(recipe, both[0].vocabulary.tags)
+        _check_marks(recipe, both)
         say(f"vocabulary: {both[0].size} source and {both[1].size} target tokens")
         train = _encode(train_source, recipe, both, "data.train", keep_all=False, labellers=labellers)
         say(train.report.text())
@@ -159,20 +163,23 @@ class Translation(Task):
             labeller.check(train.report.labels[labeller.name])
         train.mixture = mixture_of(recipe.data.train, train.lines, train.report)
         train.sampler = _sampler(recipe, both)
+        if context.target:
+            train.after_mark = both[1].after_mark
         held_out = {}
-        for name, corpus in recipe.data.corpora().items():
+        for name, source in sources.items():
             if name != "data.train":
-                source = open_source(corpus, name, recipe.data.broken)
                 encoded = _encode(source, recipe, both, name, keep_all=True)
+                encoded.after_mark = train.after_mark
                 say(encoded.report.text())
                 _check_lengths(recipe, encoded, name)
-                examples = list(map(_example, source))
+                examples = list(_examples(source))
                 held_out[name] = DevSet(encoded, examples, partial(_predictor, recipe, Processors(*both)))
         if dev_source is not None:
             kept_overlap(train_source, dev_source).tell()
         pairs = list(dev_source) if dev_source is not None else []
-        sources, language = [pair.source for pair in pairs], recipe.text.source.language
-        beginnings = leads_of(sources, self.leads(recipe, pairs), language)
+        shown, language = held_out.get("data.dev"), recipe.text.source.language
+        texts = [example.source for example in shown.examples] if shown is not None else []
+        beginnings = leads_of(texts, self.leads(recipe, pairs), language)
         return Corpora(Processors(*both), train, held_out.get("data.dev"), held_out.get("data.general"), beginnings)
 
     def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:
@@ -194,13 +201,15 @@ class Translation(Task):
         return SequencePredictor(runs, device)
 
     def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
-        return _test_set(open_source(corpus, where, recipe.data.broken))
+        return _test_set(open_read(corpus, where, recipe.data.broken, recipe.data.context))
 
     def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
         if reference is not None:
-            return _test_set(given_pairs(sources[0], reference))
-        count = sum(1 for source in sources for _ in read_lines(source))
-        return TestSet(count, map(Example, chain.from_iterable(map(read_lines, sources))))
+            corpus = {"source": sources[0], "target": reference}
+            return _test_set(open_read(corpus, option("input"), "error", recipe.data.context))
+        count, context = sum(1 for source in sources for _ in read_lines(source)), recipe.data.context.most
+        documents = (in_documents(read_lines(source), context) for source in sources)
+        return TestSet(count, chain.from_iterable(documents))
 
 
 class Summarization(Translation):
@@ -259,12 +268,15 @@ def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
     return LeadConfig(count=max(1, round(count)), unit="characters" if unspaced else "words")
 
 
-def _example(pair: Pair) -> Example:
-    return Example(pair.source, pair.target, pair.references)
+def _examples(pairs: PairSource) -> Iterator[Example]:
+    """The pairs as examples, which know those before them where the recipe has a context."""
+    for pair, before in pairs.with_earlier() if isinstance(pairs, Windows) else ((pair, ()) for pair in pairs):
+        context = tuple((each.source, each.target) for each in before)
+        yield Example(pair.source, pair.target, pair.references, context=context)
 
 
 def _test_set(pairs: PairSource) -> TestSet:
-    return TestSet(sum(1 for _ in pairs), map(_example, pairs))
+    return TestSet(sum(1 for _ in pairs), _examples(pairs))
 
 
 def _both(processors: Processors) -> tuple[TextProcessor, TextProcessor]:
@@ -320,7 +332,9 @@ def _made_of(recipe: Recipe) -> list[Any]:
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
     sections = [section.model_dump(mode="json") for section in (recipe.text, recipe.vocabulary)]
     kinds = [part.kind for _, part in parts(recipe.data.train, "data.train")]
-    return [corpus.fingerprint(), recipe.data.broken, kinds, _tags(recipe), *sections]
+    context = [recipe.data.context.model_dump(), recipe.data.max_length, recipe.data.count]
+    marks = context if recipe.data.context.most else []
+    return [corpus.fingerprint(), recipe.data.broken, kinds, _tags(recipe), *sections, *marks]
 
 
 def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
@@ -340,7 +354,8 @@ def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
 
     kinds = dict.fromkeys(config.kind for config in (recipe.vocabulary, recipe.vocabulary.target) if config)
     say(f"vocabulary: training ({', '.join(kinds)})")
-    source, target = tagged(train_processors(recipe.text, recipe.vocabulary, pairs), _tags(recipe))
+    both = _marked(recipe, train_processors(recipe.text, recipe.vocabulary, pairs))
+    source, target = tagged(both, _tags(recipe))
     return with_characters(source, characters[0]), with_characters(target, characters[1])
 
 
@@ -350,7 +365,7 @@ def _extended(recipe: Recipe, older: Path) -> tuple[TextProcessor, TextProcessor
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
     assert count is not None
     longer = extended_processors(before, count, lambda: ((pair.source, pair.target) for pair in corpus))
-    source, target = tagged(longer, _tags(recipe))
+    source, target = tagged(_marked(recipe, longer), _tags(recipe))
     sizes = f"{source.size - before[0].size} source and {target.size - before[1].size} target tokens"
     say(f"vocabulary: {sizes} are new")
     characters = set(source.characters), set(target.characters)
@@ -380,6 +395,46 @@ def _check_tags(recipe: Recipe, known: Sequence[str]) -> None:
             if new := [tag for tag in (part.tag or "").split() if tag not in known]:
                 allowed = f"{', '.join(known) or 'no tags'}; with training.from, {EXTENSION} adds tags"
                 raise UserError("training knows no such tag", where=f"{key}.tag", received=new[0], allowed=allowed)
+
+
+def _check_context(recipe: Recipe, task: Translation) -> None:
+    """Raise UserError where a recipe's context does not go with the rest of it."""
+    context, data, labels = recipe.data.context, recipe.data, Objective(recipe.objective).labels
+    if not context.most:
+        return
+    for received, where, what in (
+        (task.product != PAIRS and task.product, "task", "only sentences that are translated have earlier ones"),
+        (data.truncate_source, "data.truncate_source", "sentences with earlier ones are read whole"),
+        (recipe.training.subword_sampling, "training.subword_sampling", "joined sentences keep their pieces"),
+        (recipe.model.from_, "model.from", "a model of others has no mark between sentences"),
+        (", ".join(labels), "objective", "the objective learns labels of sentences alone"),
+        (
+            context.source != context.target and data.max_ratio,
+            "data.max_ratio",
+            "sides of unlike context have no ratio",
+        ),
+        (
+            recipe.decoding.unknown_words != "keep",
+            "decoding.unknown_words",
+            "unknown words of joined sentences are kept",
+        ),
+    ):
+        if received:
+            raise UserError(what, where=where, received=received, allowed="data.context=0 beside it")
+
+
+def _marked(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> tuple[TextProcessor, TextProcessor]:
+    context, limit = recipe.data.context, Truncation(recipe.data.max_length, recipe.data.count)
+    missing = [processor.vocabulary.mark is None for processor in both]
+    return marked(both, (context.source > 0 and missing[0], context.target > 0 and missing[1]), limit)
+
+
+def _check_marks(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> None:
+    """Raise UserError where a vocabulary lacks the mark between sentences that the context needs."""
+    for side, processor in zip(SIDES, both, strict=True):
+        if getattr(recipe.data.context, side) and processor.vocabulary.mark is None:
+            what, allowed = f"the vocabulary of the {side} has no mark between sentences", f"{EXTENSION} adds it"
+            raise UserError(what, where="data.context", received=getattr(recipe.data.context, side), allowed=allowed)
 
 
 def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairSampler | None:

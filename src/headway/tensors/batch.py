@@ -34,6 +34,8 @@ class TargetBatch:
     Attributes:
         target_output: (B, T) ids: what the model should say.
         target_mask: (B, T).
+        context_mask: (B, T), True at what stands before the wanted output and is neither learned nor scored; None where
+            nothing does.
         indices: (B,) positions of the examples in their corpus.
         labels: by name, what else is known of the batch's tokens; `UNLABELLED` where nothing is.
         counts: `target_tokens`, and for each name how many labels there are; in training those of the whole update, of
@@ -45,6 +47,12 @@ class TargetBatch:
     indices: Indices
     labels: Mapping[str, Tensor] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    context_mask: Tensor | None = None
+
+    @property
+    def scored(self) -> Tensor:
+        """(B, T), True at the tokens that are learned and scored."""
+        return self.target_mask if self.context_mask is None else self.target_mask & ~self.context_mask
 
     def each_tensor(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same batch with every tensor changed."""
@@ -83,6 +91,7 @@ def collate(
     targets: Sequence[Ids] | None,
     indices: NDArray[np.integer] | None = None,
     labels: Sequence[Mapping[str, Ids]] = (),
+    context: Sequence[int] = (),
 ) -> Batch:
     """A batch of these pairs, with end marks and padding, on the CPU.
 
@@ -92,6 +101,7 @@ def collate(
         indices: (B,) positions of the pairs in their corpus; by default 0 .. B - 1.
         labels: the labels of each pair, of the same names; none by default. Those of `links` (N, 3) are target piece,
             source piece, and the share in units of 1 / `WHOLE`.
+        context: how many tokens of each target stand before the wanted output; none by default.
     """
     source, source_mask = _padded(sources, PAD, EOS) if sources[0].ndim == 1 else _padded_frames(sources)
     if targets is None:
@@ -110,10 +120,11 @@ def collate(
     if LINKS in names:
         padded[LINKS] = _linked([each[LINKS] for each in labels], target_output.shape[1], source.shape[1])
         counts[LINKS] = int(padded[LINKS].any(-1).sum())
-    counts |= {"target_tokens": int(target_mask.sum())}
+    counts |= {"target_tokens": int(target_mask.sum()) - sum(context)}
+    context_mask = padding_mask(torch.tensor(context), target_output.shape[1]) if any(context) else None
     return Batch(
         source=source, source_mask=source_mask, target_input=target_input, target_output=target_output,
-        target_mask=target_mask, indices=positions, labels=padded, counts=counts,
+        target_mask=target_mask, indices=positions, labels=padded, counts=counts, context_mask=context_mask,
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ class Reinforce(nn.Module):
         """The losses by name, each summed over target tokens, for logits (B, T, V) and the choices behind them."""
         assert choice.log_probability is not None
         assert choice.entropy is not None
-        mask = batch.target_mask
+        mask = batch.scored
         rewards = _log_probabilities(logits, batch)
         advantages = (rewards - self.baseline.to(rewards.dtype)).masked_fill(~mask, 0)
         if self.reaches_later:

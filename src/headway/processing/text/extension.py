@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headway.core.errors import UserError
+from headway.processing.processor import Truncation
+from headway.processing.text.document_vocabulary import DocumentVocabulary
 from headway.processing.text.text_processor import SAMPLE, Pairs, TextProcessor, prepare, sampled
 from headway.processing.text.vocabulary import TaggedVocabulary, Vocabulary
 
@@ -67,6 +69,20 @@ def tagged(processors: Both, tags: Sequence[str]) -> Both:
     shared = source.vocabulary is target.vocabulary
     vocabulary = TaggedVocabulary(source.vocabulary, tags)
     return replace(source, vocabulary=vocabulary), replace(target, vocabulary=vocabulary) if shared else target
+
+
+def marked(processors: Both, needed: tuple[bool, bool], limit: Truncation) -> Both:
+    """Processors whose vocabularies have the mark between sentences where it is needed; a shared one stays shared."""
+    source, target = processors
+    shared = source.vocabulary is target.vocabulary
+    if shared and any(needed):
+        vocabulary = DocumentVocabulary(source.vocabulary, limit)
+        return replace(source, vocabulary=vocabulary), replace(target, vocabulary=vocabulary)
+    first, second = (
+        replace(processor, vocabulary=DocumentVocabulary(processor.vocabulary, limit)) if wanted else processor
+        for processor, wanted in zip(processors, needed, strict=True)
+    )
+    return first, second
 
 
 def old_parts(older: Vocabulary, newer: Vocabulary) -> list[list[int]]:

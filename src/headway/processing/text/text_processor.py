@@ -24,6 +24,7 @@ from headway.core.log import warn
 from headway.core.registry import import_paths
 from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.processing.processor import Encoded, Processor, Truncation, Words, encode_beginnings
+from headway.processing.text.document_vocabulary import JOINT, MARK
 from headway.processing.text.line_ends import on_one_line
 from headway.processing.text.normalisation import PUNCTUATION_RULES, STEPS, Span, align, compose, identity
 from headway.processing.text.segmentation import AnySegmenter, moses_has_rules, segmenter
@@ -152,9 +153,25 @@ class TextProcessor(Processor):
         return len(self.vocabulary)
 
     def prepare(self, line: str) -> str:
-        """Normalise and segment a raw line; the tags that it begins with stay as they are."""
-        tags, text = self.vocabulary.split_tags(line)
-        return "".join([*(f"{tag} " for tag in tags.split()), prepare(text, self.config)])
+        """Normalise and segment a raw line; the tags that it begins with stay as they are.
+
+        Where the vocabulary has a mark, earlier sentences stand before the line, those first that fit into its limit.
+        """
+        tags, sentences = self._split(line)
+        prepared = [prepare(text, self.config) for _, text in sentences]
+        kept = self.vocabulary.within_limit([*filter(None, prepared[:-1]), prepared[-1]]) if prepared[-1] else [""]
+        return "".join([*(f"{tag[0]} " for tag in tags), JOINT.join(kept)])
+
+    def _split(self, line: str) -> tuple[list[re.Match[str]], list[tuple[int, str]]]:
+        """The tags of a line, of joined ones of the last, and the rest of each, with the place where it begins."""
+        last = 0 if self.vocabulary.mark is None else line.rfind(JOINT) + 1
+        sentences, start = list[tuple[int, str]](), 0
+        for text in [*line[:last].split(JOINT)[:-1], line[last:]]:
+            tags, rest = self.vocabulary.split_tags(text)
+            sentences.append((start + len(tags), rest))
+            start += len(text) + 1
+        end = last + len(line[last:]) - len(sentences[-1][1])
+        return list(re.compile(r"\S+").finditer(line, last, end)), sentences
 
     def encode(self, raw: str, truncation: Truncation | None = None) -> Encoded:
         """The ids of a raw line, without BOS and EOS; an empty list for a blank line."""
@@ -167,11 +184,19 @@ class TextProcessor(Processor):
 
     def encode_with_spans(self, line: str) -> list[TextToken]:
         """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
-        tags, rest = self.vocabulary.split_tags(line)
-        names, (prepared, spans) = list(re.finditer(r"\S+", tags)), prepare_with_spans(rest, self.config)
-        prepared = "".join(f"{name[0]} " for name in names) + prepared
-        of_tags = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
-        spans = of_tags + [(len(tags) + begin, len(tags) + end) for begin, end in spans]
+        names, sentences = self._split(line)
+        texts, places = list[str](), list[list[Span]]()
+        for start, text in sentences:
+            prepared, spans = prepare_with_spans(text, self.config)
+            if prepared or start == sentences[-1][0]:
+                texts.append(prepared)
+                places.append([(start + begin, start + end) for begin, end in spans])
+        kept = self.vocabulary.within_limit(texts)
+        prepared = "".join(f"{name[0]} " for name in names) + JOINT.join(kept)
+        spans = [(at, at + 1) for name in names for at in (*range(*name.span()), name.end())]
+        for number, of_sentence in enumerate(places[-len(kept) :]):
+            spans += [(of_sentence[0][0], of_sentence[0][0])] if number else []
+            spans += of_sentence
         ends = [match.end() for match in re.finditer(r"\S+", prepared)]
         tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
@@ -215,15 +240,23 @@ class TextProcessor(Processor):
             groups[-1].append(id)
         if len(groups) > 1 and spaces.issuperset(groups[-1]):
             groups[-2:] = [groups[-2] + groups[-1]]
-        texts = [on_one_line(self.vocabulary.decode(group)).strip(" ") for group in groups]
+        mark = self.vocabulary.mark
+        texts = [MARK if group == [mark] else on_one_line(self.vocabulary.decode(group)).strip(" ") for group in groups]
         if raw is not None and UNKNOWN in encoded:
             tokens = iter(self.encode_with_spans(raw))
             for index, group in enumerate(groups):
                 of_word = list(islice(tokens, len(group)))
                 if UNKNOWN in group:
                     texts[index] = on_one_line(raw[of_word[0].start : of_word[-1].end].strip())
-        tags = sum(id >= len(self.vocabulary.untagged) for id in encoded)
-        return Words(tuple(texts), tuple(index for index, group in enumerate(groups) for _ in group), tags)
+        of = [index for index, group in enumerate(groups) for _ in group]
+        earlier = self.after_mark(encoded)
+        tags = of[earlier - 1] + 1 if earlier else sum(id >= len(self.vocabulary.untagged) for id in encoded)
+        return Words(tuple(texts), tuple(of), tags)
+
+    def after_mark(self, ids: Sequence[int]) -> int:
+        """Where the sentence begins among ids: after the last mark, or at 0 where there is none."""
+        mark = self.vocabulary.mark
+        return max((place for place, id in enumerate(ids, start=1) if id == mark), default=0)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The tokens with these ids, special tokens included."""

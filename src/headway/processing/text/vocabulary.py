@@ -162,6 +162,15 @@ class Vocabulary(ABC):
         """The vocabulary of what is no tag."""
         return self
 
+    @property
+    def mark(self) -> int | None:
+        """The id of the mark between sentences; None where sentences stand alone."""
+        return None
+
+    def within_limit(self, sentences: Sequence[str]) -> list[str]:
+        """Of prepared sentences that are joined by marks the last ones, as many as may be read together."""
+        return list(sentences[-1:])
+
     def split_tags(self, line: str) -> tuple[str, str]:
         """The tags that a line begins with, with the white space around them, and the rest of it."""
         return "", line
@@ -388,7 +397,14 @@ class TaggedVocabulary(Vocabulary):
 
     @property
     def untagged(self) -> Vocabulary:
-        return self.text
+        return self.text.untagged
+
+    @property
+    def mark(self) -> int | None:
+        return self.text.mark
+
+    def within_limit(self, sentences: Sequence[str]) -> list[str]:
+        return self.text.within_limit(sentences)
 
     def split_tags(self, line: str) -> tuple[str, str]:
         prefix = self._prefix.match(line)

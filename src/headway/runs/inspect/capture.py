@@ -111,13 +111,13 @@ def read(predictor: Any, examples: Iterable[Example], options: ReadOptions) -> I
 def _read_sequences(
     predictor: SequencePredictor, examples: Iterable[Example], options: ReadOptions
 ) -> Iterator[Captured]:
-    measured, account = options.contributions, InputAccount()
+    measured, account = options.contributions and not predictor.recipe.data.context.target, InputAccount()
     for chunk in batched(examples, TOGETHER):
         shown = [example for example in chunk if example.source.strip()]
         if options.force:
             shown = [
                 example for example in shown
-                if example.target is None or predictor.can_read(example.source, example.target)
+                if example.target is None or predictor.can_read(example, example.target)
             ]  # fmt: skip
         with accounted(account):
             predictions = _predictions(predictor, shown, options)
@@ -126,9 +126,9 @@ def _read_sequences(
             whole = [
                 prediction
                 for prediction, _ in predictions
-                if not prediction.is_empty and predictor.can_read(prediction.source, prediction.written)
+                if not prediction.is_empty and predictor.can_read(prediction.example, prediction.written)
             ]
-            pairs = [prediction.source for prediction in whole], [prediction.written for prediction in whole]
+            pairs = [prediction.example for prediction in whole], [prediction.written for prediction in whole]
             measures = dict(zip(map(id, whole), contributions(predictor, *pairs), strict=True))
         # A model without such layers has none in its first sentences, and is not asked again.
         measured = measured and (any(measures.values()) or not measures)
@@ -148,17 +148,16 @@ def _predictions(
     search: dict[str, Any] = {"beam": beam, "nbest": options.nbest, "truncate": True}
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
-    decoded = predictor.predict([example.source for example in free], capture=options.capture, **search)
+    decoded = predictor.predict(free, capture=options.capture, **search)
     found: dict[int, tuple[Output, str | None]] = {
         id(example): (prediction, prediction.text) for example, prediction in zip(free, decoded, strict=True)
     }
     if forced:
-        sources = [example.source for example in forced]
-        given = predictor.force(sources, [example.target or "" for example in forced], capture=options.capture)
+        given = predictor.force(forced, [example.target or "" for example in forced], capture=options.capture)
         texts: list[str | None] = [None] * len(forced)
         if options.hypotheses:
             with accounted(InputAccount()):  # of what is counted above
-                texts = [prediction.text for prediction in predictor.predict(sources, **search)]
+                texts = [prediction.text for prediction in predictor.predict(forced, **search)]
         found |= zip(map(id, forced), zip(given, texts, strict=True), strict=True)
     return [found[id(example)] for example in examples]
 
@@ -230,20 +229,23 @@ def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | Non
     position are left out there.
     """
     scores: Tensor = model(batch).logits.float().log_softmax(-1)
-    tokens = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.target_mask, 0)
+    tokens = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.scored, 0)
     if positions is not None:
         tokens = tokens[:, [position for position in positions if position < tokens.shape[1]]]
     return tokens.sum()
 
 
 def contributions(
-    predictor: SequencePredictor, sources: Sequence[str], targets: Sequence[str], positions: Sequence[int] | None = None
+    predictor: SequencePredictor,
+    sources: Sequence[str | Example],
+    targets: Sequence[str],
+    positions: Sequence[int] | None = None,
 ) -> list[dict[str, LayerContributions]]:
     """Measure what each span contributes, in all layers of one model that sum up contributions, for pairs of raw lines.
 
     Args:
         predictor: one model.
-        sources: raw text.
+        sources: raw text, or examples with their context.
         targets: the outputs whose log probability the gradients are of.
         positions: the target tokens that it is of, counted from 0, the end mark last; all by default.
 

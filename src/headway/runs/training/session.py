@@ -86,7 +86,7 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> floa
             with memory_named(f"in the loss of a batch of {len(indices)} dev examples", SMALLER_BATCHES):
                 batch = dev.collate(indices).to(parallel.device)
                 logits = model(batch).logits
-                total += smoothed_cross_entropy(logits, batch.target_output, batch.target_mask, 0.0)[0]
+                total += smoothed_cross_entropy(logits, batch.target_output, batch.scored, 0.0)[0]
                 tokens += batch.counts["target_tokens"]
     return float(total) / tokens
 

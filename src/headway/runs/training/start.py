@@ -184,6 +184,10 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
             "products are rounded in Transformers alone", "training.int8_rounding", "false, or model.kind transformer",
         ),
         (
+            data.context.most and not task.mixes_corpora,
+            f"a model for {task.name} reads no sentences before another", "data.context", "translation",
+        ),
+        (
             data.general is not None and not task.mixes_corpora,
             f"a model for {task.name} is evaluated on dev alone", "data.general", "data.dev",
         ),
