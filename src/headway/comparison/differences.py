@@ -395,8 +395,8 @@ class BandedCurves:
             rows.append([variant, best.mean, best.update, best.seconds, *reaching])
         columns = [
             Column("variant"), Column("best on dev", format=".2f"), Column("at update", format=","),
-            Column("after", "s", ",.0f"), Column(f"updates to {level:.2f}", format=","), Column("time to it", "s", ",.0f"),
-            Column("gain of the last fifth", format=".2f"),
+            Column("after", "s", ",.0f"), Column(f"updates to {level:.2f}", format=","),
+            Column("time to it", "s", ",.0f"), Column("gain of the last fifth", format=".2f"),
         ]  # fmt: skip
         notes = [f"{level:.2f} is the weakest variant's best score.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
