@@ -57,6 +57,7 @@ def test_version(run_headway: Command) -> None:
         ),
         ("demo", ["--output", "--seed"]),
         ("doctor", ["missing for each extra"]),
+        ("check", ["LESSON", "FILE", "--allow-code"]),
         ("data check", ["RECIPE", "--json"]),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from headway.cli import console, main
 from headway.core.log import Progress
 from tests.cli.test_shell import VERBS
 from tests.conftest import Command, Reversal
+from tests.docs.pages import ROOT
 from tests.terminal import KINDS, Kind, at_terminal, on_screen, received
 
 # A command line of every verb that writes results, but for those in `OTHERS`. RUN and files are made by `folder`.
@@ -29,6 +30,7 @@ LINES = {
     "data make trees": "data make trees trees.txt",
     "compare": "compare --hypotheses a:1=words.txt b:1=words.txt --references words.txt --metric chrf",
     "list": "list mixers",
+    "check": "check 1 answer.py --allow-code",
     "recipes": "recipes --task parsing",
     "recipes, one": "recipes tanaka/teacher",
     "recipes, copied": "recipes tanaka/teacher --output copy.yaml",
@@ -42,13 +44,14 @@ LINES = {
 # Verbs without results, or whose results are times, that need what is not here, or take long; they write as others do.
 OTHERS = ["reproduce", "new", "train", "demo", "doctor", "data-annotate", "import"]
 WORDS = "ab\nabc\ndcba\n"
+ANSWER = (ROOT / "lessons" / "solutions" / "attention.py").read_text(encoding="utf-8")
 TREES = "(S (NP (D a) (N b)) (V c))\n"
 
 
 def made(folder: Path, reversal: Reversal) -> Path:
     """A folder with what the commands read."""
     folder.mkdir()
-    for name, text in (("words.txt", WORDS), ("trees.txt", TREES)):
+    for name, text in (("words.txt", WORDS), ("trees.txt", TREES), ("answer.py", ANSWER)):
         (folder / name).write_text(text, encoding="utf-8")
     for name in ("reversal.yaml", "train.tsv", "dev.tsv"):
         (folder / name).write_bytes((reversal.recipe.parent / name).read_bytes())

@@ -10,7 +10,7 @@ from cyclopts import CycloptsError, MissingArgumentError, ValidationError
 import headway.cli.commands
 from tests.docs.pages import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "lessons" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^```(?:bash|sh|console)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # A line of a code block, with those that it goes on to; code within a line of text.
 LINE = re.compile(r"^\s*(?:\$ |time )?(headway (?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)

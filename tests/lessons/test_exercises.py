@@ -150,7 +150,7 @@ def test_a_class_is_checked_by_one_command(run_headway: Command, tmp_path: Path)
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    ended = run_headway("check", "1", *(tmp_path / name for name in texts), "--allow-code")
+    ended = run_headway("check", "1", *(tmp_path / name for name in [*texts, "zoe.py"]), "--allow-code")
     assert ended.code == 1
     said = dict(line.removeprefix(f"{tmp_path}{os.sep}").split(": ", 1) for line in ended.out.splitlines())
     assert said["ada.ipynb"] == "right"
@@ -158,6 +158,8 @@ def test_a_class_is_checked_by_one_command(run_headway: Command, tmp_path: Path)
     assert said["eve.py"].startswith("attention fails in line 2: RuntimeError: ")
     assert said["kim.py"].startswith("the file cannot be run: SyntaxError: ")
     assert said["lee.py"] == "attention is not defined in this file"
+    assert "the file cannot be run: " in said["zoe.py"]
+    assert "cannot read the file" in said["zoe.py"]
     assert said["max.py"] == "the file cannot be run: SystemExit: 3"
     assert said["mia.py"] == "the answer must return the mixed values, the weights; it returns a NoneType"
     assert run_headway("check", "1", tmp_path / "ada.ipynb", "--allow-code").code == 0

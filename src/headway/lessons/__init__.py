@@ -62,5 +62,6 @@ def check_file(lesson: int, path: Path) -> Checked:
                 text = "\n\n".join("".join(cell["source"]) for cell in cells)
             exec(compile(text, str(path), "exec"), names)  # noqa: S102
         except (Exception, SystemExit) as error:  # of code that is not ours
-            return Checked(False, f"the file cannot be run: {type(error).__name__}: {error}")
+            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            return Checked(False, f"the file cannot be run: {kind}{error}")
         return check(lesson, names[name]) if name in names else Checked(False, f"{name} is not defined in this file")
