@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.core.errors import UserError, memory_named, option
+from headway.core.registry import is_foreign
 from headway.formats.lines import check_texts
+from headway.metrics import METRICS, WITH_OPTIONS, Metric
 from headway.models import Seq2Seq
 from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, AttentionWeights, column_tokens, patterns_of, row_tokens
 from headway.predictors.formatter import Formatter, TreeFormatter
 from headway.predictors.input_account import TARGETS, accounted
+from headway.predictors.minimum_risk import least_risk, utility_of
 from headway.predictors.output import Example, Output, TextHypothesis
 from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Run, batches, each
@@ -49,6 +52,7 @@ class PredictionRequest(Request):
         longest: the most tokens that each output may have.
         search: the options of search, those of the recipe included.
         unknown: what replaces unknown words; None where they are kept.
+        utility: by what outputs are compared with each other; None where they are searched for, or just drawn.
     """
 
     options: PredictOptions
@@ -59,6 +63,7 @@ class PredictionRequest(Request):
     search: SearchOptions
     formatter: Formatter
     unknown: UnknownWords | None
+    utility: Metric | None = None
 
 
 class SequencePredictor(Predictor[Recording, Output]):
@@ -76,6 +81,9 @@ class SequencePredictor(Predictor[Recording, Output]):
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         super().__init__(runs, device)
         self.source, target = runs[0].source, runs[0].target
+        spelled = WITH_OPTIONS.fullmatch(self.recipe.decoding.utility)
+        if spelled is not None and is_foreign(spelled["name"]):  # now, where it is known whether that is allowed
+            METRICS.get(spelled["name"], "decoding.utility")
         assert isinstance(target, TextProcessor)
         self.target = target
         for number, run in enumerate(runs[1:], start=2):
@@ -125,7 +133,12 @@ class SequencePredictor(Predictor[Recording, Output]):
         beginning = self._beginning(options.target_language)
         given = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
         prefixes = [ids if ids else beginning for ids in given]
-        request = PredictionRequest(inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown)
+        utility, of_texts = None, isinstance(self.source, TextProcessor)
+        if search.kind == "mbr" and not options.sample:
+            utility = utility_of(search.utility, self.recipe.text.target.language, of_texts=of_texts)
+        request = PredictionRequest(
+            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, utility
+        )
         for row, line in enumerate(raw):
             try:
                 text, source, longest = self._read_one(line, request, row)
@@ -186,14 +199,25 @@ class SequencePredictor(Predictor[Recording, Output]):
     def answer(self, request: PredictionRequest, count: int) -> list[Output]:
         results: list[Output | None] = [None] * count
         lengths = [len(source.values) for source in request.sources[:count]]
-        search = request.search
-        for rows in batches(lengths, search.batch_tokens, end_marks=1):
+        search, utility = request.search, request.utility
+        share = 1.0 if utility is None else min(1, search.beam / search.samples)  # no more rows than a beam has
+        for rows in batches(lengths, int(search.batch_tokens * share), end_marks=1):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
                 prefixes, longest = [request.prefixes[row] for row in rows], [request.longest[row] for row in rows]
                 limits = Limits(search.min_length, longest, prefixes if any(prefixes) else (), search.no_repeat_ngram)
                 lines = [request.first_line + row for row in rows]
                 sources, texts = [request.sources[row].values for row in rows], [request.texts[row] for row in rows]
-                outputs = self.backend.hypotheses(SearchRequest(sources, texts, limits, lines, request.options, search))
+                asked = SearchRequest(sources, texts, limits, lines, request.options, search)
+                outputs = self.backend.hypotheses(asked)
+                if utility is not None:
+                    others: list[list[Hypothesis]] = [[]] * len(rows)
+                    if search.beam_candidates:
+                        by_beam = search.model_copy(update={"kind": "beam"})
+                        others = self.backend.hypotheses(replace(asked, search=by_beam))
+                    outputs = [
+                        least_risk(drawn, more, self.target.decode, utility, text)
+                        for drawn, more, text in zip(outputs, others, texts, strict=True)
+                    ]
                 best = [hypotheses[0] for hypotheses in outputs]
                 captured = self._capture(sources, best, request.options.capture)
                 replaced = self._replace_unknown(request, rows, outputs)
