@@ -69,9 +69,9 @@ def test_rows_with_a_prefix_are_decoded_apart_from_others() -> None:
     assert _alike(Limits(0, [5, 5]), 2) == [([0, 1], Limits(0, [5, 5]))]
 
 
-@pytest.mark.parametrize("name", ["sample", "capture", "no_repeat_ngram"])
+@pytest.mark.parametrize("name", ["sample", "kind", "capture", "no_repeat_ngram"])
 def test_an_option_that_an_engine_lacks(reversal: Reversal, name: str) -> None:
-    options = {"sample": True, "capture": "all", "no_repeat_ngram": 2}
+    options = {"sample": True, "kind": "mbr", "capture": "all", "no_repeat_ngram": 2}
     with pytest.raises(UserError, match=f"{name}: the engine ctranslate2 has no such option"):
         headway.load(reversal.run, engine="ctranslate2").predict("abc", **{name: options[name]})
 

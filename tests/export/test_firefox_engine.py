@@ -92,6 +92,7 @@ def test_an_output_that_the_engine_cuts_is_at_its_limit(engine) -> None:
         ({"beam": 4, "nbest": 2}, "beam: the engine firefox is greedy"),
         ({"nbest": 2}, "nbest: the engine firefox is greedy; received 2"),
         ({"sample": True}, "sample: the engine firefox has no such option"),
+        ({"kind": "mbr"}, "kind: the engine firefox has no such option"),
         ({"capture": "all"}, "capture: the engine firefox has no such option"),
         ({"prefixes": ("eins",)}, "prefixes: the engine firefox has no such option"),
         ({"truncate": True}, "truncate: the engine firefox has no such option"),

@@ -128,7 +128,13 @@ def test_a_run_is_exported_and_the_engine_has_all_options_of_search(reversal: Re
     words = [word for word in reversal.words if len(word) == 4][:12]
     run = shutil.copytree(reversal.run, tmp_path / "run")
     ours, theirs = headway.load(reversal.run, device="cpu"), headway.load(run, engine="onnx")
-    for options in ({}, {"sample": True, "seed": 3, "nbest": 2}, {"no_repeat_ngram": 1, "min_length": 3, "beam": 2}):
+    drawn = {"seed": 3, "nbest": 2}
+    for options in (
+        {},
+        {"sample": True, **drawn},
+        {"kind": "mbr", "samples": 4, **drawn},
+        {"no_repeat_ngram": 1, "min_length": 3, "beam": 2},
+    ):
         own, other = ours.predict(words, **options), theirs.predict(words, **options)
         assert [each.text for each in own] == [each.text for each in other]
         assert [each.score for each in own] == pytest.approx([each.score for each in other], abs=1e-4)

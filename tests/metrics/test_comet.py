@@ -299,12 +299,7 @@ def test_files_are_scored_beside_their_sources(tmp_path: Path, folders: dict[str
     files = {name: lines(tmp_path / f"{name}.txt", part) for name, part in texts.items()}
     both, model = [files["first"], files["second"]], folders["regression"]
     metrics = ["chrf", f"comet:model={model},device=cpu"]
-    found = headway.compare(
-        hypotheses=both,
-        references=files["ref"],
-        source=files["src"],
-        metrics=["chrf", f"comet:model={model},device=cpu"],
-    )
+    found = headway.compare(hypotheses=both, references=files["ref"], source=files["src"], metrics=metrics)
     own = build_metric("comet", model=str(model), device="cpu")
     for variant, part in zip(found.variants, (texts["first"], texts["second"]), strict=True):
         assert variant.scores["comet"].mean == pytest.approx(own.score(part, [REFERENCES], SOURCES).value, abs=1e-4)

@@ -50,6 +50,31 @@ def test_a_length_by_the_source_takes_the_place_of_the_recipes_longest() -> None
     assert PredictOptions(max_length_ratio=2.0, max_length=4).search(recipe).max_length == 4
 
 
+@pytest.mark.parametrize(
+    ("recipe", "given", "message"),
+    [
+        ({}, {"seed": 3}, "seed: alone, this option does nothing; allowed: beside sample or kind"),
+        ({}, {"top_k": 3, "kind": "beam"}, "top_k: alone, this option does nothing; allowed: beside sample or kind"),
+        ({}, {"samples": 3}, "samples: alone, this option does nothing; allowed: beside kind"),
+        ({"kind": "mbr"}, {"sample": True, "utility": "bleu"}, "utility: alone, this option does nothing"),
+        ({"kind": "mbr", "samples": 2}, {"nbest": 3}, "nbest: more outputs than there are samples; received 3"),
+        ({"kind": "mbr"}, {"kind": "beam", "nbest": 5}, "nbest: more outputs than the beam has; received 5"),
+    ],
+)
+def test_options_of_drawing_need_what_draws(recipe: dict[str, Any], given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        PredictOptions(**given).search(SearchOptions(**recipe))
+    assert str(error.value).startswith(message)
+
+
+def test_a_recipe_of_least_risk_draws_as_it_is_told() -> None:
+    options = PredictOptions(temperature=0.5, samples=8, nbest=8)
+    assert options.search(SearchOptions(kind="mbr", utility="bleu")).model_dump().items() >= {
+        "kind": "mbr", "samples": 8, "utility": "bleu",
+    }.items()  # fmt: skip
+    assert options.sampling.temperature == 0.5
+
+
 def test_keywords_come_before_options() -> None:
     options = checked_options(TreeOptions, PredictOptions(beam=2, nbest=2), {"beam": 3, "format": "linear"})
     assert isinstance(options, TreeOptions)
@@ -62,7 +87,6 @@ def test_keywords_come_before_options() -> None:
     [
         (PredictOptions, {"min_length": 3, "max_length": 2}, "min_length: the shortest output is longer than"),
         (PredictOptions, {"top_p": 0}, "top_p: input should be greater than or equal to 0.001; received 0"),
-        (PredictOptions, {"seed": 3}, "seed: alone, this option does nothing; allowed: beside sample"),
         (PredictOptions, {"tagged": True}, "tagged: unknown option of predict"),
         (TreeOptions, {"format": "tsv"}, "format: input should be 'brackets', 'linear' or 'drawing'"),
         (LabelOptions, {"threshold": 1.5}, "threshold: this is no threshold; received 1.5; allowed: a probability"),

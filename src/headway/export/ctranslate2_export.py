@@ -288,7 +288,7 @@ class CTranslate2Backend(Backend):
     """
 
     name = "ctranslate2"
-    lacks: ClassVar[tuple[str, ...]] = ("sample", "capture", "no_repeat_ngram", "min_length")
+    lacks: ClassVar[tuple[str, ...]] = ("sample", "kind", "capture", "no_repeat_ngram", "min_length")
 
     def __init__(self, search: CTranslate2Search) -> None:
         self._engine = search

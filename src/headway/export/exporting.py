@@ -115,6 +115,8 @@ def export_run(
             usage = exporter.usage(run)
             if (truncation := run.recipe.data.truncation()) is not None:
                 usage += f"\n\nThe run reads the first {truncation} of a source. Longer sources have to be cut there."
+            if run.recipe.decoding.kind == "mbr":
+                usage += "\n\nThe run decodes by minimum Bayes risk. Programs that read this export search."
             card = card_of(run, usage, head=exporter.card(run), licence=options.licence, export=_told(report))
             write_text(folder / CARD, card)
             exporter.finish(run, folder, card)

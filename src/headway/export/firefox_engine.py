@@ -33,7 +33,7 @@ class FirefoxBackend(Backend):
 
     name = "firefox"
     lacks: ClassVar[tuple[str, ...]] = (
-        "sample", "capture", "prefixes", "max_source_length", "truncate", "no_repeat_ngram", "min_length",
+        "sample", "kind", "capture", "prefixes", "max_source_length", "truncate", "no_repeat_ngram", "min_length",
         "unknown_words",
     )  # fmt: skip
 

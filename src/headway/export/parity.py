@@ -165,8 +165,9 @@ def answering_by(predictor: SequencePredictor) -> Answering:
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         predictions = predictor.predict(
-            lines, beam=search.beam, nbest=search.beam, length_penalty=0.0, truncate=True, no_repeat_ngram=0,
-            max_length_ratio=search.ratio, max_length_offset=search.longest, min_length=0, unknown_words="keep",
+            lines, kind="beam", beam=search.beam, nbest=search.beam, length_penalty=0.0, truncate=True,
+            no_repeat_ngram=0, max_length_ratio=search.ratio, max_length_offset=search.longest,
+            min_length=0, unknown_words="keep",
         )  # fmt: skip
         return [
             [

@@ -107,7 +107,7 @@ def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str, *, of_text
             raise UserError(what, where=where, received=metric.name, allowed=allowed)
 
 
-def metric_in(language: str | None, entry: Mapping[str, Any]) -> "Metric":
+def metric_in(language: str | None, entry: Mapping[str, Any], where: str = option("metric")) -> "Metric":
     """A metric of a recipe's entry, for texts in a language: metrics of words that name no other take it.
 
     The name may have options behind it, `NAME:KEY=VALUE,KEY=VALUE`. Raises UserError as `build_metric` does.
@@ -115,7 +115,7 @@ def metric_in(language: str | None, entry: Mapping[str, Any]) -> "Metric":
     spelled = WITH_OPTIONS.fullmatch(entry["name"])
     name, given = (spelled["name"], spelled["options"]) if spelled else (entry["name"], None)
     pairs = (part.partition("=") for part in re.split(r",(?=\w+=)", given or "") if part)
-    asks = "language" in config_of(METRICS.get(name, option("metric"))).model_fields
+    asks = "language" in config_of(METRICS.get(name, where)).model_fields
     named = {"language": language} if asks and language is not None and is_language(language) else {}
     return build_metric(**(named | dict(entry) | {key: value for key, _, value in pairs} | {"name": name}))
 

@@ -1,4 +1,4 @@
-"""COMET (Rei et al. 2020, 2022a, 2022b): scores of translations that a network has learned from judgements of people.
+"""COMET (Rei et al. 2020; 2022): scores of translations that a network has learned from judgements of people.
 
 Shapes: N segments, B texts of a batch, T tokens, D the size of the encoder's vectors.
 """

@@ -204,6 +204,21 @@ class Chrf(Sacrebleu):
         )
         super().__init__(metric, f"chrF{beta}" + "+" * word_order)
 
+    def utilities(self, candidates: Sequence[str], references: Sequence[str], source: str) -> Statistics:
+        """As of any metric; the n-grams of a text are counted once, and not for each pair."""
+        metric = self._metric
+        assert isinstance(metric, sacrebleu.CHRF)
+        counts = [
+            metric._extract_reference_info(list(map(metric._preprocess_segment, texts)))["ref_ngrams"]
+            for texts in (candidates, references)
+        ]
+        scores = np.empty((len(candidates), len(references)))
+        for row, candidate in enumerate(counts[0]):
+            for column, reference in enumerate(counts[1]):
+                orders = map(metric._get_match_statistics, candidate, reference)
+                scores[row, column] = metric._compute_f_score([number for order in orders for number in order])
+        return scores
+
 
 class Ter(Sacrebleu):
     """Translation edit rate (Snover et al. 2006), as Tercom: edits over the mean length of the references, times 100.

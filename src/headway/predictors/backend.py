@@ -91,10 +91,11 @@ class TorchBackend(Backend):
         batch = collate([np.asarray(source) for source in request.sources], None).to(self.device)
         with torch.inference_mode():
             memory = self.model.encode(batch.source, batch.source_mask)
-        sampling, search = request.options.sampling, request.search
-        if sampling is None:
+        options, search = request.options, request.search
+        if search.kind == "beam" and not options.sample:
             return beam_search(self.model, memory, request.limits, beam=search.beam, alpha=search.length_penalty)
         return sample(
             self.model, memory, request.limits,
-            sampling=sampling, lines=request.lines, count=request.options.nbest, alpha=search.length_penalty,
+            sampling=options.sampling, lines=request.lines,
+            count=options.nbest if options.sample else search.samples, alpha=search.length_penalty,
         )  # fmt: skip

@@ -55,7 +55,7 @@ class CaptureOptions(PredictorOptions):
 
 
 class SamplingOptions(PredictorOptions):
-    """Outputs that are drawn at random instead of searched for."""
+    """Outputs that are drawn at random, in the place of search or for minimum Bayes risk."""
 
     sample: bool = Field(default=False, description="Draw outputs at random.", json_schema_extra=SAMPLING)
     temperature: float = Field(
@@ -73,18 +73,12 @@ class SamplingOptions(PredictorOptions):
     )
     seed: int = Field(default=1, description="The seed.", ge=0, lt=2**63, json_schema_extra=SAMPLING)
 
-    @model_validator(mode="after")
-    def _drawn(self) -> SamplingOptions:
-        needs = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), ("sample",))
-        check_companions([name for name, value in self.given().items() if name != "sample" or value], needs)
-        return self
-
     @property
-    def sampling(self) -> Sampling | None:
-        """How outputs are drawn; None where they are searched for."""
+    def sampling(self) -> Sampling:
+        """How outputs are drawn, where they are."""
         from headway.search.sampling import Sampling
 
-        return Sampling(self.temperature, self.top_k, self.top_p, self.seed) if self.sample else None
+        return Sampling(self.temperature, self.top_k, self.top_p, self.seed)
 
 
 class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
@@ -139,9 +133,10 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
 
     @model_validator(mode="after")
     def _drawn_or_searched(self) -> PredictOptions:
-        if self.sample and "beam" in self.model_fields_set:
-            what = "outputs are drawn or searched for, not both"
-            raise UserError(what, where=option("beam"), allowed=f"without {option('sample')}")
+        for name in ("beam", "kind"):
+            if self.sample and name in self.model_fields_set:
+                what = "outputs are drawn or searched for, not both"
+                raise UserError(what, where=option(name), allowed=f"without {option('sample')}")
         return self
 
     def search(self, recipe: SearchOptions) -> SearchOptions:
@@ -150,20 +145,24 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
         A longest length by that of the source takes the place of a recipe's `max_length`.
 
         Raises:
-            UserError: options that do not go together.
+            UserError: options that do not go together, or do nothing.
         """
         given = {name: value for name, value in self.given().items() if name in SearchOptions.model_fields}
         if given.keys() & {"max_length_ratio", "max_length_offset"}:
             given = {"max_length": None} | given
         merged = validated_options(SearchOptions, recipe.model_dump() | given)
+        by_risk = merged.kind == "mbr" and not self.sample
+        modes = {"sample": self.sample, "kind": by_risk}
+        needs = {name: ["sample", "kind"] for name in ("temperature", "top_k", "top_p", "seed")}
+        needs |= {name: ["kind"] for name in ("samples", "utility", "beam_candidates")}
+        check_companions([*sorted(self.model_fields_set - modes.keys()), *filter(modes.get, modes)], needs)
         if self.dictionary is not None and merged.unknown_words == "keep":
             what = f"a dictionary is for {option('unknown_words')} copy"
             raise UserError(what, where=option("dictionary"), received=str(self.dictionary))
-        if not self.sample and self.nbest > merged.beam:
-            raise UserError(
-                "more outputs than the beam has",
-                where=option("nbest"), received=self.nbest, allowed=f"up to {merged.beam}",
-            )  # fmt: skip
+        most, held = (merged.samples, "there are samples") if by_risk else (merged.beam, "the beam has")
+        if not self.sample and self.nbest > most:
+            what = f"more outputs than {held}"
+            raise UserError(what, where=option("nbest"), received=self.nbest, allowed=f"up to {most}")
         return merged
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.core.errors import UserError, memory_named, option
+from headway.core.registry import is_foreign
 from headway.formats.corpus_config import parts
 from headway.formats.lines import check_texts
 from headway.formats.terms import NO_TERMS, Glossary, TermCount, kept
+from headway.metrics import METRICS, WITH_OPTIONS, Metric
 from headway.models import Seq2Seq
 from headway.models.model import Axes
 from headway.predictors.attribution import ATTRIBUTIONS, Attribution, Question, foils, merged
@@ -26,6 +28,7 @@ from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, END, AttentionWeights, column_tokens, patterns_of, row_tokens
 from headway.predictors.formatter import Formatter, TreeFormatter
 from headway.predictors.input_account import TARGETS, accounted
+from headway.predictors.minimum_risk import least_risk, utility_of
 from headway.predictors.output import Example, Output, TextHypothesis, earlier_inputs, in_documents
 from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
 from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Run, batches, each
@@ -55,6 +58,7 @@ class PredictionRequest(Request):
         longest: the most tokens that each output may have.
         search: the options of search, those of the recipe included.
         unknown: what replaces unknown words; None where they are kept.
+        utility: by what outputs are compared with each other; None where they are searched for, or just drawn.
         glossary: the terms, where any are asked for.
         terms: those of the outputs, by row.
     """
@@ -67,6 +71,7 @@ class PredictionRequest(Request):
     search: SearchOptions
     formatter: Formatter
     unknown: UnknownWords | None
+    utility: Metric | None = None
     glossary: Glossary | None = None
     terms: dict[int, TermCount] = field(default_factory=dict)
 
@@ -97,6 +102,9 @@ class SequencePredictor(Predictor[Recording, Output]):
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         super().__init__(runs, device)
         self.source, target = runs[0].source, runs[0].target
+        spelled = WITH_OPTIONS.fullmatch(self.recipe.decoding.utility)
+        if spelled is not None and is_foreign(spelled["name"]):  # now, where it is known whether that is allowed
+            METRICS.get(spelled["name"], "decoding.utility")
         assert isinstance(target, TextProcessor)
         self.target = target
         for number, run in enumerate(runs[1:], start=2):
@@ -152,9 +160,12 @@ class SequencePredictor(Predictor[Recording, Output]):
         beginning = self._beginning(options.target_language)
         given = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
         prefixes = [ids if ids else beginning for ids in given]
+        utility, of_texts = None, isinstance(self.source, TextProcessor)
+        if search.kind == "mbr" and not options.sample:
+            utility = utility_of(search.utility, self.recipe.text.target.language, of_texts=of_texts)
         glossary = Glossary(options.terms) if options.terms else None
         request = PredictionRequest(
-            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, glossary
+            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, utility, glossary
         )
         for row, line in enumerate(map(self._window, inputs)):
             try:
@@ -221,12 +232,11 @@ class SequencePredictor(Predictor[Recording, Output]):
     def answer(self, request: PredictionRequest, count: int) -> list[Output]:
         results: list[Output | None] = [None] * count
         lengths = [len(source.values) for source in request.sources[:count]]
-        search = request.search
         for rows, contexts in self._batches(request, lengths, results):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-                asked = request.asked(rows, search, request.options.nbest, contexts)
+                asked = request.asked(rows, request.search, request.options.nbest, contexts)
                 sources, limits = list(asked.sources), asked.limits
-                outputs = self._with_terms(request, rows, self.backend.hypotheses(asked), contexts)
+                outputs = self._with_terms(request, rows, self._hypotheses(asked, request.utility), contexts)
                 best = [hypotheses[0] for hypotheses in outputs]
                 captured = self._capture(sources, best, request.options.capture, contexts)
                 replaced = self._replace_unknown(request, rows, outputs)
@@ -241,6 +251,19 @@ class SequencePredictor(Predictor[Recording, Output]):
             hypotheses_of_none = [empty] * request.options.nbest
             results[row] = Output(self._example(request.raw[row]), hypotheses_of_none, problem=problem)
         return [result for result in results if result is not None]
+
+    def _hypotheses(self, asked: SearchRequest, utility: Metric | None) -> list[list[Hypothesis]]:
+        """The hypotheses of some rows, with a utility those of least risk first."""
+        drawn = self.backend.hypotheses(asked)
+        if utility is None:
+            return drawn
+        others: list[list[Hypothesis]] = [[]] * len(drawn)
+        if asked.search.beam_candidates:
+            others = self.backend.hypotheses(replace(asked, search=asked.search.model_copy(update={"kind": "beam"})))
+        return [
+            least_risk(samples, more, self.target.decode, utility, text)
+            for samples, more, text in zip(drawn, others, asked.texts, strict=True)
+        ]
 
     def _with_terms(
         self,
@@ -306,7 +329,10 @@ class SequencePredictor(Predictor[Recording, Output]):
 
         A sentence comes after those whose outputs it reads, beside others that read equally many tokens.
         """
-        budget, before = request.search.batch_tokens, request.options.before
+        search, before = request.search, request.options.before
+        # Samples take no more rows than a beam has.
+        share = 1.0 if request.utility is None else min(1, search.beam / search.samples)
+        budget = int(search.batch_tokens * share)
         if not (count := self.recipe.data.context.target):
             yield from ((rows, []) for rows in batches(lengths, budget, end_marks=1))
             return

@@ -28,6 +28,9 @@ class SearchOptions(Section):
     The longest output is `max_length` tokens where given, else `max_length_ratio` * source + `max_length_offset`. No
     sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all. `unknown_words`: `copy` replaces each
     word that the target vocabulary does not have by the source word that it attends to most (Luong et al. 2015).
+
+    `kind: mbr` draws `samples`, and takes the one, or with `beam_candidates` the hypothesis of the beam, with the
+    highest mean `utility`, a metric, by all samples as references (minimum Bayes risk, Eikema and Aziz 2020).
     """
 
     beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0, le=MOST_HYPOTHESES)
@@ -41,6 +44,10 @@ class SearchOptions(Section):
         "keep", "Words that are not in the vocabulary: keep <unk>, or copy the source word that they attend to."
     )
     batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0, le=10**9)
+    kind: Literal["beam", "mbr"] = _of_recipe("beam", "Beam search, or mbr: the sample that agrees most with others.")
+    samples: int = _of_recipe(32, "Outputs drawn for mbr.", ge=2, le=MOST_HYPOTHESES)
+    utility: str = _of_recipe("chrf", "The metric by which mbr compares outputs, with its options behind it.")
+    beam_candidates: bool = _of_recipe(False, "Let mbr choose among the hypotheses of the beam, too.")
 
     def longest(self, source_length: int) -> int:
         """The longest output that a source of so many tokens gives; 1.15 * 100 is a little below 115 in floats."""

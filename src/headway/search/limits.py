@@ -20,7 +20,7 @@ class Hypothesis:
     Args:
         ids: token ids, without the marks at either end.
         log_probabilities: of each token and, last, of the end mark; their sum is the log probability of the hypothesis.
-        score: what hypotheses are ranked by, that sum over `length_penalty`.
+        score: what hypotheses are ranked by: that sum over `length_penalty`, or an expected utility.
         text: what an engine wrote that gives text alone. Its ids are then those that this text has, and its log
             probabilities, which the engine does not tell, are NaN.
     """

@@ -26,6 +26,7 @@ from headway.mixers.conformance import try_own_mixers
 from headway.models import Model, StackedConfig
 from headway.optimizers.optimizers import build_optimizer, build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
+from headway.predictors.minimum_risk import utility_of
 from headway.processing.processor import Processors
 from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
@@ -171,6 +172,8 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
     _check_corpora(recipe, task)
     task.check(recipe)
     check_kind(dev_metrics(recipe), task.writes, "training.dev_metrics", of_texts=task.reads_text)
+    if recipe.decoding.kind == "mbr":
+        utility_of(recipe.decoding.utility, recipe.text.target.language, of_texts=task.reads_text)
     new_schedule(recipe).rate(TrainingProgress(1))
     training, data = recipe.training, recipe.data
     alone = data.dev is None

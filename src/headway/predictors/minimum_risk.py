@@ -1,0 +1,64 @@
+"""Minimum Bayes risk decoding (Eikema and Aziz 2020): the output that agrees most with all that the model would write.
+
+Shapes: C candidates, R different samples.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from headway.core.errors import UserError, option
+from headway.metrics import Metric, check_kind, metric_in
+from headway.search.limits import Hypothesis
+
+
+@lru_cache(maxsize=4)
+def utility_of(name: str, language: str | None, *, of_texts: bool) -> Metric:
+    """The metric by which outputs are compared with each other.
+
+    Args:
+        name: the metric, with options behind it.
+        language: of the outputs.
+        of_texts: whether the sources are texts.
+
+    Raises:
+        UserError: an unknown metric, or one that does not compare texts.
+    """
+    where = option("utility")
+    metric = metric_in(language, {"name": name}, where)
+    check_kind([metric], "text", where, of_texts=of_texts)
+    if not metric.reads_references:
+        raise UserError("a utility compares outputs, and this metric reads no references", where=where, received=name)
+    return metric
+
+
+def least_risk(
+    samples: Sequence[Hypothesis],
+    others: Sequence[Hypothesis],
+    decode: Callable[[Sequence[int]], str],
+    utility: Metric,
+    source: str,
+) -> list[Hypothesis]:
+    """The different texts among hypotheses, best first; the score is the mean utility by all samples as references.
+
+    A candidate that is a sample is one of the references, too, as often as it was drawn. Of equal ones, and of
+    hypotheses with one text, the first is that which the model finds most probable.
+
+    Args:
+        samples: drawn from the model.
+        others: more candidates.
+        decode: the text of token ids.
+        utility: the metric.
+        source: what the hypotheses were written for.
+    """
+    drawn = Counter(decode(sample.ids) for sample in samples)
+    candidates: dict[str, Hypothesis] = {}
+    for hypothesis in sorted([*samples, *others], key=lambda each: -each.score):
+        candidates.setdefault(decode(hypothesis.ids), hypothesis)
+    table = utility.utilities(list(candidates), list(drawn), source)
+    expected = table @ np.array([*drawn.values()]) / len(samples)
+    ranked = sorted(zip(candidates.values(), expected.tolist(), strict=True), key=lambda pair: -pair[1])
+    return [replace(hypothesis, score=score) for hypothesis, score in ranked]
