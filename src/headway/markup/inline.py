@@ -50,11 +50,13 @@ class Segment:
         pieces: its parts.
         escape: writes text as the document has it.
         original: the segment as the document has it, where that is more than the pieces say.
+        accepts: whether a translation, as the document would have it, keeps the markup.
     """
 
     pieces: Sequence[Piece]
     escape: Callable[[str], str] = str
     original: str = ""
+    accepts: Callable[[str], bool] = bool
 
     @property
     def text(self) -> str:
@@ -187,7 +189,7 @@ def rendered(segment: Segment, target: Target) -> str:
     for number, (piece, (at, after)) in enumerate([*spans, (Piece("cut", ""), (len(source), len(source)))]):
         if piece.kind == "cut":
             high, next_low = cuts.get(number, (len(target.text),) * 2)
-            root = _tree(spans[first:number], [one - first in lone for one in range(first, number)], begin, at)
+            root = _tree(spans[first:number], [one in lone for one in range(first, number)], begin, at)
             out += [placing.text(root, low, high), piece.raw]
             begin, low, first = after, next_low, number + 1
     return "".join([*out, *placing.before.values()])
@@ -290,6 +292,11 @@ class _Placing:
             end += source[last - 1].isspace() and end < gap[1] and text[end].isspace()
             return begin, end
         at = point(first, source, text, self.target.origin, low, high)
+        if source[first:last].strip():  # no tag around words goes around none
+            words = [match.span() for match in UNIT.finditer(text, low, high)]
+            free = [word for word in words if any(gap[0] <= word[0] and word[1] <= gap[1] for gap in gaps)]
+            if free:
+                return min(free, key=lambda word: abs(word[0] - at))
         inside = next((one for one in taken if one[0] < at < one[1]), (at,))
         at = min(inside, key=lambda edge: abs(edge - at))
         return at, at
