@@ -17,7 +17,7 @@ from headway.core.languages import WIDE
 Span = tuple[int, int]
 Kind = Literal["text", "open", "close", "void", "atom", "space", "break", "cut"]
 MASK = "\ue000\ue001"  # in turn for the placeholders of a text, so that neighbours stay two
-UNIT = re.compile(rf"{MASK[0]}+|{MASK[1]}+|[{WIDE}]|[^\W_{WIDE}]+(?:['’-][^\W_{WIDE}]+)*|[^\s{MASK}]")
+UNIT = re.compile(rf"{MASK[0]}+|{MASK[1]}+|[{WIDE}]|\d+|[^\W\d_{WIDE}]+(?:['’-][^\W\d_{WIDE}]+)*|[^\s{MASK}]")
 
 
 class Aligned(NamedTuple):
@@ -221,6 +221,7 @@ class _Placing:
     def __init__(self, segment: Segment, source: str, target: Target) -> None:
         self.segment, self.source, self.target = segment, source, target
         self.masked = masked(target.text, [span for span, _ in target.atoms])
+        self.units = [match.start() for match in UNIT.finditer(source)]
         self.before = dict[int, str]()
         self.instead = {begin: (end, piece.raw) for (begin, end), piece in target.atoms}
 
@@ -279,6 +280,8 @@ class _Placing:
     def _stretch(self, child: _Node, parent: _Node, low: int, high: int, taken: Sequence[Span]) -> Span:
         """The characters that a tag goes around."""
         (first, last), source, text = child.span, self.source, self.masked
+        if bisect_left(self.units, first) == bisect_left(self.units, last) and source[first:last].strip():
+            first = self.units[bisect_left(self.units, first) - 1]  # within a word: around all of it
         bounds = sorted([(low, low), *taken, (high, high)])
         gaps = [(before, after) for (_, before), (after, _) in pairwise(bounds)]
         begin = end = low

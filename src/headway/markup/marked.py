@@ -102,7 +102,9 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
 
 def _same_markup(before: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline, after: str) -> bool:
     """Whether two texts have the same constructs, each as often; of emphasis, the marks that mean it."""
-    counts = []
+    counts, blank = [], re.compile(r"\n[\s>]*(?:\n|\Z)")
+    if blank.search(after):  # which would end the paragraph
+        return False
     for text in (before, after):
         found = inline.read(text, parser, env)
         marks = Counter((token.type, token.tag) for one in found for _, token in one.tokens if token.nesting)
