@@ -20,6 +20,7 @@ CAMPAIGNS = {
     "data": "tools.campaigns.data:DataCampaign",
     "audio": "tools.campaigns.audio:AudioCampaign",
     "marian": "tools.campaigns.marian:MarianCampaign",
+    "markup": "tools.campaigns.markup:MarkupCampaign",
     "numerics": "tools.campaigns.numerics:NumericsCampaign",
     "same-answer": "tools.campaigns.same_answer:SameAnswerCampaign",
 }

@@ -42,6 +42,13 @@ FAULTS = {
     "ids of a shortlist are beyond the vocabulary": Fault(
         "marian", "processing.shortlist", "(total and int(ids.max()) >= size)", "False",
     ),
+    # Documents.
+    "pairs of tags are left out": Fault(
+        "markup", "markup.inline", "            stack[-1].children.append(node)\n", "            pass\n",
+    ),
+    "a placeholder may come twice": Fault(
+        "markup", "markup.translating", "self.found(text)) == self.shown", "self.found(text)) >= self.shown",
+    ),
     # Lines, windows, batches and search.
     "lines swapped on their way out": Fault(
         "same-answer", "cli.prediction_stream",

@@ -4,6 +4,7 @@ import codecs
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -123,7 +124,7 @@ def subtitle_parts(text: str, languages: Languages) -> Parts:
     """Cues, as many together as it takes to end a sentence. Raises UserError where there are times of none."""
     lines, between, pieces, at = text.splitlines(keepends=True), list[str](), list[Piece](), 0
     timed, web = False, text.startswith("WEBVTT")
-    escape = html_escape if web else str
+    escape = html_escape if web else partial(CUE_TAG.sub, "")
     while at < len(lines):
         if "-->" in lines[at] and not TIMES.fullmatch(lines[at].rstrip("\r\n")):
             raise UserError("these are no times of a subtitle", where=f"{at + 1}", received=lines[at].strip())

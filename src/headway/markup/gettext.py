@@ -134,7 +134,7 @@ def _string(name: str, source: Field, lines: list[str]) -> Parts:
     for number, text in enumerate(texts):
         body = text.rstrip("\r\n")
         yield '"' if apart or number == 0 else ""
-        yield Segment(list(_message_pieces(body)), escaped)
+        yield Segment(list(_message_pieces(body)), lambda text: escaped(TAG.sub("", text)))
         yield escaped(text[len(body) :])
         yield f'"{end}' if apart or number == len(texts) - 1 else ""
 

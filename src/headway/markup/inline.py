@@ -17,7 +17,7 @@ from headway.core.languages import WIDE
 Span = tuple[int, int]
 Kind = Literal["text", "open", "close", "void", "atom", "space", "break", "cut"]
 MASK = "\ue000\ue001"  # in turn for the placeholders of a text, so that neighbours stay two
-UNIT = re.compile(rf"{MASK[0]}+|{MASK[1]}+|[{WIDE}]|[^\W_{WIDE}]+(?:['’-][^\W_{WIDE}]+)*|[^\s{MASK}]")
+UNIT = re.compile(rf"{MASK[0]}+|{MASK[1]}+|[{WIDE}]|\d+|[^\W\d_{WIDE}]+(?:['’-][^\W\d_{WIDE}]+)*|[^\s{MASK}]")
 
 
 class Aligned(NamedTuple):
@@ -50,11 +50,13 @@ class Segment:
         pieces: its parts.
         escape: writes text as the document has it.
         original: the segment as the document has it, where that is more than the pieces say.
+        accepts: whether a translation, as the document would have it, keeps the markup.
     """
 
     pieces: Sequence[Piece]
     escape: Callable[[str], str] = str
     original: str = ""
+    accepts: Callable[[str], bool] = bool
 
     @property
     def text(self) -> str:
@@ -187,7 +189,7 @@ def rendered(segment: Segment, target: Target) -> str:
     for number, (piece, (at, after)) in enumerate([*spans, (Piece("cut", ""), (len(source), len(source)))]):
         if piece.kind == "cut":
             high, next_low = cuts.get(number, (len(target.text),) * 2)
-            root = _tree(spans[first:number], [one - first in lone for one in range(first, number)], begin, at)
+            root = _tree(spans[first:number], [one in lone for one in range(first, number)], begin, at)
             out += [placing.text(root, low, high), piece.raw]
             begin, low, first = after, next_low, number + 1
     return "".join([*out, *placing.before.values()])
@@ -219,6 +221,7 @@ class _Placing:
     def __init__(self, segment: Segment, source: str, target: Target) -> None:
         self.segment, self.source, self.target = segment, source, target
         self.masked = masked(target.text, [span for span, _ in target.atoms])
+        self.units = [match.start() for match in UNIT.finditer(source)]
         self.before = dict[int, str]()
         self.instead = {begin: (end, piece.raw) for (begin, end), piece in target.atoms}
 
@@ -277,6 +280,8 @@ class _Placing:
     def _stretch(self, child: _Node, parent: _Node, low: int, high: int, taken: Sequence[Span]) -> Span:
         """The characters that a tag goes around."""
         (first, last), source, text = child.span, self.source, self.masked
+        if bisect_left(self.units, first) == bisect_left(self.units, last) and source[first:last].strip():
+            first = self.units[bisect_left(self.units, first) - 1]  # within a word: around all of it
         bounds = sorted([(low, low), *taken, (high, high)])
         gaps = [(before, after) for (_, before), (after, _) in pairwise(bounds)]
         begin = end = low
@@ -290,6 +295,11 @@ class _Placing:
             end += source[last - 1].isspace() and end < gap[1] and text[end].isspace()
             return begin, end
         at = point(first, source, text, self.target.origin, low, high)
+        if source[first:last].strip():  # no tag around words goes around none
+            words = [match.span() for match in UNIT.finditer(text, low, high)]
+            free = [word for word in words if any(gap[0] <= word[0] and word[1] <= gap[1] for gap in gaps)]
+            if free:
+                return min(free, key=lambda word: abs(word[0] - at))
         inside = next((one for one in taken if one[0] < at < one[1]), (at,))
         at = min(inside, key=lambda edge: abs(edge - at))
         return at, at

@@ -1,7 +1,9 @@
 """The text of Markdown (CommonMark with tables), with the places that markdown-it finds."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -92,9 +94,25 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
                 yield text[at:begin]
                 cell = token.level == 4 and "|" in text[begins[token.map[0]] : begins[token.map[0] + 1]]
                 pieces = list(_pieces(token.content, characters, inline.read(token.content, parser, env)))
-                yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end])
+                keeps = partial(_same_markup, text[begin:end], parser, env, inline)
+                yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end], keeps)
                 at = end
     yield text[at:]
+
+
+def _same_markup(before: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline, after: str) -> bool:
+    """Whether two texts have the same constructs, each as often; of emphasis, the marks that mean it."""
+    counts, blank = [], re.compile(r"\n[\s>]*(?:\n|\Z)")
+    if blank.search(after):  # which would end the paragraph
+        return False
+    for text in (before, after):
+        found = inline.read(text, parser, env)
+        marks = Counter((token.type, token.tag) for one in found for _, token in one.tokens if token.nesting)
+        others = Counter(one.rule for one in found if one.rule in ("link", "image", "html_inline", "autolink"))
+        hard = Counter(one.rule for one in found if one.rule == "newline" and text[: one.begin].endswith("  "))
+        codes = Counter(token.content for one in found for _, token in one.tokens if token.type == "code_inline")
+        counts.append((marks, others, hard, codes))
+    return counts[0] == counts[1]
 
 
 def _written(token: Token, text: str, begins: Sequence[int], at: int) -> tuple[int, int, list[str]] | None:

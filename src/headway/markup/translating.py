@@ -98,7 +98,11 @@ class Sentence:
 
     def whole(self, aligned: Aligned) -> Target | None:
         """A translation that has the placeholders exactly as often; None for any other."""
-        if not self.keeps(aligned.text) or self.found(self.text) != [span for span, _ in self.atoms]:
+        if (
+            not aligned.text.strip()
+            or not self.keeps(aligned.text)
+            or self.found(self.text) != [span for span, _ in self.atoms]
+        ):
             return None
         spans, left = self.found(aligned.text), list(self.atoms)
         ours, theirs = masked(self.text, [span for span, _ in self.atoms]), masked(aligned.text, spans)
@@ -115,6 +119,8 @@ class Sentence:
         text, kept = self.without_atoms()
         if self.found(aligned.text):  # not of the source
             aligned = Aligned(re.sub(PLACEHOLDER, " ", aligned.text).strip())
+        if not aligned.text.strip():
+            return None
         written, source = aligned.text, masked(self.text, [span for span, _ in self.atoms])
         origin = [kept[at] if at >= 0 else at for at in origins(text, written, aligned.links)]
         places = [point(begin, source, written, origin, 0, len(written)) for (begin, _), _ in self.atoms]
@@ -160,16 +166,15 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, langua
     done = {id(sentence): sentence.whole(first[sentence.text]) for sentence in wanted}
     again = {id(sentence): sentence.without_atoms()[0] for sentence in wanted if done[id(sentence)] is None}
     second = _translated(list(again.values()), translate)
-    kept = 0
     for sentence in wanted:
         if id(sentence) in again:
             done[id(sentence)] = sentence.put_together(second[again[id(sentence)]])
-            kept += done[id(sentence)] is None
+    results = [_joined(segment, some, done) for segment, some in zip(segments, split, strict=True)]
+    refused = [not segment.accepts(result) for segment, result in zip(segments, results, strict=True)]
+    kept = sum(done[id(sentence)] is None for sentence in wanted) + sum(refused)
     if kept:
-        warn(
-            f"{kept:,} of {len(wanted):,} sentences stay as they are: their placeholders do not fit into a translation"
-        )
-    return [_joined(segment, some, done) for segment, some in zip(segments, split, strict=True)]
+        warn(f"{kept:,} of {len(wanted):,} sentences stay as they are: no translation of them keeps their markup")
+    return [segment.raw if no else result for segment, result, no in zip(segments, results, refused, strict=True)]
 
 
 def _translated(texts: Sequence[str], translate: Translate) -> dict[str, Aligned]:

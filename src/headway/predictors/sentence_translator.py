@@ -19,7 +19,7 @@ class SentenceTranslator:
     Attributes:
         languages: those of the run.
         aligner: what its outputs are aligned by; None where there is no attention to align by.
-        terms: the account of all outputs so far.
+        terms: the account of all outputs so far; a sentence that is decoded again without its placeholders has two.
     """
 
     def __init__(self, predictor: SequencePredictor, options: Any = None, **keywords: Any) -> None:

@@ -1,0 +1,81 @@
+"""Documents and terms through a run that writes the words of a sentence backwards."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headway.cli import main
+from headway.core.errors import UserError
+from headway.markup.documents import translate_document
+from headway.predictors.sentence_translator import SentenceTranslator, _spans
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.load import load
+
+
+@pytest.fixture(scope="module")
+def predictor(backwards: Path) -> SequencePredictor:
+    found = load(backwards / "run", device="cpu")
+    assert isinstance(found, SequencePredictor)
+    return found
+
+
+def test_tags_go_where_the_attention_goes(predictor: SequencePredictor) -> None:
+    translator = SentenceTranslator(predictor, beam=1)
+    text = b"<p>a <b>b c</b> d<p><i>e f g</i> <img> a</p>\n"
+    result = translate_document(text, "x.html", translator, translator.languages)
+    assert result == b"<p>d <b>c b</b> a<p><img> a <i>g f e</i></p>\n"
+
+
+def test_a_sentence_that_is_too_long(predictor: SequencePredictor) -> None:
+    with pytest.raises(UserError, match="'a b c d': this line is too long"):
+        SentenceTranslator(predictor, max_source_length=3)(["a b c", "a b c d"])
+    kept = SentenceTranslator(predictor, max_source_length=3, skip_broken=True)(["a b c", "a b c d"])
+    assert [one.text for one in kept] == ["c b a", "a b c d"]
+
+
+def test_terms_are_searched_for(predictor: SequencePredictor) -> None:
+    """A term that no good hypothesis has is found among those of a wider search, or is counted as missing."""
+    plain = predictor.predict(["a b c", "d e f"], beam=1)
+    asked = predictor.predict(["a b c", "d e f"], beam=1, terms={"a": "d", "f": "f", "g": "x"})
+    assert plain[0].terms.asked == 0
+    assert [(one.terms.asked, one.terms.first) for one in asked] == [(1, 0), (1, 1)]
+    assert asked[1].text == plain[1].text
+    assert ("d" in asked[0].text.split()) == bool(asked[0].terms.kept)
+    assert asked[0].terms.kept == 1
+    assert asked[0].text != plain[0].text
+
+
+def test_words_of_an_annotated_source() -> None:
+    words = ["the", "⟦", "bank", "⇒", "Ufer", "⟧", "is", "Ufer"]
+    assert list(_spans(words, "the bank is Ufer")) == [
+        (0, 3), None, (4, 8), None, (3, 8), None, (9, 11), (12, 16),
+    ]  # fmt: skip
+
+
+def test_the_command(backwards: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    document, result, report = tmp_path / "a.po", tmp_path / "b.po", tmp_path / "r.json"
+    document.write_bytes(b'msgid "a <b>b</b> {x}"\r\nmsgstr ""\r\n')
+    (tmp_path / "t.tsv").write_text("a\ta\n", encoding="utf-8")
+    run = str(backwards / "run")
+    terms = ["--terms", str(tmp_path / "t.tsv"), "--term-report", str(report)]
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", run, "--file", str(document), "--output", str(result), *terms])
+    assert ended.value.code in (0, None)
+    written = result.read_bytes()
+    assert written.startswith(b'msgid "a <b>b</b> {x}"\r\nmsgstr "')
+    assert written.count(b"<b>b</b>") == 2
+    assert written.count(b"{x}") == 2
+    # Twice: the model does not copy {x}, so that the sentence is decoded again without it.
+    assert json.loads(report.read_text()) == {"asked": 2, "kept_at_first": 2, "kept": 2, "term_accuracy": 100.0}
+    for arguments, message in [
+        (["--file", str(document), "--input", str(document)], "a document is translated, or lines are"),
+        (["--file", str(document), "--nbest", "2"], "has no such option"),
+        (["--file", str(tmp_path / "t.tsv")], "no such kind of document"),
+        (["--file", str(tmp_path / "missing.po")], "cannot read the document"),
+        (["--term-report", str(report)], "alone, this option does nothing"),
+    ]:
+        with pytest.raises(SystemExit) as ended:
+            main(["predict", run, *arguments])
+        assert ended.value.code == 2
+        assert message in capfdbinary.readouterr().err.decode()
