@@ -92,15 +92,16 @@ def main() -> None:
     given = parser.parse_args()
     lines = [line for line in given.lines.read_text("utf-8").splitlines() if line.strip()][:2000]
     predict = (
-        "import headway, json, sys, time; p = headway.load(sys.argv[1]); lines = json.load(sys.stdin); p.predict(lines[:50])\n"
-        "t = time.monotonic(); out = [o.text for o in p.predict(lines)]\n"
-        "print(json.dumps([out, len(lines) / (time.monotonic() - t)]))"
+        "import headway, json, sys, time; p = headway.load(sys.argv[1]); lines = json.load(sys.stdin)\n"
+        "p.predict(lines[:50]); t, c = time.monotonic(), time.process_time()\n"
+        "out = [o.text for o in p.predict(lines)]; c = (time.process_time() - c) / len(lines)\n"
+        "print(json.dumps([out, len(lines) / (time.monotonic() - t), c]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", predict, given.run], input=json.dumps(lines), capture_output=True, text=True, check=True
     )
-    expected, speed = json.loads(done.stdout)
-    print(f"predict: {speed:.1f} sentences/s")
+    expected, speed, seconds = json.loads(done.stdout)
+    print(f"predict: {speed:.1f} sentences/s, {1000 * seconds:.2f} ms of processor time each")
     command = [sys.executable, "-m", "headway", "serve", str(given.run), "--port", "0", "--concurrent", "10000"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
         assert server.stderr is not None
@@ -125,8 +126,12 @@ def measured(given: argparse.Namespace, server: Any, port: int, load: Load, spee
         time.sleep(0.2)
     process, broken = psutil.Process(server.pid), False
     count = max(200, min(len(load.lines), int(20 * speed)))
+    used = sum(process.cpu_times()[:2])
     capacity = load.closed(100, count)
-    print(f"100 clients: {capacity:.1f} sentences/s, {capacity / speed:.0%} of predict; {load.told()}")
+    used = 1000 * (sum(process.cpu_times()[:2]) - used) / count
+    print(
+        f"100 clients: {capacity:.1f} sentences/s, {capacity / speed:.0%} of predict, {used:.2f} ms each; {load.told()}"
+    )
     half = again()
     half.open(capacity / 2, min(30.0, given.seconds))
     print(f"half load: {half.told()}")
@@ -157,7 +162,8 @@ def measured(given: argparse.Namespace, server: Any, port: int, load: Load, spee
     client = (
         "import sys, http.client as h\n"
         "for _ in range(20):\n    c = h.HTTPConnection('127.0.0.1', int(sys.argv[1]))\n"
-        "    c.request('POST', '/v1/predict', sys.argv[2], {'content-type': 'application/json'}); globals()[f'c{_}'] = c\n"
+        "    c.request('POST', '/v1/predict', sys.argv[2], {'content-type': 'application/json'})\n"
+        "    globals()[f'c{_}'] = c\n"
         "print(flush=True); c.getresponse()"
     )
     with subprocess.Popen([sys.executable, "-c", client, str(port), lines], stdout=subprocess.PIPE) as killed:
