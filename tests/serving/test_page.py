@@ -1,5 +1,6 @@
 """The page in a browser, over a real server."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -133,8 +134,10 @@ def test_a_file_that_is_dropped_is_translated(page: Any) -> None:
 
 def test_an_old_answer_is_given_up(page: Any, server: Running, gate: Gate) -> None:
     def gone() -> float:
-        lines = server.ask("/metrics").content.decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if 'path="/translate",status="499"' in line)
+        numbers = re.findall(
+            r'requests_total\{path="/translate",status="499"\} (.*)', server.ask("/metrics").content.decode()
+        )
+        return sum(map(float, numbers))
 
     before = gone()
     page.locator("#source").fill("one two three")

@@ -127,7 +127,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status i
 
 
 def body_of(*models: type[BaseModel], forms: Sequence[str] = ()) -> dict[str, Any]:
-    """What OpenAPI says of a body that is read by `parsed`."""
+    """The part of OpenAPI that is about a body which `parsed` reads."""
     schemas = [model.model_json_schema() for model in models]
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     kinds = forms if forms == FORMS[1:] else ("application/json", *forms)
@@ -284,7 +284,7 @@ class Server:
         return Response(await asyncio.to_thread(written), media_type="application/json")
 
     def settings(self) -> dict[str, Any]:
-        """What a page needs to know, as LibreTranslate says it."""
+        """All that a page needs to know, as LibreTranslate says it."""
         pair = next(iter(self.translator.directions), ("", ""))
         source, target = ({"code": code, "name": language_name(code)} for code in pair)
         return {

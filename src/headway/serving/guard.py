@@ -107,7 +107,7 @@ class Guard:
             log.info("request", extra={"facts": facts})
 
     async def _admitted(self, scope: Scope, receive: Receive, client: str) -> Receive:
-        """What gives the body, which is in memory by then. Raises RefusedError for too much of anything."""
+        """The function that gives the body, which is in memory by then. Raises RefusedError for too much."""
         if self._by_client.total() > self.options.queue:
             raise RefusedError(503, "the server has more requests than it can answer; try again")
         if self._by_client[client] > self.options.concurrent:

@@ -139,5 +139,5 @@ def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def between(blank: str, source: str, target: str) -> str:
-    """What stands between sentences in the target: languages that are written without spaces have none there."""
+    """The blank between sentences as the target has it: languages that are written without spaces have none there."""
     return "" if blank == " " and has_no_spaces(target) and not has_no_spaces(source) else blank
