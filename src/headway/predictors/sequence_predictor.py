@@ -201,7 +201,8 @@ class SequencePredictor(Predictor[Recording, Output]):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
                 prefixes, longest = [request.prefixes[row] for row in rows], [request.longest[row] for row in rows]
                 prefixes = prefixes if any(prefixes) else []
-                limits = Limits(search.min_length, longest, prefixes, search.no_repeat_ngram, contexts)
+                mark = self.target.vocabulary.mark
+                limits = Limits(search.min_length, longest, prefixes, search.no_repeat_ngram, contexts, mark)
                 lines = [request.first_line + row for row in rows]
                 sources, texts = [request.sources[row].values for row in rows], [request.texts[row] for row in rows]
                 outputs = self.backend.hypotheses(SearchRequest(sources, texts, limits, lines, request.options, search))
