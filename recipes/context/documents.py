@@ -25,7 +25,12 @@ tree der Baum, sun die Sonne, lamp die Lampe, city die Stadt, bridge die Brücke
 street die Straße, flower die Blume, house das Haus, car das Auto, ship das Schiff, book das Buch, window das Fenster,
 wheel das Rad, picture das Bild, bed das Bett
 """
-MENTIONS = {"here is the": "hier ist", "where is the": "wo ist", "that was the": "das war", "tom calls the": "Tom meint"}
+MENTIONS = {
+    "here is the": "hier ist",
+    "where is the": "wo ist",
+    "that was the": "das war",
+    "tom calls the": "Tom meint",
+}
 ADJECTIVES = """
 old alt, new neu, small klein, big groß, red rot, green grün, pretty schön, far fern, near nah, loud laut, quiet leise,
 cold kalt, warm warm, round rund, heavy schwer, light leicht

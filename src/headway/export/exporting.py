@@ -54,8 +54,8 @@ def formats_of(path: Path, *, allow_code: bool = False) -> Table:
 
 def _refusal(exporter: Exporter, run: Run) -> str | None:
     """Why a format cannot express a run; None where it can."""
-    if run.recipe.data.context.most and exporter.card(run).get("library_name") != "headway":
-        return "it reads the sentences before another (data.context), which headway alone joins"
+    if run.recipe.data.context.most:
+        return "it reads the sentences before another (data.context), which no engine does; headway pack carries it"
     return exporter.refusal(run)
 
 

@@ -58,6 +58,7 @@ class PredictionRequest(Request):
         longest: the most tokens that each output may have.
         search: the options of search, those of the recipe included.
         unknown: what replaces unknown words; None where they are kept.
+        mark: the id of the token between sentences, where the vocabulary has it.
         utility: by what outputs are compared with each other; None where they are searched for, or just drawn.
         glossary: the terms, where any are asked for.
         terms: those of the outputs, by row.
@@ -71,6 +72,7 @@ class PredictionRequest(Request):
     search: SearchOptions
     formatter: Formatter
     unknown: UnknownWords | None
+    mark: int | None = None
     utility: Metric | None = None
     glossary: Glossary | None = None
     terms: dict[int, TermCount] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class PredictionRequest(Request):
         """The request of some rows to a backend, with what the decoder reads before their outputs."""
         prefixes, longest = [self.prefixes[row] for row in rows], [self.longest[row] for row in rows]
         prefixes = prefixes if any(prefixes) else []
-        limits = Limits(search.min_length, longest, prefixes, search.no_repeat_ngram, contexts)
+        limits = Limits(search.min_length, longest, prefixes, search.no_repeat_ngram, contexts, self.mark)
         sources, texts = [self.sources[row].values for row in rows], [self.texts[row] for row in rows]
         options = self.options if nbest == self.options.nbest else self.options.model_copy(update={"nbest": nbest})
         return SearchRequest(sources, texts, limits, [self.first_line + row for row in rows], options, search)
@@ -164,8 +166,9 @@ class SequencePredictor(Predictor[Recording, Output]):
         if search.kind == "mbr" and not options.sample:
             utility = utility_of(search.utility, self.recipe.text.target.language, of_texts=of_texts)
         glossary = Glossary(options.terms) if options.terms else None
+        mark = self.target.vocabulary.mark
         request = PredictionRequest(
-            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, utility, glossary
+            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, mark, utility, glossary
         )
         for row, line in enumerate(map(self._window, inputs)):
             try:

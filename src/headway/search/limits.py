@@ -59,7 +59,8 @@ class Limits:
 
     `prefix` holds, for each sentence, the ids that its output starts with. No `no_repeat` tokens in a row come twice in
     an output, unless they are forced to or nothing else is left; 0 for no such limit. `context`, equally many ids of
-    each sentence, is what the decoder reads before the output; no length, score or repetition counts it.
+    each sentence, is what the decoder reads before the output; no length, score or repetition counts it. No output
+    has the token `mark`.
     """
 
     shortest: int
@@ -67,6 +68,7 @@ class Limits:
     prefix: Sequence[Sequence[int]] = ()
     no_repeat: int = 0
     context: Sequence[Sequence[int]] = ()
+    mark: int | None = None
 
     def start(self, count: int, device: torch.device) -> Tensor:
         """(N, 1 + n): what the decoder reads first for N sentences, the begin mark and n tokens of context."""
@@ -90,6 +92,8 @@ class Limits:
         forced = self._forced(sentences, time)
         kept = None if forced is None else scores.gather(1, forced[:, None])
         scores[:, : NEVER.index(EOS)] = -torch.inf
+        if self.mark is not None:
+            scores[:, self.mark] = -torch.inf
         if time < self.shortest:
             scores[:, EOS] = -torch.inf
         if 0 < self.no_repeat <= time:
@@ -101,7 +105,7 @@ class Limits:
 
     def forbidden(self, time: int) -> int | None:
         """How many of the first tokens may not come after `time` others, where no others may not; else None."""
-        if self.prefix or time >= min(self.longest) or 0 < self.no_repeat <= time:
+        if self.prefix or self.mark is not None or time >= min(self.longest) or 0 < self.no_repeat <= time:
             return None
         return len(NEVER) if time < self.shortest else NEVER.index(EOS)
 
