@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from headway.cli.shell import TRAIN, Given, Overrides, RunArgument, argument, command, new_app, with_flags
 from headway.cli.standard_streams import write
+from headway.comparison.options import AblateOptions
 from headway.core.config import validated_options
 from headway.core.errors import UserError
 from headway.runs.inspect.inspect_options import (
@@ -46,6 +47,22 @@ def inspect_figures(
         write(run_heat_map(run, validated_options(HeatMapOptions, options)))
     else:
         write(run_figures(run, validated_options(FigureOptions, options)))
+
+
+@command(inspect_app, "ablate")
+def inspect_ablate(
+    *runs: Annotated[Path, argument("RUN", "Run folders or packs of one recipe, each with a seed of its own.")],
+    options: AblateOptions,
+) -> None:
+    """Cut heads, offsets, sublayers or layers one by one, with a verdict on each over seeds and sentences.
+
+    Only some hundred sentences are read, unless --sentences says more.
+    """
+    from headway.comparison.ablation import run_ablate
+
+    if not runs:
+        raise UserError("there is nothing to cut", where="RUN", allowed="one run folder or several")
+    write(run_ablate(runs, options))
 
 
 @command(inspect_app, "tables")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from headway.core.config import WRITES_FIGURE, WRITES_FOLDER, Section
 from headway.core.errors import option
 from headway.formats.lines import check_file
+from headway.runs.inspect.inspect_options import DeviceOptions, OutputOptions
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID_FILES = (".yaml", ".yml")
@@ -193,4 +194,55 @@ class ReproduceOptions(GridOptions):
         None,
         description="The folder of the claim files.",
         json_schema_extra={"metavar": "FOLDER", "default_text": "claims, else those that come with headway"},
+    )
+
+
+How = Literal["zero", "mean", "resample"]
+
+
+def _listed(value: Any) -> Any:
+    """Names that stand in one word, separated by commas, each by itself."""
+    return [name for word in value for name in word.split(",")] if isinstance(value, list | tuple) else value
+
+
+class AblateOptions(DeviceOptions, OutputOptions):
+    """The parts that are cut, and the sentences on which that is seen."""
+
+    what: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        ("heads",),
+        min_length=1,
+        description="Parts by name or pattern: 'decoder.*.cross:heads', 'encoder.*.self:offsets', layers, ...",
+        json_schema_extra={"metavar": "PART...", "default_text": "heads"},
+    )
+    how: Annotated[tuple[How, ...], BeforeValidator(_listed)] = Field(
+        ("zero",),
+        min_length=1,
+        description="What a part's values become: zero, their mean, those of other sentences (resample).",
+        json_schema_extra={"metavar": "HOW...", "default_text": "zero"},
+    )
+    metric: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+        ("logprob",),
+        min_length=1,
+        description="logprob, of the references, in nats a token; and those of `headway score`.",
+        json_schema_extra={"metavar": "METRIC...", "default_text": "logprob"},
+    )
+    input: Path | None = Field(
+        None, description="A file with a sentence a line.", json_schema_extra={"metavar": "FILE", "default_text": "dev"}
+    )
+    reference: Path | None = Field(None, description="Their targets.", json_schema_extra={"metavar": "FILE"})
+    sentences: int = Field(200, ge=2, le=10**6, description="Most sentences that are read.")
+    margin: float = Field(
+        0.0, ge=0, description="A loss up to which a part makes no difference, in each metric's unit."
+    )
+    prune: float | None = Field(
+        None,
+        gt=0,
+        description="Cut one part after the other, the least needed first, until the first metric has lost so much.",
+        json_schema_extra={"metavar": "LOSS", "default_text": "no"},
+    )
+    seed: int = Field(1, ge=0, le=2**31, description="Of the draw of other sentences.")
+    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
+        None,
+        description="Draw the losses there (.png, .svg, .pdf).",
+        json_schema_extra={"metavar": "FILE", "default_text": "none"},
     )

@@ -264,7 +264,7 @@ class Block(nn.Module):
         return view
 
     def points(self) -> Points:
-        """What each sublayer adds, what is within the mixer and cross-attention, and what the block hands on."""
+        """The vectors that sublayers add, parts of mixer and cross-attention, and what the block hands on."""
         found: Points = {".residual": self.feed_forward_residual.stream}
         sublayers: dict[str, tuple[Any, Residual]] = {
             ".self": (self.mixer, self.mixer_residual),

@@ -137,7 +137,7 @@ class Freeze(Rule):
 
 @dataclass(frozen=True)
 class Apply(Rule):
-    """What a function of the values (B, L, C) gives."""
+    """The result of a function of the values (B, L, C)."""
 
     function: Callable[[Tensor], Tensor]
 

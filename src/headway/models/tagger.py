@@ -82,7 +82,7 @@ class Tagger(Model[TokenBatch]):
         return self
 
     def points(self) -> Points:
-        """What each layer of the encoder adds, its heads where they are called as BERT's are, those of `layers`, and
+        """The sums of the layers of the encoder, its heads where they are called as BERT's are, those of `layers`, and
         the layers that these read."""
         found: Points = {}
         sizes: Any = self.encoder.config

@@ -1,0 +1,389 @@
+"""`headway inspect ablate`: parts of a model are cut one by one; each loss gets a verdict over seeds and sentences.
+
+Shapes: n seeds, N sentences, P parts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from math import atanh, log, sqrt, tanh
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from headway.comparison.compare import Existing, name_runs
+from headway.comparison.comparison import ComparedPair, Measure, compared_pairs, measures_of
+from headway.comparison.options import AblateOptions, How
+from headway.core.errors import UserError, option
+from headway.core.log import counted, progress
+from headway.core.processes import batched
+from headway.core.tables import Cell, Column, Table
+from headway.metrics import metric_in
+from headway.metrics.intervals import Linearised, linearise
+from headway.metrics.metric import Metric, Signature, Statistics
+from headway.models import Seq2Seq
+from headway.models.interventions import Mean, Resample, Rules, named_parts, parts_of
+from headway.predictors.output import Example
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.load import load
+from headway.runs.run import open_run
+from headway.tensors.batch import collate
+
+WHOLE = "whole"
+TOGETHER = 25  # sentences for which one draw of other sentences' values stands
+FIELLER = 1.06  # (P - 3) times the variance of atanh of a rank correlation (Fieller, Hartley and Pearson 1957)
+FAR = 10_007  # between the draws of two runs
+GUESSING = 32_000  # tokens of a vocabulary of which a model that knows nothing guesses one
+ENOUGH = 5  # parts of whose order an interval says something
+
+
+class LogProbability(Metric):
+    """The mean log probability of a reference's token, in nats, from its sum over a sentence and their number."""
+
+    name = "logprob"
+    kinds = ("numbers",)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -log(GUESSING), 0.0
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        raise NotImplementedError("a model gives them")
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(totals[0] / totals[1])
+
+    def signature(self) -> Signature:
+        return Signature()
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """The mean rank correlation of the parts' losses over all pairs of seeds, with its interval over parts."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, losses: Sequence[Sequence[float]]) -> Correlation | None:
+        """That of losses (n, P); None with one seed, with fewer than two parts, or where all lose the same."""
+        from scipy import stats  # which takes long to import
+
+        if len(losses) < 2 or any(np.ptp(row) == 0 for row in losses):
+            return None
+        value = fmean(float(stats.spearmanr(a, b).statistic) for a, b in combinations(losses, 2))
+        parts = len(losses[0])
+        if parts < ENOUGH:
+            return cls(value, None, None)
+        middle, half = atanh(max(-0.999999, min(value, 0.999999))), 1.96 * sqrt(FIELLER / (parts - 3))
+        return cls(value, tanh(middle - half), tanh(middle + half))
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The losses of all parts, by one metric and one way to cut.
+
+    Attributes:
+        measure: the metric.
+        how: the way.
+        pairs: each part against the whole model.
+        losses: (n, P), score without the part less score of the whole, seed by seed.
+        seen: for each part the seeds in which the interval over sentences alone leaves out 0.
+        stable: how much the order of the parts is that of other seeds.
+    """
+
+    measure: Measure
+    how: How
+    pairs: Sequence[ComparedPair]
+    losses: Sequence[Sequence[float]]
+    seen: Sequence[int]
+    stable: Correlation | None
+
+    def found(self) -> list[dict[str, Any]]:
+        """Each part as JSON can hold it, the largest loss first."""
+        sign = 1 if self.measure.metric.higher_is_better else -1
+        rows = []
+        for index, pair in enumerate(self.pairs):
+            low, high = pair.estimate.interval()
+            each = [row[index] for row in self.losses]
+            rows.append(
+                {
+                    "part": pair.b,
+                    "difference": pair.difference,
+                    "low": low,
+                    "high": high,
+                    "p_holm": pair.adjusted_p_value,
+                }
+                | {"verdict": pair.verdict, "seeds": each, "seen_in": self.seen[index]}
+            )
+        return sorted(rows, key=lambda row: sign * row["difference"])
+
+    def table(self) -> Table:
+        """A row a part."""
+        seeds, shown = len(self.losses), ("part", "difference", "low", "high", "p_holm")
+        words = {"worse": "matters", "better": "harms", "even": "makes no difference", "none": "no verdict"}
+        rows: list[list[Cell]] = [
+            [*map(row.get, shown), f"{row['seen_in']} of {seeds}", words[row["verdict"]]] for row in self.found()
+        ]
+        columns = [Column("without"), *(Column(name, format="+.3f") for name in ("change", "low", "high"))]
+        columns += [Column("p", format=".4f"), Column("in seeds"), Column("the part")]
+        title = f"{self.measure.label}, {self.how}"
+        over = "The interval holds 95 % over seeds and sentences; p is adjusted by Holm's method over the parts."
+        if seeds == 1:
+            over = (
+                "The interval holds 95 % over these sentences alone. One seed says nothing of the method: no verdict."
+            )
+        return Table(columns, rows, title=title, notes=[over, *self._stability()])
+
+    def _stability(self) -> list[str]:
+        if self.stable is None:
+            return []
+        value, low, high = self.stable.value, self.stable.low, self.stable.high
+        within = "" if low is None else f", 95 % interval {low:+.2f} to {high:+.2f} over parts"
+        same = "no telling whether seeds agree" if low is None or low <= 0 else "seeds agree on which parts matter"
+        if high is not None and high < 0.5:
+            same = "seeds do not agree on which parts matter"
+        return [f"Rank correlation of the losses between seeds {value:+.2f}{within}: {same}."]
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """All that `ablate` finds."""
+
+    runs: Sequence[str]
+    sentences: int
+    wholes: Mapping[str, Sequence[float]]  # by metric, the score of each seed
+    ablations: Sequence[Ablation]
+    parts: Sequence[str]
+    pruned: Sequence[Sequence[str]] | None = None  # of each seed, the parts that can go, in their order
+
+    def text(self) -> str:
+        """All tables, to be read."""
+        wholes = [f"{name} {', '.join(f'{score:.3f}' for score in scores)}" for name, scores in self.wholes.items()]
+        lines = [
+            f"{counted(self.sentences, 'sentence')} of each of {counted(len(self.runs), 'run')}: {'; '.join(wholes)}"
+        ]
+        tables = [each.table().text() for each in self.ablations]
+        if self.pruned is not None:
+            gone = ", ".join(str(len(parts)) for parts in self.pruned)
+            names = [f"{run}: {', '.join(parts) or 'none'}" for run, parts in zip(self.runs, self.pruned, strict=True)]
+            can = f"Of {counted(len(self.parts), 'part')} so many can go together, on these sentences: {gone}"
+            tables.append("\n".join([can, *names]))
+        return "\n\n".join(["\n".join(lines), *tables])
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as values that JSON can hold."""
+        return {
+            "runs": list(self.runs),
+            "sentences": self.sentences,
+            "whole": {name: list(scores) for name, scores in self.wholes.items()},
+            "ablations": [
+                {"metric": each.measure.key, "how": each.how, "parts": each.found()}
+                | {"rank_correlation": None if each.stable is None else vars(each.stable)}
+                for each in self.ablations
+            ],
+        } | ({} if self.pruned is None else {"pruned": [list(parts) for parts in self.pruned]})
+
+
+class _Examined:
+    """One run whose parts are cut, on its sentences."""
+
+    def __init__(
+        self,
+        predictor: SequencePredictor,
+        examples: Sequence[Example],
+        metrics: Sequence[Metric],
+        what: Sequence[str],
+        seed: int,
+    ) -> None:
+        self.predictor, self.examples, self.metrics, self.seed = predictor, examples, metrics, seed
+        model = predictor.models[0]
+        assert isinstance(model, Seq2Seq)
+        self.model, self.points = model, model.points()
+        self.parts = list(dict.fromkeys(part for each in what for part in named_parts(self.points, each)))
+
+    def record(self) -> None:
+        """Keep the values of the parts in each sentence."""
+
+        def alone(example: Example) -> Any:
+            ids = self.predictor.target.encode_lines([example.target or ""])[0]
+            source = np.asarray(self.predictor.read(example.source).values)
+            return collate([source], [np.asarray(ids, np.int64)]).to(self.predictor.device)
+
+        self.recorded = self.model.recorded(self.parts, map(alone, self.examples))
+
+    def statistics(self, parts: Sequence[str], how: How) -> list[Statistics]:
+        """The statistics of each metric without these parts."""
+        found: list[list[Statistics]] = [[] for _ in self.metrics]
+        for number, chunk in enumerate(batched(self.examples, TOGETHER)):
+            of_how: dict[How, Any] = {"zero": "zero"}
+            if how != "zero":
+                of_how = {"mean": Mean(self.recorded), "resample": Resample(self.recorded, self.seed + number)}
+            rules: Rules = dict.fromkeys(parts, of_how[how])
+            with self.model.intervened(rules) as reached:
+                for index, statistics in enumerate(self._score(chunk)):
+                    found[index].append(statistics)
+            lost = [part for part in parts if not any(reached[place] for place in parts_of(self.points)[part])]
+            if lost:
+                raise UserError("the model ran and never reached this part", where=option("what"), received=lost)
+        return [np.concatenate(rows) for rows in found]
+
+    def _score(self, examples: Sequence[Example]) -> Iterator[Statistics]:
+        sources, targets = [each.source for each in examples], [each.target or "" for each in examples]
+        texts: list[str] | None = None
+        for metric in self.metrics:
+            if isinstance(metric, LogProbability):
+                scores = [each.log_probabilities for each in self.predictor.score(sources, targets)]
+                yield np.array([[sum(row), len(row)] for row in scores])
+            else:
+                texts = texts or [each.text for each in self.predictor.predict(sources)]
+                yield metric.counted(texts, [targets])
+
+
+def ablate(runs: Sequence[Path], options: AblateOptions) -> Ablations:
+    """Cut the parts of runs that differ in their seeds, one at a time.
+
+    Raises:
+        UserError: runs that do not belong together, parts that do not exist, no references.
+    """
+    named = name_runs([Existing(run) for run in runs], allow_code=options.allow_code)
+    if len({name.variant for name in named}) > 1 or len({name.seed for name in named}) < len(named):
+        what = "the parts of one model are cut: give runs of one recipe, each with a seed of its own"
+        raise UserError(what, where="RUN", received=", ".join(map(str, named)))
+    opened, predictors = open_run(runs[0], options.allow_code), []
+    for run in runs:
+        predictor = load(run, device=options.device, allow_code=options.allow_code)
+        if not isinstance(predictor, SequencePredictor):
+            raise UserError("only models that write sequences are cut", where="RUN", received=str(run))
+        predictors.append(predictor)
+    examples, recipe = _examples(opened, predictors, options), predictors[0].recipe
+    with opened.trusted():
+        language = recipe.text.target.language
+        metrics = [
+            LogProbability() if name == "logprob" else metric_in(language, {"name": name}) for name in options.metric
+        ]
+    return cut([str(run) for run in runs], predictors, examples, metrics, options)
+
+
+def cut(
+    names: Sequence[str],
+    predictors: Sequence[SequencePredictor],
+    examples: Sequence[Example],
+    metrics: Sequence[Metric],
+    options: AblateOptions,
+) -> Ablations:
+    """Cut the parts of models, the seeds of one, that read these examples. Raises UserError as `ablate` does."""
+    measures = measures_of(metrics, {}, [""])
+    seeds = [
+        _Examined(predictor, examples, metrics, options.what, options.seed + FAR * index)
+        for index, predictor in enumerate(predictors)
+    ]
+    parts = seeds[0].parts
+    if {*options.how} - {"zero"}:
+        for one in seeds:
+            one.record()
+    plan = [("", WHOLE), *((how, part) for how in options.how for part in parts)]
+    scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # of each seed and metric
+    with progress("cutting", len(seeds) * len(plan), "parts", long=True) as work:
+        for one, (how, part) in work.over(product(seeds, plan)):
+            scored[how, part].append(one.statistics([part] if how else [], how or "zero"))
+    wholes, ablations = {}, []
+    for index, measure in enumerate(measures):
+        whole = linearise(measure.metric, [rows[index] for rows in scored["", WHOLE]])
+        wholes[measure.key] = whole.scores.tolist()
+        for how in options.how:
+            without = {part: linearise(measure.metric, [rows[index] for rows in scored[how, part]]) for part in parts}
+            pairs = compared_pairs(measure, {WHOLE: whole} | without, options.margin, WHOLE)
+            losses = np.stack([each.scores - whole.scores for each in without.values()], 1)
+            seen = [_seen(without[part] - whole) for part in parts]
+            ablations.append(Ablation(measure, how, pairs, losses.tolist(), seen, Correlation.of(losses.tolist())))
+    pruned = (
+        None
+        if options.prune is None
+        else [_pruned(*row, options) for row in zip(seeds, ablations[0].losses, strict=True)]
+    )
+    return Ablations(names, len(examples), wholes, ablations, parts, pruned)
+
+
+def _examples(run: Any, predictors: Sequence[SequencePredictor], options: AblateOptions) -> list[Example]:
+    """The first sentences with targets that all models can read. Raises UserError where there are fewer than two."""
+    recipe = predictors[0].recipe
+    corpus = run.task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
+    written, readable = run.task.written(recipe), []
+    for example in corpus.examples:
+        example = example if written is None else example.as_written(written)
+        given = bool(example.source.strip() and (example.target or "").strip())
+        if given and all(predictor.can_read(example.source, example.target) for predictor in predictors):
+            readable.append(example)
+        if len(readable) == options.sentences:
+            break
+    if len(readable) < 2:
+        what = "to see what a part does takes two sentences with their targets"
+        raise UserError(what, where=option("input"), received=len(readable), allowed=f"{option('reference')} FILE")
+    return readable
+
+
+def _seen(difference: Linearised) -> int:
+    """The seeds whose own interval, over sentences alone, leaves out 0."""
+    alone = [
+        replace(difference, scores=difference.scores[[seed]], influences=difference.influences[[seed]])
+        for seed in range(len(difference.scores))
+    ]
+    return sum(bool(abs(each.scores[0]) > each.estimate().half_width()) for each in alone)
+
+
+def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> list[str]:
+    """The parts of one run that can go together, the least needed first, before the first metric loses too much."""
+    metric, how = one.metrics[0], options.how[0]
+    sign, gone = 1 if metric.higher_is_better else -1, list[str]()
+    whole = metric.aggregate(one.statistics([], how)[0].sum(0))
+    for index in np.argsort(-sign * np.asarray(losses), kind="stable"):
+        score = metric.aggregate(one.statistics([*gone, one.parts[index]], how)[0].sum(0))
+        if sign * (whole - score) > (options.prune or 0):
+            break
+        gone.append(one.parts[index])
+    return gone
+
+
+def draw(found: Ablations, path: Path) -> None:
+    """A row a place, such as a layer's cross-attention, and in it the loss of each part with its interval."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from headway.core.figures import BLUE, MUTED, ORANGE, STYLE, save_figure
+
+    first = found.ablations[0]
+    places = list(dict.fromkeys(pair.b.partition(":")[0] for pair in first.pairs))
+    if all(":" not in pair.b for pair in first.pairs):
+        places = [""]
+    with matplotlib.rc_context(STYLE):
+        size = (1 + 3.2 * len(found.ablations), 0.8 + 1.3 * len(places))
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(places), len(found.ablations), sharey="col", squeeze=False)
+        for column, ablation in enumerate(found.ablations):
+            for axes, place in zip(grid[:, column], places, strict=True):
+                pairs = [pair for pair in ablation.pairs if not place or pair.b.partition(":")[0] == place]
+                axes.axhline(0, color=MUTED, linewidth=0.8)
+                for x, pair in enumerate(pairs):
+                    half = pair.estimate.half_width()
+                    colour = ORANGE if pair.verdict in ("worse", "better") else BLUE
+                    axes.errorbar([x], [pair.difference], [half], fmt="o", color=colour, markersize=4, capsize=3)
+                names = [pair.b.partition("=")[2] or pair.b.partition(":")[2] or pair.b for pair in pairs]
+                axes.set_xticks(range(len(pairs)), names, rotation=0 if place else 30)
+                axes.set_ylabel(place)
+            grid[0, column].set_title(f"{ablation.measure.label}, {ablation.how}", fontsize=9)
+        save_figure(figure, path)
+
+
+def run_ablate(runs: Sequence[Path], options: AblateOptions) -> str:
+    """The report of `ablate`, with its figure where one is asked for."""
+    found = ablate(runs, options)
+    if options.figure is not None:
+        draw(found, options.figure)
+    return json.dumps(found.to_json(), indent=1) if options.json_output else found.text()
