@@ -16,7 +16,7 @@ def test_the_page_runs(reversal: Reversal, tmp_path: Path) -> None:
         "3. Mai 2024",
     ]
     lines = said.splitlines()
-    assert lines[0] == "inside.html: 2 sentences, 0.1 MB"
+    assert lines[0] == "inside.html: 2 sentences, 0.3 MB"
     assert lines[1] == "heat.pdf: decoder layer 1, cross, head 2"
     assert (tmp_path / "heat.pdf").read_bytes().startswith(b"%PDF")
     assert "(2, 2, " in lines[2]

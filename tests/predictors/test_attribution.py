@@ -295,6 +295,8 @@ def test_outputs_are_attributed(predictor: SequencePredictor) -> None:
     values = view["occlusion"][0]
     for row, letter in enumerate("dcb", start=1):  # each is read where it stands in the source
         assert view.columns["occlusion"][values[row, :6].argmax()] == letter
+    (contrast,) = predictor.attribute(outputs[0], "occlusion", against="a")
+    assert [bool(row.any()) for row in contrast["occlusion"][0]] == [True, True, True, True, False, True]
     (forced,) = predictor.force(["abcd"], ["dcba"])
     np.testing.assert_allclose(predictor.attribute(forced, Occlusion())[0]["occlusion"], view["occlusion"], atol=1e-4)
     (said,) = predictor.attribute(forced, "occlusion", words=True)

@@ -602,6 +602,8 @@ class SequencePredictor(Predictor[Recording, Output]):
         if word is not None and (not len(word) or UNKNOWN in word):
             what = "the vocabulary of the outputs does not have this word"
             raise UserError(what, where=option("against"), received=against)
+        if word is not None and len(word) > 1 and not self.target.decode(word[:1]):
+            word = word[1:]  # the mark of a word's beginning, alone
         found = []
         for output in [outputs] if isinstance(outputs, Output) else outputs:
             if output.is_empty:

@@ -140,12 +140,16 @@ def _read_sequences(
     account.tell()
 
 
+def search_options(predictor: SequencePredictor, nbest: int) -> dict[str, Any]:
+    """The options of search for so many outputs: the recipe's beam, or one that is wide enough."""
+    return {"beam": max(predictor.recipe.decoding.beam, nbest), "nbest": nbest, "truncate": True}
+
+
 def _predictions(
     predictor: SequencePredictor, examples: Sequence[Example], options: ReadOptions
 ) -> list[tuple[Output, str | None]]:
     """The prediction whose attention is captured, and the text that the model decoded, of every example."""
-    beam = max(predictor.recipe.decoding.beam, options.nbest)
-    search: dict[str, Any] = {"beam": beam, "nbest": options.nbest, "truncate": True}
+    search = search_options(predictor, options.nbest)
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
     decoded = predictor.predict(free, capture=options.capture, **search)

@@ -81,6 +81,7 @@ class PageOptions(AgainstOptions):
     gold: Path | None = _path("Alignments of the sentences and their references, for AER.")
     sentences: int = Field(100, ge=1, le=100_000, description="Most sentences that are shown.")
     nbest: int = Field(4, ge=1, le=1000, description="Outputs of a sentence.")
+    switches: bool = Field(True, description="Let the page carry a small model, whose parts it can switch off.")
     attribution: str | None = Field(
         None, description=f"What counted for each token: {METHODS}.", json_schema_extra={"metavar": "METHOD"}
     )

@@ -39,6 +39,7 @@ from headway.predictors.output import Example, LabelledWords, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner, check_gold
 from headway.runs.inspect.capture import TOGETHER, Captured, Layer, ReadOptions, read
+from headway.runs.inspect.carried_model import carried_model
 from headway.runs.inspect.inspect_options import AttributionOptions, HeatMapOptions, PageOptions
 from headway.runs.inspect.pages import INSIDE, link_inside, packed_weights, page_text
 from headway.runs.load import load
@@ -52,7 +53,7 @@ KINDS = list(TITLES)
 STYLES = ("palette.css", "inspect.css", "heatmap.css")
 SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
-    "inspect.js",
+    "model.js", "switches.js", "inspect.js",
 )  # fmt: skip
 LEAST_SHARE = 0.01  # of the largest value of a row, of one that a table names
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
@@ -445,13 +446,14 @@ def run_page(run: Path, options: PageOptions) -> str:
         how = options.attribution and Attributing.of(predictor, options.attribution, options.against)
         with progress("looking inside", total=len(shown), unit="sentences") as bar:
             packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest, how or None)), len(shown))
+        model = carried_model(predictor, shown, options.nbest) if options.switches else None
     manifest, count = opened.manifest, counted(len(packed.index), "sentence")
     rate = "" if (found := packed.error_rate()) is None else f"AER {found:.1f}"
     facts = [
         recipe.task.replace("_", " "), f"{recipe.model.kind}, {manifest.get('parameters', 0):,} parameters",
         f"{manifest.get('updates', 0):,} updates", count, *filter(None, [rate]),
     ]  # fmt: skip
-    write_inspection(output, title=f"Inside {opened.path.resolve().name}", facts=facts, packed=packed)
+    write_inspection(output, title=f"Inside {opened.path.resolve().name}", facts=facts, packed=packed, model=model)
     if output.name == INSIDE:
         link_inside(output.with_name(opened.folder.report.name))
     size = f"{output.stat().st_size / 1e6:.1f} MB"
@@ -539,16 +541,24 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
     return packed
 
 
-def write_inspection(path: Path, *, title: str, facts: Sequence[str], packed: Packed) -> None:
-    """Write the page of these sentences whole, with facts about the run below its title."""
+def write_inspection(
+    path: Path, *, title: str, facts: Sequence[str], packed: Packed, model: dict[str, Any] | None = None
+) -> None:
+    """Write the page of these sentences whole, with facts about the run below its title, and the model that it carries.
+
+    See `carried_model` for that one.
+    """
     report = open_run(path.parent).folder.report
-    write_text(path, page_of_sentences(title, facts, packed, report.name if report.is_file() else None))
+    write_text(path, page_of_sentences(title, facts, packed, report.name if report.is_file() else None, model))
 
 
-def page_of_sentences(title: str, facts: Sequence[str], packed: Packed, report: str | None = None) -> str:
+def page_of_sentences(
+    title: str, facts: Sequence[str], packed: Packed, report: str | None = None, model: dict[str, Any] | None = None
+) -> str:
     """The page itself, with a link to a report."""
     listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index, "report": report}
     data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}
+    data |= {} if model is None else {"model": model}
     return page_text("inspect.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data)
 
 

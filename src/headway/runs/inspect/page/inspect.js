@@ -75,6 +75,7 @@ const heatmap = createHeatmap(find);
     state.sentence = number;
     markSentence();
     sentenceView.show(current());
+    switches.show(number, current());
     showTabs();
   }
 
