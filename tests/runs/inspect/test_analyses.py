@@ -177,6 +177,7 @@ def test_layers_without_weights_have_their_contributions(predictor: SequencePred
     assert set(analysis.relative.totals) == {"encoder.2.self", "decoder.2.self"}
     said = analysis.text(quality=False)
     assert "encoder layer 1, self: no weights; largest contributions:" in said
+    assert "; largest gradient x input: offset " in said
     assert "nothing" not in said
     analysis.write(tmp_path)
     spans = rows(tmp_path / "contributions-encoder.csv")
