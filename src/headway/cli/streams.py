@@ -18,7 +18,7 @@ from headway.cli.prediction_options import (
     WriterOptions,
 )
 from headway.cli.prediction_stream import predict_labels, predict_sequences, score_labels, score_pairs, score_recordings
-from headway.cli.standard_streams import StandardInput
+from headway.cli.standard_streams import StandardInput, write
 from headway.core.config import validated_options
 from headway.core.documents import read_bytes
 from headway.core.errors import UserError, nearest, option
@@ -132,10 +132,12 @@ def run_document(
     translator = SentenceTranslator(predictor, options, terms=terms.terms())
     result = translate_document(content, str(file), translator, translator.languages)
     terms.tell(translator.terms)
-    if output is None:
-        sys.stdout.buffer.write(result)
-    else:
+    if output is not None:
         write_bytes(output, result)
+    elif sys.stdout.isatty():
+        write(result.decode("utf-8", "replace"), end="")
+    else:
+        sys.stdout.buffer.write(result)
 
 
 def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str], StandardInput | None]:
