@@ -250,6 +250,8 @@ class Server:
         except UnicodeDecodeError as error:
             raise RefusedError(400, "Invalid request: this is no text in UTF-8") from error
         self.check_size([text], self.options.file_characters)
+        # The time that sentences are looked for in grows with the square of a line.
+        self.check_size([max(text.splitlines(), key=len, default="")], self.options.characters)
         source = self.translator.detect(text)[0]["language"] if source == AUTO else source
         lines = text.splitlines(keepends=True)
         written = []
