@@ -169,7 +169,7 @@ def test_the_command(run_headway: Command, reversal: Reversal, tmp_path: Path) -
         "--metric", "logprob,exact_match", "--sentences", "8", "--figure", tmp_path / "a.png",
     )  # fmt: skip
     assert verb.code == 0
-    assert "8 sentences of each of 1 run" in verb.out
+    assert "8 sentences by each of 1 run" in verb.out
     assert verb.out.count("decoder.1.cross:head=2") == verb.out.count("encoder.1 ") == 4
     assert (tmp_path / "a.png").stat().st_size > 1000
 

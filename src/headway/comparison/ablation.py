@@ -107,21 +107,11 @@ class Ablation:
 
     def found(self) -> list[dict[str, Any]]:
         """Each part as JSON can hold it, the largest loss first."""
-        sign = 1 if self.measure.metric.higher_is_better else -1
-        rows = []
-        for index, pair in enumerate(self.pairs):
-            low, high = pair.estimate.interval()
-            each = [row[index] for row in self.losses]
-            rows.append(
-                {
-                    "part": pair.b,
-                    "difference": pair.difference,
-                    "low": low,
-                    "high": high,
-                    "p_holm": pair.adjusted_p_value,
-                }
-                | {"verdict": pair.verdict, "seeds": each, "seen_in": self.seen[index]}
-            )
+        sign, rows = 1 if self.measure.metric.higher_is_better else -1, []
+        keys = ("part", "difference", "low", "high", "p_holm", "verdict", "seeds", "seen_in")
+        for pair, each, seen in zip(self.pairs, zip(*self.losses, strict=True), self.seen, strict=True):
+            numbers = pair.difference, *pair.estimate.interval(), pair.adjusted_p_value
+            rows.append(dict(zip(keys, (pair.b, *numbers, pair.verdict, [*each], seen), strict=True)))
         return sorted(rows, key=lambda row: sign * row["difference"])
 
     def table(self) -> Table:
@@ -133,13 +123,10 @@ class Ablation:
         ]
         columns = [Column("without"), *(Column(name, format="+.3f") for name in ("change", "low", "high"))]
         columns += [Column("p", format=".4f"), Column("in seeds"), Column("the part")]
-        title = f"{self.measure.label}, {self.how}"
-        over = "The interval holds 95 % over seeds and sentences; p is adjusted by Holm's method over the parts."
-        if seeds == 1:
-            over = (
-                "The interval holds 95 % over these sentences alone. One seed says nothing of the method: no verdict."
-            )
-        return Table(columns, rows, title=title, notes=[over, *self._stability()])
+        over = "seeds and sentences; p is adjusted by Holm's method over the parts."
+        over = over if seeds > 1 else "these sentences alone. One seed says nothing of the method: there is no verdict."
+        notes = [f"The interval holds 95 % over {over}", *self._stability()]
+        return Table(columns, rows, title=f"{self.measure.label}, {self.how}", notes=notes)
 
     def _stability(self) -> list[str]:
         if self.stable is None:
@@ -166,16 +153,14 @@ class Ablations:
     def text(self) -> str:
         """All tables, to be read."""
         wholes = [f"{name} {', '.join(f'{score:.3f}' for score in scores)}" for name, scores in self.wholes.items()]
-        lines = [
-            f"{counted(self.sentences, 'sentence')} of each of {counted(len(self.runs), 'run')}: {'; '.join(wholes)}"
-        ]
+        read = f"{counted(self.sentences, 'sentence')} by each of {counted(len(self.runs), 'run')}: {'; '.join(wholes)}"
         tables = [each.table().text() for each in self.ablations]
         if self.pruned is not None:
             gone = ", ".join(str(len(parts)) for parts in self.pruned)
             names = [f"{run}: {', '.join(parts) or 'none'}" for run, parts in zip(self.runs, self.pruned, strict=True)]
             can = f"Of {counted(len(self.parts), 'part')} so many can go together, on these sentences: {gone}"
             tables.append("\n".join([can, *names]))
-        return "\n\n".join(["\n".join(lines), *tables])
+        return "\n\n".join([read, *tables])
 
     def to_json(self) -> dict[str, Any]:
         """All numbers as values that JSON can hold."""
@@ -222,10 +207,10 @@ class _Examined:
         """The statistics of each metric without these parts."""
         found: list[list[Statistics]] = [[] for _ in self.metrics]
         for number, chunk in enumerate(batched(self.examples, TOGETHER)):
-            of_how: dict[How, Any] = {"zero": "zero"}
+            rule: Any = "zero"
             if how != "zero":
-                of_how = {"mean": Mean(self.recorded), "resample": Resample(self.recorded, self.seed + number)}
-            rules: Rules = dict.fromkeys(parts, of_how[how])
+                rule = Mean(self.recorded) if how == "mean" else Resample(self.recorded, self.seed + number)
+            rules: Rules = dict.fromkeys(parts, rule)
             with self.model.intervened(rules) as reached:
                 for index, statistics in enumerate(self._score(chunk)):
                     found[index].append(statistics)
@@ -288,7 +273,7 @@ def cut(
     if {*options.how} - {"zero"}:
         for one in seeds:
             one.record()
-    plan = [("", WHOLE), *((how, part) for how in options.how for part in parts)]
+    plan: list[tuple[Any, str]] = [("", WHOLE), *((how, part) for how in options.how for part in parts)]
     scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # of each seed and metric
     with progress("cutting", len(seeds) * len(plan), "parts", long=True) as work:
         for one, (how, part) in work.over(product(seeds, plan)):
@@ -303,11 +288,9 @@ def cut(
             losses = np.stack([each.scores - whole.scores for each in without.values()], 1)
             seen = [_seen(without[part] - whole) for part in parts]
             ablations.append(Ablation(measure, how, pairs, losses.tolist(), seen, Correlation.of(losses.tolist())))
-    pruned = (
-        None
-        if options.prune is None
-        else [_pruned(*row, options) for row in zip(seeds, ablations[0].losses, strict=True)]
-    )
+    pruned = None
+    if options.prune is not None:
+        pruned = [_pruned(*row, options) for row in zip(seeds, ablations[0].losses, strict=True)]
     return Ablations(names, len(examples), wholes, ablations, parts, pruned)
 
 

@@ -114,18 +114,12 @@ class Freeze(Rule):
             allowed = f"1, or {len(given)}"
             what = "values are frozen to those of one input, or of as many as there are rows"
             raise UserError(what, where=name, received=len(sentences), allowed=allowed)
-        length, last = given.shape[1], int(positions.max())
-        other = (
-            {len(each) for each in sentences} - {length}
-            if whole
-            else {len(each) for each in sentences} & {*range(last + 1)}
-        )
+        count = given.shape[1] if whole else int(positions.max()) + 1
+        other = [len(each) for each in sentences if (len(each) != count if whole else len(each) < count)]
         if self.lengths == "same" and other:
-            raise UserError(
-                "the input that is frozen has another length than this one",
-                where=name, received=f"{min(other)} and {length if whole else last + 1} positions",
-                allowed="inputs of one length, or lengths own or last, for what is beyond",
-            )  # fmt: skip
+            what, received = "the input that is frozen has another length than this one", f"{other[0]} and {count}"
+            allowed = "as many positions, or lengths own or last, for those beyond"
+            raise UserError(what, where=name, received=received, allowed=allowed)
         rows = []
         for row, of_row in enumerate(positions.expand(given.shape[:2])):
             sentence = sentences[row % len(sentences)]

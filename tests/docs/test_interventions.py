@@ -1,0 +1,18 @@
+"""The page on interventions runs as it stands, with fewer updates."""
+
+from pathlib import Path
+
+from tests.docs.pages import ROOT, run_page
+
+
+def test_the_page_runs(tmp_path: Path) -> None:
+    changes = {"training.seed=": "training.updates=20 training.checkpoint_every=20 training.seed="}
+    said = run_page(ROOT / "docs" / "interventions.md", tmp_path, **changes)
+    assert "60 sentences by each of 3 runs: logprob -" in said
+    assert said.count("decoder.1.cross:head=4") == 1
+    assert said.count("encoder.1.self:offset=-2") == 6  # three ways to cut, by two metrics
+    assert "Rank correlation of the losses between seeds" in said
+    assert (tmp_path / "heads.png").stat().st_size > 5000
+    _, mean, _, frozen = said.splitlines()[-4:]
+    assert mean.endswith(" True")
+    assert frozen.endswith("is the output for bcda")
