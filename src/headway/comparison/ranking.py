@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from headway.comparison.comparison import ComparedPair, Comparison, Measure
-from headway.core.tables import Column, Table
+from headway.core.tables import Cell, Column, Table
 from headway.metrics.intervals import SIGNIFICANT, holm
 from headway.runs.inspect.pages import write_page
 
@@ -42,14 +42,20 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
             better[second].append(first)
             worse[first].append(second)
     ordered = sorted(comparison.variants, key=lambda variant: -sign * variant.scores[measure.key].mean)
-    rows, count = [], len(ordered)
+    rows, count = list[list[Cell]](), len(ordered)
     for place, variant in enumerate(ordered, start=1):
         low, high = 1 + len(better[variant.name]), count - len(worse[variant.name])
         told = {variant.name, *better[variant.name], *worse[variant.name]}
         others = ", ".join(each.name for each in ordered if each.name not in told)
         ranks = f"{low}" if low == high else f"{low} to {high}"
         rows.append([place, variant.name, variant.scores[measure.key].cell, ranks, others])
-    columns = ["place", "system", Column(measure.label, format=".2f"), "ranks it may have", "not told apart from"]
+    columns: list[Column | str] = [
+        "place",
+        "system",
+        Column(measure.label, format=".2f"),
+        "ranks it may have",
+        "not told apart from",
+    ]
     over = "seeds and test sets" if comparison.seeds > 1 else "this test set alone"
     notes = [
         f"{measure.label}: {comparison.signature(measure)}",
@@ -67,7 +73,7 @@ def worst_sentences(comparison: Comparison, measure: Measure, name: str) -> Tabl
     order = np.argsort(scores if measure.metric.higher_is_better else -scores, kind="stable")[:WORST].tolist()
     test = output.test
     texts = [*(["source"] if test.sources else []), "reference", "output"]
-    columns = ["line", *texts, Column(measure.label, format=".1f")]
+    columns: list[Column | str] = ["line", *texts, Column(measure.label, format=".1f")]
     rows = [
         [
             index + 1,
