@@ -20,7 +20,7 @@ from headway.comparison.options import CompareOptions
 from headway.comparison.report import SENTENCES, payload, report_of, training_words, write_tables
 from headway.core.errors import UserError
 from headway.metrics import METRICS, build_metric
-from tests.comparison.toys import LINES, REFERENCES, cell, evaluation_set, hypotheses
+from tests.comparison.toys import LINES, REFERENCES, cell, cells_of, evaluation_set, hypotheses
 from tests.conftest import Command, Reversal
 from tests.metrics.made_comet import write_checkpoint
 
@@ -302,3 +302,12 @@ def test_the_metric_takes_part(name: str, tmp_path: Path) -> None:
     report = report_of(compared, {"the": 3})
     assert any(bucketing.axis == "group" for bucketing in report.buckets)
     json.dumps([compared.to_json(), payload(report, {}, title="t")], allow_nan=False)
+
+
+def test_columns_of_the_latex_table_are_chosen(tmp_path: Path) -> None:
+    made = report_of(compare_cells(cells_of(a=0.8, b=0.7), [build_metric("bleu"), build_metric("chrf")]))
+    write_tables(made, tmp_path, ["chrF2"])
+    first, *_ = (tmp_path / "compare.tex").read_text(encoding="utf-8").split(r"\midrule")
+    assert [name.strip() for name in first.splitlines()[-1].removesuffix(r"\\").split("&")] == ["variant", "chrF2"]
+    with pytest.raises(UserError, match=r"no such column; did you mean 'chrF2'\?"):
+        write_tables(made, tmp_path, ["chrF"])

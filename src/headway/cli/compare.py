@@ -31,7 +31,8 @@ def compare(
     from headway.comparison.compare import Existing, compare_existing, compare_file, plan_of_file
     from headway.comparison.report import draw_figures, printed, write_report
 
-    check_companions(options.model_fields_set, {"training": ("output",), "length_bins": ("by_length",)})
+    needs = {"training": ("output",), "columns": ("output",), "length_bins": ("by_length",)}
+    check_companions(options.model_fields_set, needs)
     code = 0
     if given and is_grid(given[0]):
         if options.dry_run:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -129,6 +129,7 @@ class ComparedPair:
         adjusted_p_value: the same by Holm's method over all pairs of the measure.
         why: why there is no verdict, where the metric cannot tell any outputs apart, or seeds fall in two groups.
         doubt: what there is to run, where the choice of a tuned value may decide as much as the variants do.
+        most: the greatest difference that scores of the metric can have.
     """
 
     a: str
@@ -140,6 +141,7 @@ class ComparedPair:
     adjusted_p_value: float | None
     why: str = ""
     doubt: str = ""
+    most: float = inf
 
     @property
     def words(self) -> str:
@@ -150,6 +152,12 @@ class ComparedPair:
     def difference(self) -> float:
         """b - a."""
         return self.estimate.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval around the difference, within the range of differences of the metric's scores."""
+        low, high = self.estimate.interval()
+        return max(low, -self.most), min(high, self.most)
 
 
 @dataclass(frozen=True)
@@ -221,7 +229,7 @@ class Comparison:
         labels = {measure.key: measure.label for measure in self.measures}
         rows: list[list[Cell]] = []
         for pair in self.pairs:
-            low, high = pair.estimate.interval()
+            low, high = pair.interval
             numbers = [pair.difference, low, high, pair.adjusted_p_value]
             rows.append([labels[pair.metric], pair.a, pair.b, *numbers, pair.words])
         numbers_of = [Column(name, format="+.2f") for name in ("b - a", "low", "high")]
@@ -233,7 +241,7 @@ class Comparison:
         labels = {measure.key: measure.label for measure in self.measures}
         sentences = []
         for pair in self.pairs:
-            low, high = pair.estimate.interval()
+            low, high = pair.interval
             numbers = f"{pair.difference:+.2f} {labels[pair.metric]}, 95 % interval {low:+.2f} to {high:+.2f}"
             if (p := pair.adjusted_p_value) is not None:
                 numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
@@ -292,7 +300,7 @@ class Comparison:
         pairs, significance = list[dict[str, Any]](), list[dict[str, Any]]()
         for pair in self.pairs:
             names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
-            low, high = estimate.interval()
+            low, high = pair.interval
             found = {"difference": pair.difference, "low": low, "high": high, "verdict": pair.verdict}
             said = {"why": pair.why, "doubt": pair.doubt}
             pairs.append(names | found | {name: text for name, text in said.items() if text})
@@ -356,7 +364,7 @@ class Comparison:
             ax.axvspan(-margin, margin, color="0.9", zorder=0)
         ax.axvline(0, color="0.4", linewidth=1)
         for row, pair in enumerate(pairs):
-            low, high = pair.estimate.interval()
+            low, high = pair.interval
             ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
             filled = "none" if pair.verdict in ("none", "rate?") else COLOURS[pair.verdict]
             ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
@@ -535,9 +543,11 @@ def compared_pairs(
     p_values = [estimate.p_value() for estimate in estimates]
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
+    least, greatest = measure.metric.bounds
+    verdicts = [verdict(one, p, margin, measure.metric) for one, p in zip(estimates, adjusted, strict=True)]
     return [
-        ComparedPair(a, b, measure.key, estimate, verdict(estimate, adjusted_p, margin, measure.metric), p, adjusted_p)
-        for (a, b), estimate, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
+        ComparedPair(a, b, measure.key, estimate, found, p, adjusted_p, most=greatest - least)
+        for (a, b), estimate, found, p, adjusted_p in zip(pairs, estimates, verdicts, p_values, adjusted, strict=True)
     ]
 
 

@@ -322,8 +322,9 @@ def _scored(
         linearised = {name: linearise(metric, seeds) for name, seeds in of_part(index).items()}
         for name, linear in linearised.items():
             scores[name].append(linear.interval(metric.bounds))
+        most = metric.bounds[1] - metric.bounds[0]
         for (a, b), row in differences.items():
-            row.append((linearised[b] - linearised[a]).interval())
+            row.append((linearised[b] - linearised[a]).interval((-most, most)))
     return replace(parts, scores=scores, differences=differences)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from headway.core.config import WRITES_FIGURE, WRITES_FOLDER, Section
+from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 from headway.core.errors import option
 from headway.formats.lines import check_file
 from headway.runs.inspect.inspect_options import DeviceOptions, OutputOptions
@@ -139,6 +139,16 @@ class CompareOptions(GridOptions, ScoreOptions):
         default=None,
         description="The folder for the report, and for what need not be done twice.",
         json_schema_extra={"metavar": "DIR", "default_text": "tables on standard output alone"},
+    )
+    html: Annotated[Path | None, WRITES_FILE] = Field(
+        default=None,
+        description="Write ranks, with what is not told apart, and each system's worst sentences as a page there.",
+        json_schema_extra={"metavar": "FILE", "default_text": "none"},
+    )
+    columns: tuple[str, ...] = Field(
+        default=(),
+        description="The columns of the LaTeX table behind the variants' names, by their headings.",
+        json_schema_extra={"metavar": "HEADING...", "default_text": "all"},
     )
     figure: Annotated[Path | None, WRITES_FIGURE] = Field(
         default=None,

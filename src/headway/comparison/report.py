@@ -31,7 +31,8 @@ from headway.comparison.differences import (
 )
 from headway.comparison.grid_run import ProcessesOfTheirOwn, look_inside
 from headway.comparison.options import CompareOptions
-from headway.core.errors import UserError, option
+from headway.comparison.ranking import ranking, write_ranking
+from headway.core.errors import UserError, nearest, option
 from headway.core.figures import STYLE, pick_fonts, save_figure
 from headway.core.files import write_json, write_text
 from headway.core.log import progress, warn
@@ -127,20 +128,32 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
             return None
 
 
-def write_tables(report: Report, folder: Path) -> None:
-    """Write the report as `compare.md`, `.tex`, `.csv` and `.json`, and the differences as `differences.csv`."""
+def write_tables(report: Report, folder: Path, columns: Sequence[str] = ()) -> None:
+    """Write the report as `compare.md`, `.tex`, `.csv` and `.json`, and the differences as `differences.csv`.
+
+    `columns` are those of the variants in LaTeX, all by default. Raises UserError where there is no such.
+    """
     comparison = report.comparison
     main = [comparison.table(), comparison.pair_table()]
     conclusions = "".join(f"- {line}\n" for line in comparison.conclusions())
     files = {
         f"{NAME}.md": "\n".join([f"# Comparison\n\n{conclusions}", *(table.markdown() for table in report.tables())]),
-        f"{NAME}.tex": "\n".join(table.latex() for table in main),
+        f"{NAME}.tex": "\n".join(table.latex() for table in (_with_columns(main[0], columns), main[1])),
         f"{NAME}.csv": main[0].csv(),
         "differences.csv": main[1].csv(),
     }
     for name, text in files.items():
         write_text(folder / name, text)
     write_json(folder / f"{NAME}.json", comparison.to_json())
+
+
+def _with_columns(table: Table, names: Sequence[str]) -> Table:
+    known = [column.name for column in table.columns]
+    if unknown := [name for name in names if name not in known]:
+        what = f"the table has no such column{nearest(unknown[0], known)}"
+        raise UserError(what, where=option("columns"), received=unknown[0], allowed=known[1:])
+    kept = [0, *map(known.index, names)] if names else range(len(known))
+    return Table([table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows])
 
 
 def write_report(comparison: Comparison, folder: Path, options: CompareOptions) -> None:
@@ -159,7 +172,7 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions) 
     folder.mkdir(parents=True, exist_ok=True)
     names = " · ".join(variant.name for variant in comparison.variants)
     write_comparison_page(folder / f"{NAME}.html", report, attentions, title=f"{names} compared")
-    write_tables(report, folder)
+    write_tables(report, folder, options.columns)
 
 
 def write_comparison_page(path: Path, report: Report, attentions: Attentions, *, title: str) -> None:
@@ -208,7 +221,7 @@ def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, 
     facts += [f"{test.name}: {len(test):,} segments" for test in comparison.tests]
     facts += [] if comparison.baseline is None else [f"baseline {comparison.baseline}"]
     for pair in comparison.pairs:
-        low, high = pair.estimate.interval()
+        low, high = pair.interval
         pairs.append({
             "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
             "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
@@ -295,7 +308,9 @@ def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[s
 
 
 def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
-    """Draw the figures that the options name."""
+    """Draw the figures that the options name, and write the page of ranks."""
+    if options.html is not None:
+        write_ranking(comparison, options.html)
     if options.figure is not None:
         ordered = all(variant.name.replace(".", "", 1).isdecimal() for variant in comparison.variants)
         (draw_scores if ordered else draw_differences)(comparison, options.figure)
@@ -314,6 +329,8 @@ def by_length(comparison: Comparison, options: CompareOptions) -> list[Bucketing
 
 def printed(comparison: Comparison, options: CompareOptions) -> str:
     """The text of a comparison for standard output: JSON, or the tables with those of groups and of lengths."""
+    if options.html is not None and not options.json_output:
+        return "\n\n".join(ranking(comparison, measure).text() for measure in comparison.measures)
     parts = group_bucketings(comparison)
     if options.json_output:
         groups = [table.to_json() for table in (part.table() for part in parts)]
