@@ -153,8 +153,8 @@ FAULTS = {
         "Pair.of(line, cast(tuple[str, ...], texts)[::-1])",
     ),
     "a metric ignores the last segment": Fault(
-        "data", "comparison.comparison", "counts = tuple(metric.counted(output, references) for output in outputs)",
-        "counts = tuple(metric.counted(output, references)[:-1] for output in outputs)",
+        "data", "comparison.comparison", "metric.counted(output, references, test.sources) for output in outputs",
+        "metric.counted(output, references, test.sources)[:-1] for output in outputs",
     ),
     "pairs are dropped and not counted": Fault(
         "data", "corpora.corpus", "counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)",

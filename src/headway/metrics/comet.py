@@ -37,11 +37,8 @@ FILES = (HPARAMS, "*.json", "*.model", "*model*.safetensors")
 OF_ENCODER = ("*.json", "*.model")  # its weights are those of the metric
 # Weights that score no segments: labels of words, a head of pretraining, constants, masks of dropout.
 UNUSED = (
-    "hidden2tag.",
-    "encoder.model.pooler.",
-    "encoder.model.embeddings.position_ids",
-    "layerwise_attention.dropout",
-)
+    "hidden2tag.", "encoder.model.pooler.", "encoder.model.embeddings.position_ids", "layerwise_attention.dropout",
+)  # fmt: skip
 EMBEDDINGS = {"regression_metric": 6, "referenceless_regression_metric": 4, "unified_metric": 1}  # D each, of a segment
 LATER = 4096  # segments whose vectors are in memory at once
 MANY = 20  # batches, from which on progress is shown
@@ -120,13 +117,7 @@ def normalised(layer: Tensor, mask: Tensor) -> Tensor:
 
 
 class Scorer(nn.Module):
-    """The network, whose weights have the names of the published package.
-
-    Args:
-        config: of the network.
-        encoder: of transformers, without weights.
-        tokenizer: of the encoder.
-    """
+    """The network, with weights by their published names, of an encoder of transformers and its tokenizer."""
 
     def __init__(self, config: Hyperparameters, encoder: Any, tokenizer: Any) -> None:
         super().__init__()
@@ -144,11 +135,6 @@ class Scorer(nn.Module):
         self.longest = sizes.max_position_embeddings - 2
         self.known: dict[str, Tensor] = {}
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.parameters()).device
-
     @torch.inference_mode()
     def scores(self, texts: dict[str, Sequence[str]], together: int) -> list[float]:
         """The scores (N,) of segments, whose `mt`, `src` and `ref` are lists of N texts."""
@@ -160,12 +146,8 @@ class Scorer(nn.Module):
                 continue
             vectors = self._vectors(some, together)
             output, *others = (vectors[name] for name in ("mt", "ref", "src") if name in vectors)
-            if len(others) == 2:
-                reference, source = others
-                parts = [output, reference, output * reference, (output - reference).abs()]
-                parts += [output * source, (output - source).abs()]
-            else:
-                parts = [output, others[0], output * others[0], (output - others[0]).abs()]
+            compared = [part for other in others for part in (output * other, (output - other).abs())]
+            parts = [output, others[0], *compared]
             found += self.estimator["ff"](torch.cat(parts, 1)).view(-1).tolist()
         return found
 
@@ -183,7 +165,7 @@ class Scorer(nn.Module):
         """The scores of outputs that are read together with sources, references, and both; the mean of these."""
         cls, sep, pad = (getattr(self.tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad"))
         rows = {
-            name: [[id for id in ids if id != pad][1:-1] for ids in self._ids(part)] for name, part in texts.items()
+            name: [[id for id in row if id != pad][1:-1] for row in self._ids(part)] for name, part in texts.items()
         }
         beside = [["mt", name] for name in ("src", "ref") if name in rows]
         beside += [["mt", "src", "ref"]] if len(beside) == 2 else []
@@ -203,10 +185,10 @@ class Scorer(nn.Module):
 
     def _pooled(self, ids: Sequence[Tensor]) -> Tensor:
         """One vector (B, D) for each sequence of ids."""
-        padding = self.tokenizer.pad_token_id
-        tokens = pad_sequence(list(ids), batch_first=True, padding_value=padding).to(self.device)
-        lengths = torch.tensor([len(each) for each in ids], device=self.device)
-        mask = torch.arange(tokens.shape[1], device=self.device) < lengths[:, None]
+        padding, device = self.tokenizer.pad_token_id, next(self.parameters()).device
+        tokens = pad_sequence(list(ids), batch_first=True, padding_value=padding).to(device)
+        lengths = torch.tensor([len(each) for each in ids], device=device)
+        mask = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
         layers = self.encoder["model"](tokens, attention_mask=mask.long(), output_hidden_states=True).hidden_states
         if self.config.pool == "default" and not self.config.is_unified:
             return torch.as_tensor(layers[-1][:, 0])
@@ -228,20 +210,14 @@ def batches(items: Sequence[Item], size: int) -> Iterator[list[Item]]:
 
 @lru_cache(maxsize=2)
 def load_scorer(folder: Path, encoder: Path, config_text: str, device: str) -> Scorer:
-    """The network of a folder, with its weights.
-
-    Raises:
-        UserError: an encoder of another kind, or files that are damaged, or not those of this network.
-    """
+    """The network of a folder. Raises UserError for an encoder of another kind, or weights that are not its own."""
     config = Hyperparameters.model_validate_json(config_text)
     kind = config.encoder_model.lower()
     with loading("this encoder", str(encoder), f"{WHERE}.encoder") as transformers:
         sizes = transformers.AutoConfig.from_pretrained(str(encoder), trust_remote_code=False)
-        if sizes.model_type != kind:
-            where = f"{WHERE}.encoder"
-            raise UserError(
-                "this encoder is not of the metric's kind", where=where, received=sizes.model_type, allowed=kind
-            )
+        if (received := sizes.model_type) != kind:
+            what, where = "this encoder is not of the metric's kind", f"{WHERE}.encoder"
+            raise UserError(what, where=where, received=received, allowed=kind)
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(encoder), trust_remote_code=False)
         with torch.random.fork_rng(devices=()):  # initial values are drawn, and a training may wait for its own
             scorer = Scorer(config, transformers.AutoModel.from_config(sizes, add_pooling_layer=False), tokenizer)
@@ -280,7 +256,7 @@ class Comet(Metric):
         model: str,
         encoder: str | None = None,
         device: str = "auto",
-        batch_size: Annotated[int, Field(gt=0)] = 16,
+        batch_size: Annotated[int, Field(gt=0, le=4096)] = 16,
     ) -> None:
         self._folder = _located(model, "model", FILES, ("*.ckpt",))
         config = validated(Hyperparameters, read_yaml(self._folder / HPARAMS), str(self._folder / HPARAMS))

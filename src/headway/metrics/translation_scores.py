@@ -1,6 +1,7 @@
 """BLEU, chrF and TER: sacrebleu's statistics, scores and signatures behind headway's Metric contract."""
 
 from collections.abc import Sequence
+from itertools import chain, product
 from typing import Annotated, Literal
 
 import numpy as np
@@ -208,16 +209,11 @@ class Chrf(Sacrebleu):
         """As of any metric; the n-grams of a text are counted once, and not for each pair."""
         metric = self._metric
         assert isinstance(metric, sacrebleu.CHRF)
-        counts = [
-            metric._extract_reference_info(list(map(metric._preprocess_segment, texts)))["ref_ngrams"]
-            for texts in (candidates, references)
-        ]
-        scores = np.empty((len(candidates), len(references)))
-        for row, candidate in enumerate(counts[0]):
-            for column, reference in enumerate(counts[1]):
-                orders = map(metric._get_match_statistics, candidate, reference)
-                scores[row, column] = metric._compute_f_score([number for order in orders for number in order])
-        return scores
+        prepared = ([metric._preprocess_segment(text) for text in texts] for texts in (candidates, references))
+        own, wanted = (metric._extract_reference_info(texts)["ref_ngrams"] for texts in prepared)
+        pairs = (map(metric._get_match_statistics, *pair) for pair in product(own, wanted))
+        scores = [metric._compute_f_score([*chain.from_iterable(orders)]) for orders in pairs]
+        return np.array(scores).reshape(len(own), -1)
 
 
 class Ter(Sacrebleu):

@@ -17,16 +17,7 @@ from headway.search.limits import Hypothesis
 
 @lru_cache(maxsize=4)
 def utility_of(name: str, language: str | None, *, of_texts: bool) -> Metric:
-    """The metric by which outputs are compared with each other.
-
-    Args:
-        name: the metric, with options behind it.
-        language: of the outputs.
-        of_texts: whether the sources are texts.
-
-    Raises:
-        UserError: an unknown metric, or one that does not compare texts.
-    """
+    """The metric, by its name with options, that compares outputs. Raises UserError for one that compares no texts."""
     where = option("utility")
     metric = metric_in(language, {"name": name}, where)
     check_kind([metric], "text", where, of_texts=of_texts)
@@ -46,13 +37,7 @@ def least_risk(
 
     A candidate that is a sample is one of the references, too, as often as it was drawn. Of equal ones, and of
     hypotheses with one text, the first is that which the model finds most probable.
-
-    Args:
-        samples: drawn from the model.
-        others: more candidates.
-        decode: the text of token ids.
-        utility: the metric.
-        source: what the hypotheses were written for.
+    `others` are candidates alone.
     """
     drawn = Counter(decode(sample.ids) for sample in samples)
     candidates: dict[str, Hypothesis] = {}
