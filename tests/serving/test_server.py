@@ -120,6 +120,20 @@ def test_files(server: Running) -> None:
     assert upload(server, "a.txt", b"a" * 100_001, source="en", target="de").status == 413
 
 
+def test_markup_stays(server: Running) -> None:
+    fields = {"source": "en", "target": "de", "format": "html"}
+    page = server.ask("/translate", {"q": "<p>one <b>two</b></p>\n<p>&amp;</p>", **fields}).content["translatedText"]
+    assert page == "<p>eins <b>zwei</b></p>\n<p>&amp;</p>"
+    pages = server.ask("/translate", {"q": ["<p>one</p>", "<i>two"], **fields, "source": "auto"}).content
+    assert pages["translatedText"][0] == "<p>eins</p>"
+    catalogue = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "one two"\nmsgstr ""\n'
+    url = upload(server, "a.po", catalogue, source="en", target="de").content["translatedFileUrl"]
+    assert b'msgstr "eins zwei"' in server.ask(url.removeprefix(server.url)).content
+    broken = upload(server, "a.po", b'msgid "one', source="en", target="de")
+    assert broken.status == 400
+    assert "a.po:1" in broken.content["error"]
+
+
 def test_a_pivot_joins_two_runs(loaded: dict[str, Any]) -> None:
     with running({"en-de": loaded["en-de"], "fr-en": loaded["en-de"]}, pivot="en") as server:
         targets = {each["code"]: each["targets"] for each in server.ask("/languages").content}

@@ -12,7 +12,8 @@ from headway.processing.text.sentences import sentences
 
 Translate = Callable[[Sequence[str]], Sequence[Aligned]]
 PLACEHOLDER = (
-    r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
+    r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
     r"|\{\{[^{}]*\}\}|\$?\{(?:[^{}]|\{[^{}]*\})*\}"
     r"|(?<![\d%])%(?:%|\(\w+\)[#0+-]*\d*(?:\.\d+)?[a-zA-Z]"
     r"|(?:\d+\$)?[#0+-]*\d*(?:\.\d+)?(?:hh?|ll?|z|j|t)?[sdiufFgGxXeEcrpaAo@])"

@@ -7,8 +7,10 @@ import base64
 import hashlib
 import json
 import secrets
+from asyncio import run_coroutine_threadsafe
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any, TypeVar
@@ -25,6 +27,8 @@ import headway
 from headway.core.config import explain
 from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
+from headway.markup.documents import KINDS, Languages, translate_document
+from headway.markup.inline import Aligned
 from headway.runs.inspect.pages import page_text
 from headway.serving.batching import DeadlineError
 from headway.serving.guard import Guard, Numbers, RefusedError, in_time
@@ -33,7 +37,7 @@ from headway.serving.options import ServeOptions, digest
 from headway.serving.translation import AUTO, Translator
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-FILES = (".txt",)
+FILES = tuple(suffix for suffixes, _ in KINDS.values() for suffix in suffixes)
 MOST_KEPT = 2**26  # bytes of translated files that wait to be fetched
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -159,6 +163,8 @@ class Server:
     def __init__(self, models: Sequence[ServedModel], options: ServeOptions) -> None:
         self.models = {model.name: model for model in models}
         self.options, self.keys, self.translator = options, options.allowed_keys(), Translator(models, options)
+        # Threads of their own: they wait for texts that others encode.
+        self.documents = ThreadPoolExecutor(options.queue, "headway-document")
         self.files: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     def check_key(self, request: Request, given: str) -> None:
@@ -198,9 +204,13 @@ class Server:
         for source in dict.fromkeys(sources):
             rows = [row for row, each in enumerate(sources) if each == source]
             some = [texts[row] for row in rows]
-            written = await self.translator.translate(
-                some, source, body.target, self.options.deadline, body.alternatives
-            )
+            if body.format == "html":
+                pages = [self._document("q.html", q.encode(), source, body.target, self.options.deadline) for q in some]
+                written = [[page.decode()] for page in await asyncio.gather(*pages)]
+            else:
+                written = await self.translator.translate(
+                    some, source, body.target, self.options.deadline, body.alternatives
+                )
             for row, answer in zip(rows, written, strict=True):
                 answers[row] = answer
         best, others = [answer[0] for answer in answers], [answer[1:] for answer in answers]
@@ -235,7 +245,9 @@ class Server:
                 raise RefusedError(400, f"Invalid request: missing {key} parameter")
         if not name.lower().endswith(FILES):
             raise RefusedError(400, "Invalid request: file format not supported")
-        work = self._translated_file(name, data, given["source"], given["target"])
+        if given["source"] != AUTO:
+            self.translator.route(given["source"], given["target"])
+        work = self._document(name, data, given["source"], given["target"], self.options.file_deadline)
         written = await in_time(request, work, self.options.file_deadline)
         stem, _, ending = name.rpartition(".")
         token = secrets.token_urlsafe(24)
@@ -244,21 +256,30 @@ class Server:
             self.files.popitem(last=False)
         return TranslatedFile(translatedFileUrl=f"{request.base_url}download_file/{token}")
 
-    async def _translated_file(self, name: str, data: bytes, source: str, target: str) -> bytes:
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise RefusedError(400, "Invalid request: this is no text in UTF-8") from error
+    async def _document(self, name: str, data: bytes, source: str, target: str, seconds: float) -> bytes:
+        """A document, translated; the thread that reads it ends when nobody waits for it any more."""
+        loop, asked = asyncio.get_running_loop(), list[Future[list[Aligned]]]()
+
+        def translate(sentences: Sequence[str]) -> Sequence[Aligned]:
+            self.check_size(sentences, self.options.file_characters)
+            if asked and asked[-1].cancelled():
+                raise CancelledError
+            asked.append(run_coroutine_threadsafe(self.translator.aligned(sentences, source, target, seconds), loop))
+            return asked[-1].result()
+
+        text = data.decode(errors="ignore")
         self.check_size([text], self.options.file_characters)
         # The time that sentences are looked for in grows with the square of a line.
         self.check_size([max(text.splitlines(), key=len, default="")], self.options.characters)
-        source = self.translator.detect(text)[0]["language"] if source == AUTO else source
-        lines = text.splitlines(keepends=True)
-        written = []
-        for begin in range(0, len(lines), 50):
-            some = lines[begin : begin + 50]
-            written += await self.translator.translate(some, source, target, self.options.file_deadline)
-        return "".join(each[0] for each in written).encode()
+        if source == AUTO:
+            source = self.translator.detect(text)[0]["language"]
+        try:
+            return await loop.run_in_executor(
+                self.documents, translate_document, data, name, translate, Languages(source, target)
+            )
+        finally:
+            for each in asked[-1:]:
+                each.cancel()
 
     async def predict(self, request: Request) -> Response:
         """Predict with one run; what stands beside `model` and `inputs` are its options, and those of search."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +19,9 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, checked_options
 from headway.predictors.predictor import Predictor
+from headway.predictors.sentence_translator import usual_aligner
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.serving.batching import MOST_TOKENS, Batcher, Job
 from headway.serving.options import ServeOptions
@@ -82,9 +82,8 @@ class ServedModel:
         self.body = predict_body(name, predictor.Options, limits)
         self.batcher = Batcher(predictor, predictor.recipe.decoding.batch_tokens)
         self.aligner: Aligner | None = None
-        if isinstance(predictor, SequencePredictor) and "capture" not in predictor.backend.lacks:
-            with suppress(UserError):  # it has no attention to the source
-                self.aligner = build_aligner(predictor)
+        if isinstance(predictor, SequencePredictor):
+            self.aligner = usual_aligner(predictor)
 
     def options(self, body: PredictBody) -> CaptureOptions:
         """The options of a request. Raises UserError for those that do not go together."""

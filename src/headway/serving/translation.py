@@ -12,7 +12,9 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from headway.core.errors import UserError, option
 from headway.core.languages import base_language, has_no_spaces, language_name
+from headway.markup.inline import Aligned
 from headway.predictors.predict_options import checked_options
+from headway.predictors.sentence_translator import aligned
 from headway.processing.text.sentences import sentences
 from headway.serving.models import ServedModel, TooLargeError
 from headway.serving.options import ServeOptions
@@ -122,6 +124,16 @@ class Translator:
                 for best, *others in texts_of
             ]
         return answers
+
+    async def aligned(self, texts: Sequence[str], source: str, target: str, seconds: float) -> list[Aligned]:
+        """Translations of sentences with the characters that belong together, of a direct translation."""
+        models = self.route(source, target)
+        if len(models) != 1:
+            return [Aligned(each[0]) for each in await self.sentences(texts, source, target, seconds)]
+        aligner, options = models[0].aligner, models[0].predictor.Options()
+        if aligner is not None:
+            options = options.model_copy(update={"capture": (aligner.layer,)})
+        return [aligned(output, aligner) for output in await models[0].outputs(texts, options, seconds)]
 
 
 def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
