@@ -37,12 +37,13 @@ LINES = {
     "inspect page": "inspect page RUN --text ab --output page.html",
     "inspect figures": "inspect figures RUN --text ab --output map.png",
     "inspect tables": "inspect tables parameters RUN",
+    "inspect ablate": "inspect ablate RUN --what decoder.1.cross:heads --sentences 4",
     "augment": "augment distill RUN --input words.txt --output distilled",
     "export": "export --list RUN",
     "pack": "pack RUN pack.zip",
 }
 # Verbs without results, or whose results are times, that need what is not here, or take long; they write as others do.
-OTHERS = ["reproduce", "new", "train", "demo", "doctor", "data-annotate", "import"]
+OTHERS = ["reproduce", "serve", "new", "train", "demo", "doctor", "data-annotate", "import"]
 WORDS = "ab\nabc\ndcba\n"
 ANSWER = (ROOT / "lessons" / "solutions" / "attention.py").read_text(encoding="utf-8")
 TREES = "(S (NP (D a) (N b)) (V c))\n"
@@ -84,6 +85,7 @@ def test_results_are_whole_while_bars_are_drawn(
     name: str, reversal: Reversal, run_headway: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "400")  # tables are folded where a terminal is narrower
     arguments = LINES[name].replace("RUN", str(reversal.run)).split()
     monkeypatch.chdir(made(tmp_path / "plain", reversal))
     plain = run_headway(*arguments, stdin=WORDS)

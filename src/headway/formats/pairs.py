@@ -1,12 +1,13 @@
 """Corpora of pairs: several as one, and the opening of those that a recipe names."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 from headway.core.errors import UserError
 from headway.formats.corpus_config import GivenCorpus
 from headway.formats.corpus_format import PAIRS, Broken, Pair, PairSource, RowErrors, content_hash, open_corpora
-from headway.formats.terms import TermPairs
+from headway.formats.terms import Glossary
 
 __all__ = [
     "Concatenation",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 Side = Literal["source", "target"]
+TERM_SHARE = 0.5  # of the pairs that have terms: a model that always sees them would need them
 
 
 class Concatenation(PairSource):
@@ -92,6 +94,27 @@ class TaggedPairs(PairSource):
 
     def origins(self) -> list[tuple[str, int]]:
         return self.untagged.origins()
+
+
+class TermPairs(PairSource):
+    """The pairs of a source; `TERM_SHARE` of those whose targets have the translation of a term are annotated with it."""
+
+    def __init__(self, source: PairSource, path: Path) -> None:
+        super().__init__(source.name, (*source.files, path), source.columns)
+        self.plain, self.glossary = source, Glossary.read(path)
+
+    def rows(self) -> Iterator[Pair | UserError]:
+        for row in self.plain.rows():
+            if isinstance(row, UserError) or int(content_hash(row[1:3])[:8], 16) >= TERM_SHARE * 16**8:
+                yield row
+            else:
+                yield row._replace(source=self.glossary.annotated(row.source, row.target))
+
+    def fingerprint(self) -> str:
+        return content_hash([type(self).__name__, *map(str, self.glossary.terms.items()), self.plain.fingerprint()])
+
+    def origins(self) -> list[tuple[str, int]]:
+        return self.plain.origins()
 
 
 def open_source(

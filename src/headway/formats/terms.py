@@ -8,11 +8,9 @@ from pathlib import Path
 
 from headway.core.errors import UserError
 from headway.core.languages import WIDE
-from headway.formats.corpus_format import Pair, PairSource, content_hash
 from headway.formats.lines import read_lines
 
 BEGIN, MEANS, END = "⟦", "⇒", "⟧"  # around an annotated term, and between it and its translation
-SHARE = 0.5  # of the pairs that have terms: a model that always sees them would need them
 BEFORE, BEHIND = rf"(?<![^\W{WIDE}])", rf"(?![^\W{WIDE}])"  # where words begin and end
 SENTENCE_BEGINS = r"(?:(?<=[.!?…。！？]\s)|\A)"
 
@@ -97,24 +95,3 @@ def _pattern(term: str) -> str:
 
 def _count(term: str, text: str) -> int:
     return len(re.findall(_pattern(term), text))
-
-
-class TermPairs(PairSource):
-    """The pairs of a source; `SHARE` of those whose targets have the translation of a term are annotated with it."""
-
-    def __init__(self, source: PairSource, path: Path) -> None:
-        super().__init__(source.name, (*source.files, path), source.columns)
-        self.plain, self.glossary = source, Glossary.read(path)
-
-    def rows(self) -> Iterator[Pair | UserError]:
-        for row in self.plain.rows():
-            if isinstance(row, UserError) or int(content_hash(row[1:3])[:8], 16) >= SHARE * 16**8:
-                yield row
-            else:
-                yield row._replace(source=self.glossary.annotated(row.source, row.target))
-
-    def fingerprint(self) -> str:
-        return content_hash([type(self).__name__, *map(str, self.glossary.terms.items()), self.plain.fingerprint()])
-
-    def origins(self) -> list[tuple[str, int]]:
-        return self.plain.origins()
