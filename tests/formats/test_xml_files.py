@@ -22,7 +22,7 @@ def test_tags_come_in_their_order(tmp_path: Path) -> None:
     text = '<?xml version="1.0" encoding="latin-1"?>\n<a x="é">\n<b/></a>'.encode("latin-1")
     for name, content in (("a.xml", text), ("a.xml.gz", gzip.compress(text)), ("a.xml.xz", lzma.compress(text))):
         (tmp_path / name).write_bytes(content)
-        assert elements(tmp_path / name) == [
+        assert [tag[:3] for tag in elements(tmp_path / name)] == [
             ("a", {"x": "é"}, 2), ("b", {}, 3), ("b", None, 3), ("a", None, 3),
         ]  # fmt: skip
 

@@ -97,7 +97,7 @@ class TaggedPairs(PairSource):
 
 
 class TermPairs(PairSource):
-    """The pairs of a source; `TERM_SHARE` of those whose targets have the translation of a term are annotated with it."""
+    """The pairs of a source; `TERM_SHARE` of those whose targets have a term's translation are annotated with it."""
 
     def __init__(self, source: PairSource, path: Path) -> None:
         super().__init__(source.name, (*source.files, path), source.columns)
