@@ -24,6 +24,10 @@ def test_terms_of_a_text(text: str, expected: list[str]) -> None:
     assert [target for _, target in BANK.found(text)] == expected
 
 
+def test_a_capital_has_a_small_letter_of_its_own() -> None:
+    assert [target for _, target in Glossary({"ışık": "light"}).found("Işık ve ışık")] == ["light", "light"]
+
+
 def test_annotation() -> None:
     assert BANK.annotated("at the bank, US") == "at the ⟦ bank ⇒ Ufer ⟧, ⟦ US ⇒ USA ⟧"
     assert BANK.annotated("at the bank, US", "am Ufer") == "at the ⟦ bank ⇒ Ufer ⟧, US"

@@ -209,12 +209,20 @@ def test_no_text(kind: str, text: str) -> None:
     assert translated(text, kind, refused) == text
 
 
+def test_sentences_that_stay_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    translated(HTML, "html")
+    assert not caplog.messages
+    translated("<p>one. two.</p><p>7</p>", "html", lambda texts: [Aligned("") for _ in texts])
+    assert [message.partition(":")[0] for message in caplog.messages] == ["2 of 2 sentences stay as they are"]
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "line", "what"),
     [
         ("po", 'msgid "a"\nmsgstr "b\n', 2, "no line of a PO file"), ("po", '\nmsgid "a"\n\n', 2, "not complete"),
         ("po", 'msgid "a"\nmsgid "b"\nmsgstr ""', 2, "second msgid"),
         ("po", 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=n!;\\n"', 1, "plural cannot be read"),
+        ("po", 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=n/(n-1);\\n"', 1, "plural cannot be read"),
         ("xliff", "<xliff>\n<file></xliff>", 2, "mismatched tag"), ("tmx", "<a/>", 1, "no TMX"),
         ("xliff", "<a/>", 1, "no XLIFF"), ("tmx", "", 1, "not XML"),
         ("xliff", '<!DOCTYPE x [\n<!ENTITY a "b">]>\n<xliff>&a;</xliff>', 2, "entities"),

@@ -120,6 +120,16 @@ def test_files(server: Running) -> None:
     assert upload(server, "a.txt", b"a" * 100_001, source="en", target="de").status == 413
 
 
+@pytest.mark.parametrize("most", [0, 16 * 20**2])
+def test_a_file_is_aligned_in_parts(server: Running, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """The attention of a whole file may be more than fits; a sentence with too much of it has none."""
+    monkeypatch.setattr("headway.serving.models.MOST_WEIGHTS", most)
+    page = b"<p>one <b>two</b><p>two<p>one<p>one one<p>two two"
+    url = upload(server, "a.html", page, source="en", target="de").content["translatedFileUrl"]
+    fetched = server.ask(url.removeprefix(server.url)).content
+    assert fetched == b"<p>eins <b>zwei</b><p>zwei<p>eins<p>eins eins<p>zwei zwei"
+
+
 def test_markup_stays(server: Running) -> None:
     fields = {"source": "en", "target": "de", "format": "html"}
     page = server.ask("/translate", {"q": "<p>one <b>two</b></p>\n<p>&amp;</p>", **fields}).content["translatedText"]

@@ -40,6 +40,7 @@ class Glossary:
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         self.terms = {term: target for term, target in terms.items() if term.strip()}
+        self._targets = {_capital(term): target for term, target in self.terms.items()} | self.terms
         self._found = re.compile("|".join(map(_pattern, sorted(self.terms, key=len, reverse=True))) or r"(?!)")
 
     @classmethod
@@ -61,8 +62,7 @@ class Glossary:
     def found(self, text: str) -> Iterator[tuple[re.Match[str], str]]:
         """The terms of a text, longest first where they overlap, each with its translation."""
         for match in self._found.finditer(text):
-            term = match[0]
-            yield match, self.terms[term if term in self.terms else term[0].lower() + term[1:]]
+            yield match, self._targets[match[0]]
 
     def annotated(self, text: str, target: str | None = None) -> str:
         """A source with the translation beside every term, inline (Dinu et al. 2019).
@@ -88,9 +88,12 @@ def kept(wanted: Counter[str], output: str) -> int:
     return sum(min(count, _count(term, output)) for term, count in wanted.items())
 
 
+def _capital(term: str) -> str:
+    return term[0].upper() + term[1:]
+
+
 def _pattern(term: str) -> str:
-    capital = re.escape(term[0].upper() + term[1:])
-    return rf"{BEFORE}{re.escape(term)}{BEHIND}|{SENTENCE_BEGINS}{capital}{BEHIND}"
+    return rf"{BEFORE}{re.escape(term)}{BEHIND}|{SENTENCE_BEGINS}{re.escape(_capital(term))}{BEHIND}"
 
 
 def _count(term: str, text: str) -> int:

@@ -92,7 +92,7 @@ def plural_form(header: str, count: int) -> int:
     plural = PLURALS.search(header)
     try:
         return c2py(plural[1].strip())(count) if plural else int(count != 1)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, ArithmeticError, RecursionError) as error:
         raise UserError(f"this plural cannot be read ({error})", where="1") from error
 
 

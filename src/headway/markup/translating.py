@@ -172,7 +172,11 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, langua
             done[id(sentence)] = sentence.put_together(second[again[id(sentence)]])
     results = [_joined(segment, some, done) for segment, some in zip(segments, split, strict=True)]
     refused = [not segment.accepts(result) for segment, result in zip(segments, results, strict=True)]
-    kept = sum(done[id(sentence)] is None for sentence in wanted) + sum(refused)
+    kept = sum(
+        sentence.has_words and (no or done[id(sentence)] is None)
+        for some, no in zip(split, refused, strict=True)
+        for sentence in some
+    )
     if kept:
         warn(f"{kept:,} of {len(wanted):,} sentences stay as they are: no translation of them keeps their markup")
     return [segment.raw if no else result for segment, result, no in zip(segments, results, refused, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -130,10 +131,18 @@ class Translator:
         models = self.route(source, target)
         if len(models) != 1:
             return [Aligned(each[0]) for each in await self.sentences(texts, source, target, seconds)]
-        aligner, options = models[0].aligner, models[0].predictor.Options()
+        model, until = models[0], time.monotonic() + seconds
+        aligner, options = model.aligner, model.predictor.Options()
         if aligner is not None:
             options = options.model_copy(update={"capture": (aligner.layer,)})
-        return [aligned(output, aligner) for output in await models[0].outputs(texts, options, seconds)]
+        try:
+            return [aligned(output, aligner) for output in await model.outputs(texts, options, seconds)]
+        except TooLargeError:  # the attention of so many at once, or of one so long
+            if len(texts) == 1:
+                return [Aligned((await self.sentences(texts, source, target, seconds))[0][0])]
+        half = len(texts) // 2
+        before = await self.aligned(texts[:half], source, target, seconds)
+        return before + await self.aligned(texts[half:], source, target, until - time.monotonic())
 
 
 def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
