@@ -11,6 +11,7 @@ from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.models import Seq2Seq
 from headway.predictors.output import Example, Output
 from headway.predictors.predictor import Run
+from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe, load_recipe
@@ -222,3 +223,9 @@ def test_what_does_not_go_with_context(tmp_path: Path) -> None:
     made(recipe_with(tmp_path / "alone", 0), tmp_path / "alone")
     with pytest.raises(UserError, match="no mark between sentences"):
         build_task("translation").corpora(recipe_with(tmp_path, 1), tmp_path / "alone" / "vocabulary")
+
+
+def test_sentences_by_themselves_are_refused(tmp_path: Path) -> None:
+    predictor, _ = made(recipe_with(tmp_path, 1), tmp_path)
+    with pytest.raises(UserError, match="this run reads the sentences before each"):
+        SentenceTranslator(predictor)

@@ -9,12 +9,16 @@ from headway.markup.documents import Languages
 from headway.markup.inline import Aligned, Span
 from headway.predictors.output import Output
 from headway.predictors.predict_options import checked_options
+from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
 
 
 class SentenceTranslator:
     """A predictor with its options, as `translate_document` calls it.
+
+    Raises:
+        UserError: a model that reads the sentences before each.
 
     Attributes:
         languages: those of the run.
@@ -24,6 +28,7 @@ class SentenceTranslator:
 
     def __init__(self, predictor: SequencePredictor, options: Any = None, **keywords: Any) -> None:
         self.predictor, self.options = predictor, checked_options(predictor.Options, options, keywords)
+        check_alone(predictor)
         text = predictor.recipe.text
         self.languages = Languages(text.source.language, text.target.language)
         self.aligner, self.terms = usual_aligner(predictor), TermCount()
@@ -46,6 +51,13 @@ class SentenceTranslator:
         if not self.options.skip_broken:
             raise UserError(problem.what, where=shortened(sentence), received=problem.received, allowed=problem.allowed)
         return Aligned(sentence)
+
+
+def check_alone(predictor: Predictor[Any, Any]) -> None:
+    """Raise UserError for a model that reads the sentences before each: whoever asks here has them in no such order."""
+    if predictor.recipe.data.context.most:
+        what = "this run reads the sentences before each, and here sentences are translated by themselves"
+        raise UserError(what, where="data.context", allowed="a run without context, or lines for headway predict")
 
 
 def usual_aligner(predictor: SequencePredictor) -> Aligner | None:

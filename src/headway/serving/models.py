@@ -19,7 +19,7 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, checked_options
 from headway.predictors.predictor import Predictor
-from headway.predictors.sentence_translator import usual_aligner
+from headway.predictors.sentence_translator import check_alone, usual_aligner
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
@@ -171,6 +171,7 @@ def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], l
     recipe, direction = predictor.recipe, None
     if isinstance(predictor.runs[0].source, AudioProcessor):
         raise UserError("a server reads text, and this run speech", where=str(path), received=recipe.task)
+    check_alone(predictor)
     if not isinstance(predictor, SequencePredictor | LabelPredictor):
         raise UserError("the predictor of this task is not served", where=str(path), received=recipe.task)
     if recipe.task == "translation":
