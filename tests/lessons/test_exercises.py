@@ -165,6 +165,15 @@ def test_a_class_is_checked_by_one_command(run_headway: Command, tmp_path: Path)
     assert run_headway("check", "1", tmp_path / "ada.ipynb", "--allow-code").code == 0
 
 
+def test_an_answer_that_goes_to_another_folder_leaves_the_others_where_they_are(
+    run_headway: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ada.py").write_text(f"import os\nos.chdir({os.sep!r})\n{solution(1)}", encoding="utf-8")
+    Path("ben.py").write_text(solution(1), encoding="utf-8")
+    assert run_headway("check", "1", "ada.py", "ben.py", "--allow-code").out == "ada.py: right\nben.py: right\n"
+
+
 def test_answers_are_run_only_when_that_is_allowed(run_headway: Command, tmp_path: Path) -> None:
     path = tmp_path / "answer.py"
     path.write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n", encoding="utf-8")

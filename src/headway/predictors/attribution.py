@@ -280,9 +280,8 @@ class ValueZeroing(Attribution):
             elif read is not None:
                 written, crosses = own @ written + F.pad(crossed @ read, (0, total - size)), True
         if read is None:
-            raise UserError(
-                "value zeroing is of stacks of blocks", where=option("attribution"), received=question.model
-            )
+            what = f"value zeroing is of stacks of blocks, and a model of {type(question.model).__name__} has none"
+            raise UserError(what, where=option("attribution"), allowed="another method")
         return written if crosses else read[size:]
 
 
