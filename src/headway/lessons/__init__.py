@@ -54,7 +54,7 @@ def check(lesson: int, answer: Any) -> Checked:
 def check_file(lesson: int, path: Path) -> Checked:
     """Run a Python file, or the cells of a notebook that are tagged as the exercise, and check the answer in it."""
     name, names = exercise_name(lesson), dict[str, Any](__name__="answer")
-    with redirect_stdout(StringIO()), chdir("."):  # an answer may go to another folder; the next file is named from here
+    with redirect_stdout(StringIO()), chdir("."):  # an answer may go to another folder
         try:
             text = read_text(path, LARGEST)
             if path.suffix == ".ipynb":
