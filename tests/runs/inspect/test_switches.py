@@ -183,4 +183,4 @@ def test_switches_and_the_tree_are_used_with_the_keyboard(
     grown = page.locator("#tree > li > .branches > li .chips").first
     expect(grown).to_be_visible()
     (output,) = predictor.predict("abcd", beam=4, prefixes=[f"d{token}"])
-    assert grown.locator("button bdi").all_inner_texts() == ["▁", *output.text, "</s>"]
+    assert grown.locator("button bdi").all_inner_texts() == ["␣", *output.text, "</s>"]
