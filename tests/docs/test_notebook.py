@@ -15,9 +15,10 @@ NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 
 
 def outputs(notebook: Any) -> list[str]:
-    """The outputs of a notebook as text; those that are pictures by their kind."""
+    """The outputs of a notebook as text; those that are pictures by their kind. Bars of progress are none."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     data = [output.get("data", {}) for cell in cells for output in cell.outputs]
+    data = [each for each in data if each.get("text/plain") != "<IPython.core.display.HTML object>"]
     return ["image/png" if "image/png" in each else each.get("text/plain", "") for each in data]
 
 
