@@ -31,9 +31,8 @@ def assert_nothing_failed(record: dict[str, Any]) -> None:
     assert record["tried"] == record["survived"] > 0
 
 
-# Among so many documents are subtitles whose nested tags come back in another cue.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CAMPAIGNS if name != "markup"])
+@pytest.mark.parametrize("name", CAMPAIGNS)
 def test_longer(name: str) -> None:
     (record,) = run(name, "--cases", str(LONGER * build_campaign(name).quick), timeout=600)
     assert_nothing_failed(record)

@@ -11,12 +11,15 @@ from headway.markup.inline import Aligned, Piece, Segment, Span, Target, masked,
 from headway.processing.text.sentences import sentences
 
 Translate = Callable[[Sequence[str]], Sequence[Aligned]]
+_FORMAT = (
+    r"%(?:%|\(\w+\)[#0+-]*\d*(?:\.\d+)?[a-zA-Z]"
+    r"|(?:\d+\$)?[#0+-]*\d*(?:\.\d+)?(?:hh?|ll?|z|j|t)?[sdiufFgGxXeEcrpaAo@])"
+)
 PLACEHOLDER = (
     r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
     r"|\{\{[^{}]*\}\}|\$?\{(?:[^{}]|\{[^{}]*\})*\}"
-    r"|(?<![\d%])%(?:%|\(\w+\)[#0+-]*\d*(?:\.\d+)?[a-zA-Z]"
-    r"|(?:\d+\$)?[#0+-]*\d*(?:\.\d+)?(?:hh?|ll?|z|j|t)?[sdiufFgGxXeEcrpaAo@])"
+    rf"|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"  # 100%ige has none
 )
 PLACEHOLDERS = re.compile(PLACEHOLDER)
 ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # all but a single space
