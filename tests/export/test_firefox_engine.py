@@ -10,7 +10,7 @@ import pytest
 import headway
 from headway.core.errors import UserError
 from headway.export.firefox_engine import files_of
-from headway.runs.engines import build_engine, export_folder
+from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import open_run
 from tests.conftest import Command
 from tests.export.student import lines, write_student
@@ -46,7 +46,7 @@ def engine(run: Path) -> "headway.predictors.sequence_predictor.SequencePredicto
 
 def by_hand(run: Path, texts: list[str]) -> list[str]:
     """What the library itself makes of texts."""
-    model, vocabulary, *shortlist = files_of(export_folder(build_engine("firefox"), open_run(run))).values()
+    model, vocabulary, *shortlist = files_of(kept_export(build_engine("firefox"), open_run(run))).values()
     translator = fxtranslate.Translator(model, vocabulary, vocabulary, *shortlist)
     return [translator.translate(text) for text in texts]
 

@@ -16,7 +16,7 @@ from headway.export import page_export
 from headway.export.firefox_engine import PARTS, files_of
 from headway.export.page_export import BYTES, ENGINE, HOLDER, engine_files, packed_bytes, unpacked_bytes
 from headway.predictors.word_alignment import build_aligner, merge_words
-from headway.runs.engines import build_engine, export_folder
+from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import open_run
 from tests.conftest import Command
 from tests.export.student import lines, write_student
@@ -121,13 +121,13 @@ def page(exported: Path, browser) -> Iterator:
     assert wrong == [(exported / "index.html").as_uri()]
 
 
-def test_the_folder_and_what_the_page_holds(exported: Path, run: Path, engine) -> None:
+def test_the_folder_and_what_the_page_holds(exported: Path, run: Path) -> None:
     assert sorted(path.name for path in exported.iterdir()) == [
         "LICENSE-engine.txt", "README.md", "index.html", "parity.json",
     ]  # fmt: skip
     assert json.loads((exported / "parity.json").read_text("utf-8"))["passed"]
     text = (exported / "index.html").read_text("utf-8")
-    files = files_of(export_folder(build_engine("firefox"), open_run(run)))
+    files = files_of(kept_export(build_engine("firefox"), open_run(run)))
     for part in PARTS:
         found = re.search(HOLDER.format(kind=BYTES, name=part, content="([^<]*)"), text)
         assert (found and unpacked_bytes(found[1])) == files.get(part)
@@ -214,7 +214,7 @@ def test_links_are_those_of_the_runs_attention(page, engine, run: Path) -> None:
     "text", ["one two", "  one   two ", "sixone", "x one", "oneåé two", "one\u2581two", "six five " * 30]
 )
 def test_the_page_cuts_text_as_sentencepiece_does(page, run: Path, text: str) -> None:
-    files = files_of(export_folder(build_engine("firefox"), open_run(run)))
+    files = files_of(kept_export(build_engine("firefox"), open_run(run)))
     expected = sentencepiece.SentencePieceProcessor(model_proto=files["vocab"]).encode(text.replace("\u2581", " "))
     found = page.evaluate("async (source) => (await linker.ask('links', { source, target: 'x' })).source", text)
     assert [each["id"] for each in found] == expected

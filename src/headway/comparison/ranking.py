@@ -99,4 +99,13 @@ def write_ranking(comparison: Comparison, path: Path) -> None:
     title = f"{len(comparison.variants)} systems compared"
     assets = resources.files(__package__).joinpath("page")
     styles = ("palette.css", "report.css", "ranking.css")
-    write_page(path, "ranking.html", title=title, styles=styles, scripts=(), data={}, assets=assets, elements=parts)
+    write_page(
+        path,
+        "ranking.html",
+        title=title,
+        styles=styles,
+        scripts=(),
+        data={},
+        assets=assets,
+        elements=[*parts, "</main>"],
+    )

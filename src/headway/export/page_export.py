@@ -45,6 +45,10 @@ ENGINE = "fxtranslate@0.4.2"  # of npm; `engine_worker.js` knows how this versio
 INTEGRITY = "p1xRwPovv6ej34oMogVCxQkEWErhIQGIM9KdvZYf4ezMT/t87/Fw8XAW6vKWaxmCfVeyUtqK1jzGqckIXHsv/A=="
 GLUE_END = "const wasmPath"  # what follows in the glue reads files, which a page does not
 ESCAPES = "\0\r<~"  # ~ and a digit stand for these; HTML would change the first three
+POLICY = (  # that of all pages, and an engine that its own worker compiles
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
+    "worker-src blob:; img-src data:"
+)
 BYTES = "application/octet-stream"
 HOLDER = '<script type="{kind}" id="{name}">{content}</script>'
 SCRIPTS = ("answers", "engine_worker", "links_worker")  # of workers
@@ -100,6 +104,7 @@ class PageExporter(FirefoxExporter):
         write_page(
             folder / PAGE, "translate.html", title=" → ".join(names), styles=("palette.css", "translate.css"),
             scripts=("elements.js", "translate.js"), data={"setting": setting}, assets=assets, elements=holders,
+            policy=POLICY,
         )  # fmt: skip
         write_text(folder / LICENCE, licence)
 

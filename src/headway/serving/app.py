@@ -356,7 +356,7 @@ def page(server: Server) -> tuple[str, str]:
         "serving/page/serve.html", title="Translate" if server.translator.directions else "Predict",
         styles=("palette.css", "export/page/translate.css", "serving/page/serve.css"),
         scripts=("elements.js", "serving/page/serve.js"), assets=resources.files("headway"),
-        data={"models": [each.model_dump() for each in server.models_shown()]},
+        policy="", data={"models": [each.model_dump() for each in server.models_shown()]},
     )  # fmt: skip
     parts = {name: text.split(f"<{name}>", 1)[1].split(f"</{name}>", 1)[0] for name in ("style", "script")}
     hashes = {name: base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for name, part in parts.items()}

@@ -64,7 +64,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers) -> None:
         self.app, self.options, self.numbers = app, options, numbers
-        self._by_client = Counter[str]()
+        self._by_client = Counter[str]()  # requests for work under way; a look at /health or /metrics is none
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -72,6 +72,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         begun, client, status = time.monotonic(), (scope.get("client") or ("",))[0], 0
+        work = Counter([client]) if scope["method"] == "POST" else Counter[str]()
         scope["facts"] = {}
 
         async def sent(message: Message) -> None:
@@ -82,13 +83,13 @@ class Guard:
                 message["headers"] += [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in own]
             await send(message)
 
-        self._by_client[client] += 1
+        self._by_client += work
         self.numbers.active.inc()
         seconds = self.options.file_deadline if scope["path"] == "/translate_file" else self.options.deadline
         try:
             async with asyncio.timeout(seconds + GRACE):  # who reads an answer slowly is not waited for any longer
                 try:
-                    if scope["method"] == "POST":
+                    if work:
                         receive = await self._admitted(scope, receive, client)
                     await self.app(scope, receive, sent)
                 except RefusedError as error:
@@ -96,7 +97,7 @@ class Guard:
         except TimeoutError:
             status = status or GONE
         finally:
-            self._by_client -= Counter([client])
+            self._by_client -= work
             self.numbers.active.dec()
             # The path of the route, not of the request, where anything may stand.
             path = getattr(scope.get("route"), "path", "other")

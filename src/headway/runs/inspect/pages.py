@@ -35,6 +35,11 @@ from headway.runs.load import load
 from headway.runs.metrics import read_metrics
 from headway.runs.run import StoredRun, open_run
 
+# A page asks nobody for anything; its styles and scripts are its own.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+ICON = '<link rel="icon" href="data:,">'  # so that a browser does not ask a server for one
+
 
 def write_page(path: Path, template: str, **parts: Any) -> None:
     """Write the page that `page_text` gives whole."""
@@ -50,11 +55,12 @@ def page_text(
     data: Mapping[str, Any],
     assets: Traversable | None = None,
     elements: Sequence[str] = (),
+    policy: str = POLICY,
 ) -> str:
-    """A page.
+    """A page: `frame.html` around a body.
 
     Args:
-        template: the name of its HTML file, with places for `{{title}}`, `{{style}}`, `{{data}}` and `{{script}}`.
+        template: the name of the HTML file of its body, which may have `{{title}}`.
         title: its title, as text.
         styles: names of style sheets, in their order.
         scripts: names of scripts, in their order.
@@ -62,6 +68,7 @@ def page_text(
             needs when it needs it.
         assets: a folder of files that are not in `page/`.
         elements: further ones, as markup, behind the data.
+        policy: of its content; empty where a server's header has it.
     """
     own = resources.files(__package__).joinpath("page")
 
@@ -73,10 +80,12 @@ def page_text(
         "title": html.escape(title),
         "style": "\n".join(map(read, styles)),
         "data": "\n".join([*(data_element(name, value) for name, value in data.items()), *elements]),
-        "script": "\n".join(map(read, scripts)),
+        "script": "\n".join(["<script>", *map(read, scripts), "</script>"]) if scripts else "",
+        "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ICON,
     }
     # In one pass, so that text that looks like a placeholder stays text.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template))
+    whole = read("frame.html").replace("{{body}}\n", read(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], whole)
 
 
 def data_element(name: str, value: Any) -> str:
