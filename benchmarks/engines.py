@@ -163,6 +163,7 @@ def main() -> None:
     parser.add_argument("--text", action="append", default=[], help="a sentence above the table; several times")
     parser.add_argument("--parity", nargs="+", default=[], metavar="NAME=FILE")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, nargs="+", default=THREADS)
     given = parser.parse_args()
     lines, references = list(read_lines(given.input)), list(read_lines(given.references))
     words = sum(len(line.split()) for line in lines)
@@ -170,7 +171,7 @@ def main() -> None:
     runs = [(name, Path(run)) for name, _, run in (entry.partition("=") for entry in given.runs)]
     rows: dict[tuple[str, str], list[Cell]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for threads in THREADS:
+        for threads in given.threads:
             torch.set_num_threads(threads)
             both = [each for name, run in runs for each in contenders(name, run, given.beam, Path(folder))]
             for contender, seconds in zip(both, times_in_turns(both, lines, given.rounds), strict=True):
@@ -178,14 +179,14 @@ def main() -> None:
                 scores = [metric.score(said, [references]).value for metric in metrics]
                 row: list[Cell] = [contender.model, contender.by, contender.parameters, *scores, contender.megabytes]
                 rows.setdefault((contender.model, contender.by), row).append(len(lines) / seconds)
-    speeds = [Column(counted(threads, "thread"), "sentences/s", ".0f") for threads in THREADS]
+    speeds = [Column(counted(threads, "thread"), "sentences/s", ".0f") for threads in given.threads]
     facts = [Column("parameters", format=","), Column("BLEU", format=".2f"), Column("chrF", format=".2f")]
     facts.append(Column("weights", "MB", ".1f"))
     columns = [Column("model"), Column("by"), *facts, *speeds]
     table = Table(columns, list(rows.values()), notes=[f"{len(lines):,} sentences, {words:,} words, beam {given.beam}"])
     named = " ".join(f"{name}=RUN" for name, _ in runs)
     command = f"python benchmarks/engines.py {given.output} --runs {named} --input FILE --references FILE"
-    command += f" --beam {given.beam} --rounds {given.rounds}"
+    command += f" --beam {given.beam} --rounds {given.rounds} --threads {' '.join(map(str, given.threads))}"
     tables = [table, *([parity_table(given.parity)] if given.parity else [])]
     text = ("All models and engines decode the same lines in turns.", *given.text)
     seeds = sorted({open_run(run).recipe.training.seed for _, run in runs})
