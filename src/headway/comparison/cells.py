@@ -146,6 +146,7 @@ class CellResult:
         curve: the evaluations on dev, in their order.
         precision: of training, `float32` or `bf16`; empty where it is not known.
         dev_steps: those that normalised the references of dev, separated by commas.
+        rate: the recipe's learning rate; None where it is not known.
     """
 
     variant: str
@@ -156,6 +157,7 @@ class CellResult:
     curve: tuple[CurvePoint, ...] = field(default=(), repr=False)
     precision: str = ""
     dev_steps: str = ""
+    rate: float | None = None
 
     @property
     def name(self) -> CellName:

@@ -33,6 +33,7 @@ from headway.comparison.cells import (
 )
 from headway.comparison.claims import ANY_SEGMENTS, Sought, sought_of_grid
 from headway.comparison.comparison import Comparison, compare_cells
+from headway.comparison.differences import with_limits
 from headway.comparison.grid import (
     CELLS,
     TUNING,
@@ -142,10 +143,11 @@ def compare_existing(
     leads = _leads(options, scored)
     with progress("decoding", len(planned), "runs") as bar:
         from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
-    return compare_cells(
+    found = compare_cells(
         [*from_runs, *from_files, *leads], chosen, options.margins, options.baseline,
         any_tokenization=options.any_tokenization, pooled_variance=options.pooled_variance,
     )  # fmt: skip
+    return with_limits(found, tuned=None)
 
 
 def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
@@ -491,7 +493,8 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices),
     )  # fmt: skip
     notes = (*found.notes, *_notes(grid, replace(result, choices=choices), left_out, absent))
-    return replace(found, notes=notes, tuning=_tuning(grid, choices))
+    found = replace(found, notes=notes, tuning=_tuning(grid, choices))
+    return with_limits(found, tuned=config.tune is not None)
 
 
 def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:

@@ -59,6 +59,12 @@ COST_COLUMNS = {
 }
 MEGABYTE = 1e6
 LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # of two groups: the seeds, the deviations between them, and the least deviation
+ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
+LIMITS = {
+    ONE_RATE: "the learning rate is the same for both, and another one may suit one of them better.",
+    UNTUNED: "nothing was tuned, so that the difference may be that of the learning rates.",
+    LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
+}
 IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
 
 
@@ -130,6 +136,7 @@ class ComparedPair:
         why: why there is no verdict, where the metric cannot tell any outputs apart, or seeds fall in two groups.
         doubt: what there is to run, where the choice of a tuned value may decide as much as the variants do.
         most: the greatest difference that scores of the metric can have.
+        limits: what a verdict holds for, by the words of `LIMITS`.
     """
 
     a: str
@@ -142,11 +149,13 @@ class ComparedPair:
     why: str = ""
     doubt: str = ""
     most: float = inf
+    limits: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """The verdict as people read it."""
-        return f"{IN_WORDS[self.verdict]}: {self.why}" if self.why else IN_WORDS[self.verdict]
+        words = ", ".join([IN_WORDS[self.verdict], *self.limits])
+        return f"{words}: {self.why}" if self.why else words
 
     @property
     def difference(self) -> float:
@@ -245,7 +254,7 @@ class Comparison:
             numbers = f"{pair.difference:+.2f} {labels[pair.metric]}, 95 % interval {low:+.2f} to {high:+.2f}"
             if (p := pair.adjusted_p_value) is not None:
                 numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
-            reason = pair.why or (pair.doubt if pair.verdict == "rate?" else "")
+            reason = pair.why or (pair.doubt if pair.verdict == "rate?" else ", ".join(pair.limits))
             why = f" ({reason})" if reason else ""
             sentences.append(f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)}: {numbers}{why}.")
         return sentences
@@ -276,6 +285,8 @@ class Comparison:
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         notes += [f"Even is an interval within the margin: {margins}."] if margins else []
         notes += self._pooled_notes()
+        found = {limit for pair in self.pairs for limit in pair.limits}
+        notes += [f"{limit.capitalize()}: {means}" for limit, means in LIMITS.items() if limit in found]
         doubts = dict.fromkeys(pair.doubt for pair in self.pairs if pair.verdict == "rate?")
         return [*notes, *(f"rate?: {doubt}." for doubt in doubts)]
 
@@ -302,8 +313,8 @@ class Comparison:
             names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
             low, high = pair.interval
             found = {"difference": pair.difference, "low": low, "high": high, "verdict": pair.verdict}
-            said = {"why": pair.why, "doubt": pair.doubt}
-            pairs.append(names | found | {name: text for name, text in said.items() if text})
+            said = {"why": pair.why, "doubt": pair.doubt, "limits": list(pair.limits)}
+            pairs.append(names | found | {name: what for name, what in said.items() if what})
             variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
             of_chance = {name: getattr(estimate, name) for name in variances}
             of_chance |= {"pooled": estimate.pooled} if self.equal_variances else {}

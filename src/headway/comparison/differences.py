@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.comparison.cells import CellOutput, CellResult
-from headway.comparison.comparison import Comparison, Measure
+from headway.comparison.comparison import LEARNING, ONE_RATE, POINT, UNTUNED, ComparedPair, Comparison, Measure
 from headway.core.languages import WIDE
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import METRICS
@@ -401,6 +401,29 @@ class BandedCurves:
         ]  # fmt: skip
         notes = [f"{level:.2f} is the weakest variant's best score.", *self.notes]
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
+
+
+def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
+    """The comparison, where each verdict carries what it holds for.
+
+    Args:
+        comparison: of variants that may be runs.
+        tuned: whether a key was tuned for each variant; None where that is not known.
+    """
+    curves = {each.metric: each for each in banded_curves(comparison)}
+    rates = {name: {cell.rate for cell in row} for name, row in comparison.cells.items()}
+
+    def limited(pair: ComparedPair) -> ComparedPair:
+        measure, limits = comparison.measure(pair.metric), list[str]()
+        of_both = rates[pair.a] | rates[pair.b]
+        if not tuned and None not in of_both and (len(of_both) == 1 or tuned is False):
+            limits.append(ONE_RATE if len(of_both) == 1 else UNTUNED)
+        if lines := curves.get(measure.metric.name):
+            gains = [lines.last_gain(name) or 0.0 for name in (pair.a, pair.b) if name in lines.lines]
+            limits += [LEARNING] if max(gains, default=0.0) >= (comparison.margin_of(measure) or POINT) else []
+        return replace(pair, limits=tuple(limits)) if pair.verdict in ("better", "worse", "even") else pair
+
+    return replace(comparison, pairs=tuple(map(limited, comparison.pairs)))
 
 
 def banded_curves(comparison: Comparison) -> list[BandedCurves]:

@@ -228,8 +228,8 @@ def result_of_run(
     with foreign_code(allow_code):
         costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
     curve, precision = tuple(learning_curve(run)), manifest.get("precision", "")
-    steps = manifest.get("references", "")
-    return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps)
+    steps, rate = manifest.get("references", ""), recipe.optimizer.learning_rate
+    return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps, rate)
 
 
 def _costs(
