@@ -26,14 +26,15 @@ from rounds import (
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.core.device import keep_freed_memory, peak_memory, pick_device, processor, threads_set
+from headway.core.device import keep_freed_memory, peak_memory, pick_device, processor
 from headway.losses import Objective, ObjectiveConfig
 from headway.mixers.positions import sinusoids
 from headway.models import Seq2Seq, TransformerConfig, build_model, model_section
 from headway.models.recurrent import RecurrentConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
 from headway.optimizers.schedules import TrainingProgress
-from headway.recipe import TrainingConfig
+from headway.recipe import TrainingConfig, parse_recipe
+from headway.runs.training.arithmetic import measured_speed
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import (
     PlannedUpdate,
@@ -46,7 +47,7 @@ from headway.runs.training.updates import (
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations
 from headway.tensors.linear import suited_backend, use_backend
-from headway.tensors.precision import DTYPES, bf16_speed, compared, fitting_precision, wait_for
+from headway.tensors.precision import DTYPES, compared, fitting_precision, wait_for
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
@@ -132,11 +133,15 @@ def run_bench_train(
 def _chosen(name: str, device: torch.device) -> str:
     """The library, and the precision, that a recipe which leaves it open gets at this size."""
     size, backend = ALL_SIZES[name], suited_backend(device, processor())
-    layer, dim = size.model.trial_layer()
-    layer.to(device)
-    use_backend(layer, backend)
-    with threads_set(1):
-        speed = bf16_speed(layer, dim, device, size.batch_tokens)
+    recipe = parse_recipe(
+        {
+            "data": {"train": {"tsv": "-"}},
+            "vocabulary": {"size": size.vocabulary, "shared": True},
+            "model": size.model.model_dump(),
+            "training": {"updates": 1, "batch_tokens": size.batch_tokens},
+        }
+    )
+    speed = measured_speed(recipe, device, backend)
     return (
         f"{name}: headway multiplies in float32 by {backend}; training.precision auto takes {fitting_precision(speed)}:"
         f" in the trial bf16 {compared(speed.median)}"

@@ -1,37 +1,23 @@
-"""The choice between float32 and bf16: what is measured, and that it costs little where bf16 is slow."""
-
-import time
+"""The choice between float32 and bf16: what is measured, and that it costs little where bf16 is slow; and TF32."""
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from headway.tensors import precision
 from headway.tensors.precision import (
+    FLOAT32,
     REFUSED,
     bf16_speed,
     compared,
     exact_dtype,
     fitting_precision,
+    has_tf32,
     speed_of,
-    trial_linear,
+    use_float32,
 )
 
 CPU = torch.device("cpu")
-
-
-class Slow(nn.Linear):
-    """A layer that takes a known time of the clock below, which stands still beside it, in either precision."""
-
-    def __init__(self, float32: float, bf16: float) -> None:
-        super().__init__(8, 8)
-        self.float32, self.bf16 = float32, bf16
-        self.rows: list[int] = []
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.rows.append(x.shape[0] * x.shape[1])
-        CLOCK.now += self.bf16 if torch.is_autocast_enabled("cpu") else self.float32
-        return super().forward(x)
+ALL = 10**9  # rows that there is time for
 
 
 class Clock:
@@ -44,59 +30,83 @@ class Clock:
         return self.now
 
 
-CLOCK = Clock()
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock by which precisions are measured."""
-    monkeypatch.setattr(precision, "time", CLOCK)
-    return CLOCK
+    clock = Clock()
+    monkeypatch.setattr(precision, "time", clock)
+    return clock
 
 
-class Refusing(nn.Linear):
-    """A layer without a kernel for bf16."""
+class Steps:
+    """Steps that take known seconds of a clock, which stands still beside them: some in any case, some for each row."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.is_autocast_enabled("cpu"):
-            raise RuntimeError("could not create a primitive descriptor")
-        return super().forward(x)
+    def __init__(self, clock: Clock, float32: tuple[float, float], bf16: tuple[float, float]) -> None:
+        self.clock, self.seconds = clock, {"float32": float32, "bf16": bf16}
+        self.taken: list[tuple[int, str]] = []
+
+    def __call__(self, rows: int, kind: str) -> None:
+        self.taken.append((rows, kind))
+        fixed, each = self.seconds[kind]
+        self.clock.now += fixed + each * rows
 
 
 def test_the_quicker_precision_is_found(clock: Clock) -> None:
-    quick, slow = Slow(0.02, 0.005), Slow(0.005, 0.02)
-    assert bf16_speed(quick, 8, CPU) == pytest.approx((4, 4))
-    assert fitting_precision(bf16_speed(quick, 8, CPU)) == "bf16"
-    assert bf16_speed(slow, 8, CPU) == pytest.approx((0.25, 0.25))
-    assert fitting_precision(bf16_speed(slow, 8, CPU)) == "float32"
+    quick, slow = Steps(clock, (0, 0.02), (0, 0.005)), Steps(clock, (0, 0.005), (0, 0.02))
+    assert bf16_speed(quick, CPU, 8, ALL) == pytest.approx((4, 4))
+    assert fitting_precision(bf16_speed(quick, CPU, 8, ALL)) == "bf16"
+    assert bf16_speed(slow, CPU, 8, ALL) == pytest.approx((0.25, 0.25))
+    assert fitting_precision(bf16_speed(slow, CPU, 8, ALL)) == "float32"
 
 
-def test_a_hopeless_precision_is_given_up_after_two_passes_of_few_rows(clock: Clock) -> None:
-    layer, began = Slow(0.001, 0.15), clock.now
-    assert bf16_speed(layer, 8, CPU).median == pytest.approx(0.001 / 0.15)
-    assert set(layer.rows) == {precision.FEW_ROWS}
-    assert clock.now - began < 3 * layer.bf16
+def test_what_rows_do_not_bring_counts_too(clock: Clock) -> None:
+    """Products that are four times as fast do not help a step that waits for something else."""
+    steps = Steps(clock, (0.060, 0.0001), (0.090, 0.000025))
+    assert bf16_speed(steps, CPU, 100, ALL).median == pytest.approx(0.07 / 0.0925)
+    assert {rows for rows, _ in steps.taken} == {25, 100}
+
+
+def test_larger_steps_than_there_is_time_for_are_told_from_smaller_ones(clock: Clock) -> None:
+    steps = Steps(clock, (0.1, 0.01), (0.2, 0.002))
+    assert bf16_speed(steps, CPU, 1000, 16).median == pytest.approx((0.1 + 10) / (0.2 + 2))
+    assert {rows for rows, _ in steps.taken} == {4, 16}
+    assert bf16_speed(Steps(clock, (0.1, 0.01), (0.2, 0.002)), CPU, 1000, 2).median == pytest.approx(10.1 / 2.2)
+
+
+def test_slow_steps_are_few(clock: Clock) -> None:
+    quick, slow = Steps(clock, (0, 0.001), (0, 0.001)), Steps(clock, (0, 1.0), (0, 1.0))
+    bf16_speed(quick, CPU, 8, ALL)
+    bf16_speed(slow, CPU, 8, ALL)
+    first = 2 * 2 + 2  # pairs of few rows, and one of all, that make the kernels
+    assert len(quick.taken) == first + 2 * precision.PAIRS
+    assert len(slow.taken) == first + 2 * precision.FEWEST_PAIRS
+
+
+def test_a_hopeless_precision_is_given_up_after_two_steps_of_few_rows(clock: Clock) -> None:
+    steps = Steps(clock, (0, 0.001), (0, 0.15))
+    assert bf16_speed(steps, CPU, 400, 64).median == pytest.approx(0.001 / 0.15)
+    assert steps.taken == [(16, "float32"), (16, "bf16")] * 2
 
 
 def test_the_time_in_which_kernels_are_made_does_not_count(clock: Clock) -> None:
-    class SlowAtFirst(Slow):
-        def forward(self, x: Tensor) -> Tensor:
-            if torch.is_autocast_enabled("cpu") and self.rows.count(x.shape[0] * x.shape[1]) == 1:
-                CLOCK.now += 10
-            return super().forward(x)
+    class SlowAtFirst(Steps):
+        def __call__(self, rows: int, kind: str) -> None:
+            if (rows, kind) not in self.taken:
+                self.clock.now += 10
+            super().__call__(rows, kind)
 
-    assert bf16_speed(SlowAtFirst(0.02, 0.01), 8, CPU) == pytest.approx((2, 2))
+    assert bf16_speed(SlowAtFirst(clock, (0, 0.02), (0, 0.01)), CPU, 8, ALL) == pytest.approx((2, 2))
 
 
-def test_passes_take_turns(clock: Clock) -> None:
-    """A machine that gets slower from pass to pass slows both down."""
+def test_steps_take_turns(clock: Clock) -> None:
+    """A machine that gets slower from step to step slows both down."""
 
-    class Tiring(Slow):
-        def forward(self, x: Tensor) -> Tensor:
-            self.float32, self.bf16 = 1.1 * self.float32, 1.1 * self.bf16
-            return super().forward(x)
+    class Tiring(Steps):
+        def __call__(self, rows: int, kind: str) -> None:
+            self.seconds = {each: (0, 1.1 * slope) for each, (_, slope) in self.seconds.items()}
+            super().__call__(rows, kind)
 
-    assert bf16_speed(Tiring(0.02, 0.01), 8, CPU) == pytest.approx((2 / 1.1, 2 / 1.1))
+    assert bf16_speed(Tiring(clock, (0, 0.02), (0, 0.01)), CPU, 8, ALL) == pytest.approx((2 / 1.1, 2 / 1.1))
 
 
 @pytest.mark.parametrize(
@@ -115,29 +125,13 @@ def test_the_decision_from_measurements(ratios: list[float], speed: tuple[float,
     assert fitting_precision(speed_of(ratios)) == chosen
 
 
-def test_rows_are_those_of_the_batches_up_to_a_limit(clock: Clock) -> None:
-    small, large = Slow(0.005, 0.005), Slow(0.005, 0.005)
-    bf16_speed(small, 8, CPU, rows=100)
-    bf16_speed(large, 8, CPU, rows=100_000)
-    assert max(small.rows) == 96
-    assert max(large.rows) == precision.MOST_ROWS
-
-
 def test_a_refused_precision_has_no_speed() -> None:
-    assert bf16_speed(Refusing(8, 8), 8, CPU) == REFUSED
+    def step(rows: int, kind: str) -> None:
+        if kind == "bf16":
+            raise RuntimeError("could not create a primitive descriptor")
+
+    assert bf16_speed(step, CPU, 8, ALL) == REFUSED
     assert fitting_precision(REFUSED) == "float32"
-
-
-def test_real_products_are_measured_in_a_moment() -> None:
-    began = time.thread_time()
-    assert 0 < bf16_speed(*trial_linear(64), CPU).median < 1000
-    assert time.thread_time() - began < 5  # milliseconds on a processor with bf16
-
-
-def test_the_trial_of_a_wide_model_stays_small() -> None:
-    layer, dim = trial_linear(20_000)
-    assert dim == 1024
-    assert sum(parameter.numel() for parameter in layer.parameters()) == 1024 * 1025
 
 
 @pytest.mark.parametrize(
@@ -155,3 +149,38 @@ def test_speeds_in_words(speed: float, words: str) -> None:
 def test_sums_are_as_exact_as_the_device_lets_them_be() -> None:
     kinds = ("cpu", "cuda", "mps")
     assert [exact_dtype(torch.device(kind)) for kind in kinds] == [torch.float64, torch.float64, torch.float32]
+
+
+@pytest.fixture
+def settings():
+    """Gives torch's settings of float32, as its compiler and cuDNN read them; they are put back."""
+
+    def read() -> tuple[str, bool]:
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    before = read()
+    yield read
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+@pytest.mark.parametrize("kind", FLOAT32)
+def test_a_device_with_tf32_multiplies_as_it_is_told(monkeypatch: pytest.MonkeyPatch, settings, kind: str) -> None:
+    assert settings() == FLOAT32["cudnn"]  # torch's own
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+    use_float32(kind, torch.device("cuda"))
+    assert settings() == FLOAT32[kind]
+    with torch.backends.cudnn.flags(enabled=False):  # reads what was set, and raises where that is a mix
+        assert torch.backends.cuda.matmul.fp32_precision == ("tf32" if kind == "tf32" else "ieee")
+    use_float32("cudnn", torch.device("cuda"))
+    assert settings() == FLOAT32["cudnn"]
+
+
+def test_other_devices_are_left_alone(monkeypatch: pytest.MonkeyPatch, settings) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (7, 5))
+    for name in ("cpu", "cuda", "mps", "meta"):
+        assert not has_tf32(torch.device(name))
+        use_float32("tf32", torch.device(name))
+    assert settings() == FLOAT32["cudnn"]
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
+    assert has_tf32(torch.device("cuda:1"))

@@ -144,7 +144,7 @@ class CellResult:
         path: the run folder, or the file of the hypotheses.
         costs: the price of it.
         curve: the evaluations on dev, in their order.
-        precision: of training, `float32` or `bf16`; empty where it is not known.
+        precision: of training, as `precision_of` has it; empty where it is not known.
         dev_steps: those that normalised the references of dev, separated by commas.
         rate: the recipe's learning rate; None where it is not known.
     """

@@ -64,7 +64,7 @@ from headway.metrics.metric import check_alike, check_words
 from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe, parse_lead
 from headway.runs.run import open_run
-from headway.runs.training.arithmetic import with_precision
+from headway.runs.training.arithmetic import chosen, computing
 from headway.tasks import build_task, dev_metrics
 
 DEFAULT_METRICS = ("bleu", "chrf")
@@ -219,10 +219,9 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
         UserError: a folder that is no run, or whose recipe names code that may not be imported.
     """
     recipes = [open_run(run.path, allow_code).recipe for run in runs]
-    computed = []  # with the precision that was chosen, where a recipe left that open
+    computed = []  # as was chosen, where a recipe left that open
     for run, recipe in zip(runs, recipes, strict=True):
-        precision = open_run(run.path).manifest.get("precision", recipe.training.precision)
-        computed.append(with_precision(recipe, precision))
+        computed.append(computing(recipe, **chosen(open_run(run.path).manifest, recipe)))
     groups: list[list[int]] = []
     for index, recipe in enumerate(computed):
         if runs[index].name is None:

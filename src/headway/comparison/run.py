@@ -56,7 +56,7 @@ from headway.runs.inspect.pages import write_run_report
 from headway.runs.inspect.parameters import parameters_of
 from headway.runs.load import AnyPredictor, load
 from headway.runs.run import open_run
-from headway.runs.run_folder import RunFolder
+from headway.runs.run_folder import RunFolder, precision_of
 from headway.runs.training.loop import train
 from headway.tasks import build_task, dev_metrics
 from headway.tensors.batch import collate
@@ -227,7 +227,7 @@ def result_of_run(
         tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
     with foreign_code(allow_code):
         costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
-    curve, precision = tuple(learning_curve(run)), manifest.get("precision", "")
+    curve, precision = tuple(learning_curve(run)), precision_of(manifest)
     steps, rate = manifest.get("references", ""), recipe.optimizer.learning_rate
     return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps, rate)
 

@@ -11,17 +11,18 @@ import psutil
 from packaging.requirements import Requirement
 
 import headway
-from headway.core.device import choose_threads, machine, pick_device, threads_set
+from headway.core.device import choose_threads, machine, pick_device
 from headway.core.log import silenced
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
+from headway.runs.training.arithmetic import measured_speed
 from headway.runs.training.loop import train
 from headway.tensors.linear import suited_backend
-from headway.tensors.precision import bf16_speed, compared, fitting_precision, trial_linear
+from headway.tensors.precision import compared, fitting_precision
 
 SELF_TEST_UPDATES = 200
-WIDTH = 512  # of the products that precisions are compared in
+PRESET = "transformer-small"  # of the steps that precisions are compared in
 
 
 def missing_by_extra() -> dict[str, list[str]]:
@@ -81,18 +82,17 @@ def self_test() -> str:
 def run_doctor(write: Callable[[str], None]) -> int:
     """Write the findings, a line each; 0 if the self-test passed, 1 if not."""
     facts, threads, device = machine(), choose_threads(), pick_device()
-    layer, width = trial_linear(WIDTH)
-    layer.backend = suited_backend(device, facts["processor"])
-    with threads_set(1):
-        speed = bf16_speed(layer, width, device)
+    recipe = parse_recipe({"data": {"train": {"tsv": "-"}}, "model": PRESET, "training": {"updates": 1}})
+    backend = suited_backend(device, facts["processor"])
+    speed = measured_speed(recipe, device, backend)
     lines = {
         "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
         "python": f"{platform.python_version()} on {facts['system']}",
         "torch": f"{facts['torch']}, accelerator: {facts['accelerator'] or 'none'}",
         "processor": f"{facts['processor']}, {facts['cores']} cores, {facts['instruction_set']}",
         "threads": f"{threads.number} would be used now ({threads.reason})",
-        "precision": f"{fitting_precision(speed)} suits products of {WIDTH} by {WIDTH} (bf16 {compared(speed.median)})",
-        "products": f"{layer.backend} multiplies in float32",
+        "precision": f"{fitting_precision(speed)} suits training a {PRESET} (bf16 {compared(speed.median)})",
+        "products": f"{backend} multiplies in float32",
         "memory": memory(),
     }
     for name, value in lines.items():

@@ -28,9 +28,6 @@ from headway.mixers.points import Points
 from headway.models.interventions import Rules, intervened, recorded
 from headway.models.scored_attention import Location
 from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
-from headway.tensors.precision import trial_linear
-
-USUAL_WIDTH = 768  # of pretrained encoders, where a recipe does not say it
 
 
 class ModelSection(Section):
@@ -46,10 +43,6 @@ class ModelSection(Section):
     def width(self) -> int | None:
         """D, or None where the recipe alone does not say it."""
         return None
-
-    def trial_layer(self) -> tuple[nn.Module, int]:
-        """A layer (B, L, D) -> (B, L, ...) like those that most time goes into, to try precisions on; and its D."""
-        return trial_linear(self.width() or USUAL_WIDTH)
 
 
 class ModelConfig(ModelSection):

@@ -122,7 +122,9 @@ class TrainingConfig(Section):
     target token, or a sentence (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends where
     `data.general` is worse by more than that, in the same measure, than before the first update; checkpoints after that
     are none of the best.
-    `precision`: `auto` takes bf16 where products of the model's sizes are measured to be quicker in it, else float32.
+    `precision`: `auto` takes bf16 where steps of such a model are measured to be quicker in it, else float32.
+    `float32`: how GPUs with TF32 multiply float32: as `tf32` (the default there), `exact`, or exactly but in cuDNN, as
+    torch itself does (`cudnn`). Everywhere else it is exact.
     `activation_checkpointing`: layers are computed a second time on the way back, for less memory and more time.
     `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
     those of the compiler.
@@ -140,6 +142,7 @@ class TrainingConfig(Section):
     mean_over: Literal["tokens", "sentences"] = "tokens"
     clip_norm: Annotated[float, Field(gt=0, le=1e38)] | None = 1.0
     precision: Literal["auto", "float32", "bf16"] = "auto"
+    float32: Literal["auto", "exact", "cudnn", "tf32"] = "auto"
     seed: Seed = 1
     log_every: Count = 50
     checkpoint_every: Count = 1000

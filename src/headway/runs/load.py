@@ -15,7 +15,9 @@ from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import CPU, open_run, task_of
+from headway.runs.run_folder import float32_of
 from headway.tensors.linear import PRECISIONS, prepare
+from headway.tensors.precision import use_float32
 
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
 
@@ -37,7 +39,8 @@ def load(
         device: `auto`, `cpu`, `cuda`, ...
         average: use the mean of each run's last so many checkpoints.
         precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest of these on this
-            machine, by a measurement of a second. Scores are those of the precision.
+            machine, by a measurement of a second. Scores are those of the precision. On a GPU with TF32, float32 is
+            multiplied as in training, from then on, in this process; exactly where several runs differ in that.
         engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
             made at first use, and kept in the cache.
         allow_code: import the components that a run names by import path, which are not parts of headway.
@@ -76,6 +79,8 @@ def load(
     where = pick_device(device)
     runs = [open_run(path, allow_code, device=where, average=average) for path in paths]
     task = task_of(runs)
+    kinds = {float32_of(each.manifest) or "cudnn" for each in runs}
+    use_float32(kinds.pop() if len(kinds) == 1 else "exact", where)
     for each in runs:
         try:
             used = prepare(each.model, precision)  # its linear maps are quick afterwards

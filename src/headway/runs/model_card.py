@@ -13,7 +13,7 @@ from headway.core.languages import base_language
 from headway.core.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.run import StoredRun
-from headway.runs.run_folder import portable
+from headway.runs.run_folder import portable, precision_of
 from headway.tasks import dev_metrics
 
 FILL_IN = "to be filled in"
@@ -140,5 +140,5 @@ def _speed(manifest: Mapping[str, Any]) -> str:
     speed = f", {tokens:,.0f} target tokens a second" if tokens else ""
     where = [machine.get("accelerator") or machine.get("processor") or "an unknown machine"]
     where += [counted(machine["threads"], "thread")] if machine.get("threads") else []
-    where += [manifest["precision"]] if manifest.get("precision") else []
+    where += [precision] if (precision := precision_of(manifest)) else []
     return f"Training took {seconds / 60:,.1f} minutes{speed} ({', '.join(where)})."

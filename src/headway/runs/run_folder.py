@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256 as sha256_of
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -154,6 +154,7 @@ class ManifestEntries(BaseModel):
     machine: dict[str, Any] = {}
     precision: str = ""
     bf16_speed: float | None = None
+    float32: Literal["exact", "cudnn", "tf32"] = "exact"
     backend: str = ""
     references: str = ""
     averaged_updates: list[int] = []
@@ -170,6 +171,23 @@ class ManifestEntries(BaseModel):
 
 
 MANIFEST = TypeAdapter(ManifestEntries)
+
+
+def float32_of(manifest: Mapping[str, Any]) -> str | None:
+    """How a run multiplied float32, as `headway.tensors.precision` has it; None where it has computed nothing yet.
+
+    Runs from before there was a choice left it to torch.
+    """
+    if "machine" not in manifest:
+        return None
+    on_cuda = str(manifest["machine"].get("accelerator")).startswith("cuda")
+    return manifest.get("float32") or ("cudnn" if on_cuda else "exact")
+
+
+def precision_of(manifest: Mapping[str, Any]) -> str:
+    """The precision of training in words: `bf16`, `float32`, `float32 as TF32`, or nothing where it is not known."""
+    precision: str = manifest.get("precision", "")
+    return f"{precision} as TF32" if precision == "float32" and manifest.get("float32") == "tf32" else precision
 
 
 class RunFolder:

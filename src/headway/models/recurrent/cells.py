@@ -112,18 +112,6 @@ def bf16_is_supported() -> bool:
     return True
 
 
-class RecurrentTrial(nn.Module):
-    """A recurrent layer and a product, as a model of them has: x (B, L, I) to (B, L, H), to try precisions on."""
-
-    def __init__(self, cell: str, inputs: int, hidden: int) -> None:
-        super().__init__()
-        self.cells, self.output = build_cells(cell, inputs, hidden), nn.Linear(hidden, hidden)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x through both."""
-        return self.output(run(self.cells, x, None)[0])  # type: ignore[no-any-return]
-
-
 def _as_states(after: Tensor | States) -> States:
     return after if isinstance(after, tuple) else (after,)
 

@@ -21,7 +21,6 @@ from headway.mixers.positions import build_absolute
 from headway.models.cross_attention import Choice
 from headway.models.embeddings import Embedding, token_embedding, tying
 from headway.models.model import Memory, ModelConfig, Output, Seq2Seq, log_probabilities, wanted
-from headway.models.recurrent.cells import RecurrentTrial
 from headway.models.recurrent.recurrent_decoder import (
     Decoder,
     ReadoutConfig,
@@ -110,9 +109,6 @@ class RecurrentConfig(ModelConfig):
     )
     readout: Annotated[ReadoutConfig, BeforeValidator(lambda value: named(value, "kind"))] = ReadoutConfig()
     uniform_range: Annotated[float, Field(gt=0, le=10)] | None = None
-
-    def trial_layer(self) -> tuple[nn.Module, int]:
-        return RecurrentTrial(self.cell, self.dim, self.decoder.hidden), self.dim
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

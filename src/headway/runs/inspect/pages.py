@@ -34,6 +34,7 @@ from headway.predictors.output import Output
 from headway.runs.load import load
 from headway.runs.metrics import read_metrics
 from headway.runs.run import StoredRun, open_run
+from headway.runs.run_folder import precision_of
 
 # A page asks nobody for anything; its styles and scripts are its own.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -215,7 +216,7 @@ def summary_of(run: StoredRun) -> dict[str, str]:
         "updates": f"{manifest.get('updates', 0):,}",
         "weights": run.weights_shown(),
         "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, "
-        + manifest.get("precision", recipe.training.precision),
+        + (precision_of(manifest) or recipe.training.precision),
         "machine": ", ".join(computer),
         "seed": str(manifest.get("seed", recipe.training.seed)),
         "headway": f"{manifest.get('headway', '')}, torch {machine.get('torch', '')}",

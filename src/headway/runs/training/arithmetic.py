@@ -24,18 +24,28 @@ from headway.core.device import (
 from headway.core.documents import read_json
 from headway.core.errors import RunError, UserError
 from headway.core.files import write_json
-from headway.core.log import counted
+from headway.core.log import counted, warn
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import cache_folder, locked
 from headway.recipe import Recipe, changed_keys
-from headway.runs.run_folder import RunFolder
-from headway.tensors.linear import has_onednn, suited_backend, use_backend
-from headway.tensors.precision import REFUSED, Speed, bf16_speed, compared, fitting_precision
+from headway.runs.run_folder import RunFolder, float32_of
+from headway.runs.training.trial import Trial
+from headway.tensors.linear import has_onednn, suited_backend
+from headway.tensors.precision import (
+    REFUSED,
+    Speed,
+    bf16_speed,
+    compared,
+    fitting_precision,
+    has_tf32,
+    use_float32,
+)
 
 Changes = dict[str, tuple[Any, Any]]  # by key, the value of a run and the one it is to have
 AUTO = "auto"  # the recipe's word for a choice when the run begins
 WAIT = 60.0  # seconds for another process that measures
 SPEED = TypeAdapter(Speed)
+PRODUCTS = 1 << 31  # multiplications of a forward pass that a CPU has time for: a quarter of a second or less
 
 
 class Arithmetic(NamedTuple):
@@ -45,16 +55,21 @@ class Arithmetic(NamedTuple):
     bf16_speed: float | None  # of a step here, in times that in float32, where it was looked up; 0 where it is refused
     backend: str  # the library that multiplies in float32, as `headway.tensors.linear` has it
     threads: Threads  # of this process
+    float32: str  # how a device with TF32 multiplies in float32, as `headway.tensors.precision` has it
 
     def text(self) -> str:
         """All choices in words, with their reasons."""
-        number = self.threads.number
+        number, in_float32 = self.threads.number, self.precision == "float32"
         measured = "" if self.bf16_speed is None else f" (bf16 {compared(self.bf16_speed)}, {instruction_set()})"
-        by = " by oneDNN" if self.backend == "onednn" and self.precision == "float32" else ""
+        by = " by oneDNN" if self.backend == "onednn" and in_float32 else ""
+        if self.float32 == "tf32":
+            by = " as TF32" if in_float32 else ", the rest as TF32"
         return f"{self.precision}{by}{measured}, {counted(number, 'thread')} ({self.threads.reason})"
 
 
-def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch.device) -> Arithmetic:
+def choose_arithmetic(
+    recipe: Recipe, manifest: Mapping[str, Any], device: torch.device, processes: int = 1
+) -> Arithmetic:
     """The run's own precision, library and threads where its manifest has them, else those that suit this machine.
 
     Another number of threads changes the last bits of sums, so a run keeps its number on the machine that it began on.
@@ -63,14 +78,18 @@ def choose_arithmetic(recipe: Recipe, manifest: Mapping[str, Any], device: torch
         UserError: bf16 is asked for where the device refuses it.
     """
     wanted, kept = recipe.training.precision, manifest.get("precision")
-    backend = _backend(manifest, device)
-    speed = None if (kept or wanted) == "float32" else measured_speed(recipe, device, backend)
+    backend, float32 = _backend(manifest, device), _float32(recipe, manifest, device)
+    speed = None
+    # Whoever asks for bf16 gets it; on a CPU, where it may be far slower, not without being told.
+    if (kept or wanted) == AUTO or (device.type == "cpu" and (kept or wanted) == "bf16"):
+        speed = measured_speed(computing(recipe, float32=float32), device, backend, processes)
     if speed == REFUSED and "bf16" in (kept, wanted):
         raise UserError(
             f"bf16 cannot be computed on this {device.type}", where="training.precision", received=kept or wanted
         )
     precision = kept or fitting_precision(speed or REFUSED) if wanted == AUTO else wanted
-    return Arithmetic(precision, speed and speed.median, backend, _threads(manifest.get("machine", {})))
+    factor = manifest.get("bf16_speed") if speed is None else speed.median
+    return Arithmetic(precision, factor, backend, _threads(manifest.get("machine", {})), float32)
 
 
 def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
@@ -80,26 +99,51 @@ def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
     return "onednn" if manifest.get("backend") == "onednn" and device.type == "cpu" and has_onednn() else "torch"
 
 
-def measured_speed(recipe: Recipe, device: torch.device, backend: str) -> Speed:
-    """The speed of bf16 here, for products of the model's shape, as it was measured once; draws no random numbers.
+def _float32(recipe: Recipe, manifest: Mapping[str, Any], device: torch.device) -> str:
+    """How float32 is multiplied: as the recipe says, else as the run began, else as TF32; exactly where that lacks."""
+    wanted = recipe.training.float32
+    if not has_tf32(device):
+        return "exact"
+    return float32_of(manifest) or "tf32" if wanted == AUTO else wanted
 
-    The cache keeps a record a machine, library and size class, so that all runs of a size decide alike, whatever else
-    the machine does when they begin.
+
+def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes: int = 1) -> Speed:
+    """The speed of bf16 here, for steps of the recipe's model, as it was measured once; draws no random numbers.
+
+    The cache keeps a record a machine, library, kind of model and size class, so that all runs of a size decide alike,
+    whatever else the machine does when they begin.
     """
-    with torch.random.fork_rng(devices=[]), threads_set(1):
-        layer, dim = recipe.model.trial_layer()
-        weights, rows = sum(each.numel() for each in layer.parameters()), recipe.training.batch_tokens
-        use_backend(layer, backend)
+    trial, float32 = Trial(recipe, device), _float32(recipe, {}, device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), threads_set(1):
+        with torch.device("meta"):
+            model = trial.model()
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        rows = max(1, trial.sentences // processes)
+        most = max(2, PRODUCTS // (weights * trial.positions)) if device.type == "cpu" else rows
         key = {
             "processor": processor(),
             "instruction_set": [instruction_set(), os.environ.get("ONEDNN_MAX_CPU_ISA")],
             "device": device.type if device.type == "cpu" else accelerator(),
             "torch": torch.__version__,
             "backend": backend,
-            "layer": type(layer).__name__,
+            "float32": float32,
+            "model": type(model).__name__,
             "size": [weights.bit_length(), rows.bit_length()],
         }
-        return _recorded(key, lambda: bf16_speed(layer, dim, device, rows))
+
+        def measure() -> Speed:
+            use_float32(float32, device)
+            speed = bf16_speed(trial.step(backend), device, rows, most)
+            if device.type == "cuda":  # the run's own peak is counted from here on
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats(device)
+            return speed
+
+        try:
+            return _recorded(key, measure)
+        except RunError as error:
+            warn(f"training.precision: bf16 is not compared with float32, as {error}")
+            return REFUSED
 
 
 def _recorded(key: Mapping[str, Any], measure: Callable[[], Speed]) -> Speed:
@@ -126,30 +170,37 @@ def _threads(before: Mapping[str, Any]) -> Threads:
     return Threads(before["threads"], "as the run began")
 
 
-def with_precision(recipe: Recipe, precision: str) -> Recipe:
-    """`recipe` with this precision."""
-    training = recipe.training.model_copy(update={"precision": precision})
-    return recipe.model_copy(update={"training": training})
+def computing(recipe: Recipe, **choices: str) -> Recipe:
+    """`recipe` with this `precision`, or `float32`, or both."""
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=choices)})
+
+
+def chosen(manifest: Mapping[str, Any], recipe: Recipe) -> dict[str, str]:
+    """How a run computes, by key: as its recipe says or, where that leaves it open, as its manifest does."""
+    made = {"precision": manifest.get("precision"), "float32": float32_of(manifest)}
+    named = {key: getattr(recipe.training, key) for key in made}
+    return {key: (made[key] or AUTO) if named[key] == AUTO else named[key] for key in made}
 
 
 def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Changes]:
     """A recipe for a run that is there, and its changes: the keys with the run's own values and those of `recipe`.
 
-    A precision that `recipe` leaves open, or that the run has chosen, is no change. While the run has chosen none, it
-    can be given one.
+    A precision, or a float32, that `recipe` leaves open or that the run has chosen is no change. While the run has
+    chosen none, it can be given one.
     """
     before = folder.read_recipe()
-    chosen = folder.read_manifest().get("precision", before.training.precision)
-    if recipe.training.precision in (AUTO, chosen):
-        recipe = with_precision(recipe, before.training.precision)
-    else:
-        before = with_precision(before, recipe.training.precision if chosen == AUTO else chosen)
+    for key, value in chosen(folder.read_manifest(), before).items():
+        wanted = getattr(recipe.training, key)
+        if wanted in (AUTO, value):
+            recipe = computing(recipe, **{key: getattr(before.training, key)})
+        else:
+            before = computing(before, **{key: wanted if value == AUTO else value})
     return recipe, changed_keys(before, recipe)
 
 
 class SharedPrecision:
-    """The precision of runs that are compared, where their recipes leave it open: that of runs which are there, else
-    what suits all of them here.
+    """The precision, and the float32, of runs that are compared, where their recipes leave these open: those of runs
+    which are there, else what suits all of them here.
 
     If each chose for itself, models of different sizes would be rounded differently.
 
@@ -158,19 +209,34 @@ class SharedPrecision:
     """
 
     def __init__(self, runs: Sequence[tuple[Recipe, Path]]) -> None:
-        self._open = [(recipe, RunFolder(folder)) for recipe, folder in runs if recipe.training.precision == AUTO]
+        self._runs = [(recipe, RunFolder(folder)) for recipe, folder in runs]
+
+    def _made(self, key: str) -> str | None:
+        """The choice of the first run that was left one."""
+        left = ((recipe, folder) for recipe, folder in self._runs if getattr(recipe.training, key) == AUTO)
+        made = (chosen(folder.read_manifest(), recipe)[key] for recipe, folder in left)
+        return next((choice for choice in made if choice != AUTO), None)
 
     @cached_property
-    def _chosen(self) -> str:
-        for known in (folder.read_manifest().get("precision") for _, folder in self._open):
-            if known:
-                return str(known)
-        sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe, _ in self._open}
+    def _float32(self) -> str:
+        return self._made("float32") or ("tf32" if has_tf32(pick_device()) else AUTO)
+
+    @cached_property
+    def _precision(self) -> str:
+        if made := self._made("precision"):
+            return made
+        left = [self._with_float32(recipe) for recipe, _ in self._runs if recipe.training.precision == AUTO]
+        sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe in left}
         device = pick_device()
-        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe, _ in self._open)):
-            speeds = [measured_speed(recipe, device, suited_backend(device, processor())) for recipe in sizes.values()]
+        backend = suited_backend(device, processor())
+        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in left)):
+            speeds = [measured_speed(recipe, device, backend) for recipe in sizes.values()]
         return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
 
+    def _with_float32(self, recipe: Recipe) -> Recipe:
+        return computing(recipe, float32=self._float32) if recipe.training.float32 == AUTO else recipe
+
     def given(self, recipe: Recipe) -> Recipe:
-        """`recipe` with a precision; measures where no run has one yet."""
-        return with_precision(recipe, self._chosen) if recipe.training.precision == AUTO else recipe
+        """`recipe` with a precision and, where there is TF32, a float32; measures where no run has one yet."""
+        recipe = self._with_float32(recipe)
+        return computing(recipe, precision=self._precision) if recipe.training.precision == AUTO else recipe

@@ -57,7 +57,7 @@ from headway.tensors.batch import SPECIALS
 from headway.tensors.checkpointing import recompute_activations
 from headway.tensors.linear import round_to_int8, use_backend
 from headway.tensors.low_rank import CHANGE, adapt
-from headway.tensors.precision import compared
+from headway.tensors.precision import compared, use_float32
 
 KEPT = ("task", "text.", "vocabulary.")  # sections that the run's processors were made by
 
@@ -333,6 +333,7 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
             parallel.from_first(partial(check_origin, recipe))
         arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel, held))
         parallel = replace(parallel, precision=arithmetic.precision)
+        use_float32(arithmetic.float32, parallel.device)
         with threads_set(arithmetic.threads.number):
             corpora = parallel.on_first(partial(prepare, recipe, folder))
             session = _session(recipe, folder, corpora or prepare(recipe, folder), parallel, arithmetic)
@@ -359,7 +360,7 @@ def _claim(recipe: Recipe, output: Path, resume: bool, parallel: Parallel, held:
             shutil.rmtree(folder.vocabulary)
     remove_leftovers(folder.path, LEFTOVERS)
     remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
-    arithmetic = choose_arithmetic(recipe, folder.read_manifest(), parallel.device)
+    arithmetic = choose_arithmetic(recipe, folder.read_manifest(), parallel.device, parallel.world_size)
     folder.write_recipe(recipe)
     if arithmetic.precision == "bf16" and arithmetic.bf16_speed is not None and arithmetic.bf16_speed < 1:
         warn(f"training.precision: bf16 {compared(arithmetic.bf16_speed)} on this processor ({instruction_set()})")
@@ -511,6 +512,7 @@ def _start_records(
             "processes": processes,
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,
+            "float32": arithmetic.float32,
             "backend": arithmetic.backend,
             "references": corpora.references or None,
         }
