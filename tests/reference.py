@@ -28,8 +28,8 @@ from headway.models.transformer import Transformer
 
 
 def linear(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    """One vector through x W^T + b, element by element."""
-    return torch.stack([sum((weight[o, i] * x[i] for i in range(len(x))), bias[o]) for o in range(len(weight))])
+    """One vector through W x + b."""
+    return weight @ x + bias
 
 
 def softmax(scores: list[Tensor]) -> list[Tensor]:

@@ -110,7 +110,7 @@ def test_a_text_may_be_empty(run_headway: Command, reversal: Reversal) -> None:
 
 def test_help_does_not_wait_for_torch() -> None:
     script = "import sys, headway.cli; assert 'torch' not in sys.modules, 'torch'"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_pipe_that_closes_early_is_no_accident(reversal: Reversal) -> None:
         process.stdin.write(b"ab\n" * 3000)
         process.stdin.close()
         assert process.stderr.read() == b""
-        assert process.wait(60) == 1
+        assert process.wait() == 1
 
 
 def test_a_run_scores_targets_with_their_sources(run_headway: Command, reversal: Reversal) -> None:

@@ -119,9 +119,7 @@ def test_without_sessions_a_process_is_killed_with_its_children(monkeypatch: pyt
         system.kill_with_children(process.pid)
     import psutil
 
-    until = time.monotonic() + 20
     while psutil.pid_exists(grandchild) and psutil.Process(grandchild).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until
         time.sleep(0.05)
 
 

@@ -136,7 +136,7 @@ def test_predict_answers_each_line_as_it_comes(
     def converse() -> None:
         for word in (b"ab\n", b"abc\n", b"dcba\n"):
             pipe(word)
-            received.append(answers.get(timeout=20))
+            received.append(answers.get())
         pipe(b"")
 
     monkeypatch.setattr(sys, "stdout", Screen())

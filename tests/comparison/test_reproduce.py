@@ -272,15 +272,12 @@ prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), P
 
 def test_a_signal_ends_the_commands_too(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path)
-    deadline = time.monotonic() + 60
     while not (tmp_path / "begun").is_file() or not (shell := (tmp_path / "begun").read_text()).strip():
         assert process.poll() is None
-        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.terminate()
-    assert process.wait(60) == 128 + signal.SIGTERM
+    assert process.wait() == 128 + signal.SIGTERM
     while _group_lives(int(shell)):  # with what the shell began
-        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 

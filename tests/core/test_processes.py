@@ -97,4 +97,4 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path) -> None:
         for _ in range(20):
             assert parent.stdout.readline() == b"working\n"
         parent.kill()
-        parent.communicate(timeout=20)  # ends only when no process holds the pipe any more
+        parent.communicate(timeout=200)  # ends only when no process holds the pipe any more

@@ -6,9 +6,13 @@ from tests.docs.pages import ROOT, run_page
 
 
 def test_the_page_runs(tmp_path: Path) -> None:
-    changes = {"training.seed=": "training.updates=20 training.checkpoint_every=20 training.seed="}
+    changes = {
+        "training.seed=": "training.updates=20 training.checkpoint_every=20 training.seed=",
+        "--margin": "--sentences 8 --margin",
+        "--sentences 40": "--sentences 6",
+    }
     said = run_page(ROOT / "docs" / "interventions.md", tmp_path, **changes)
-    assert "60 sentences by each of 3 runs: logprob -" in said
+    assert "8 sentences by each of 3 runs: logprob -" in said
     assert sum(line.startswith("decoder.1.cross:head=4 ") for line in said.splitlines()) == 1
     assert said.count("encoder.1.self:offset=-2") == 6  # three ways to cut, by two metrics
     assert "Rank correlation of the losses between seeds" in said

@@ -46,7 +46,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         page = server.ask("/").content.decode()
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(200) == 0
     assert translated["translatedText"] == "eins zwei"
     assert translated["detectedLanguage"]["language"] == "en"
     assert [output["text"] for output in predicted["outputs"]] == ["eins zwei", "drei"]

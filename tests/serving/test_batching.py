@@ -14,7 +14,7 @@ LINES = ["one two", "", "three", "four five six one", "two"]
 
 
 def texts(job: Job) -> list[str]:
-    return [output.text for output in job.outputs.result(20)]
+    return [output.text for output in job.outputs.result()]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_together_is_as_alone(batcher: Batcher, gate: Gate, options: dict[str, A
     texts(before[0])
     for job, line in zip(jobs, LINES, strict=True):
         alone = batcher.predictor.predict([line, line], **options)
-        for output, expected in zip(job.outputs.result(20), alone, strict=True):
+        for output, expected in zip(job.outputs.result(), alone, strict=True):
             assert [each.text for each in output.hypotheses] == [each.text for each in expected.hypotheses]
             assert output.score == pytest.approx(expected.score, abs=1e-4)
             assert output.attention.keys() == expected.attention.keys()
@@ -97,7 +97,7 @@ def test_a_request_that_is_late_is_not_computed(batcher: Batcher, gate: Gate) ->
     late = submit(batcher, ["two"], until=time.monotonic() - 1)
     gate.opened.set()
     with pytest.raises(DeadlineError):
-        late[0].outputs.result(20)
+        late[0].outputs.result()
     assert texts(first[0]) == ["eins"]
     assert gate.read == [["one"]]
 
@@ -118,7 +118,7 @@ def test_an_error_is_that_of_its_request(batcher: Batcher, gate: Gate, monkeypat
     gate.opened.set()
     texts(first[0])
     with pytest.raises(RuntimeError):
-        jobs[1].outputs.result(20)
+        jobs[1].outputs.result()
     assert texts(jobs[0]) + texts(jobs[2]) == ["drei", "vier"]
 
 

@@ -14,7 +14,6 @@ import torch
 import yaml
 
 import headway
-from headway.cli import main
 from headway.core.errors import UserError
 from headway.formats.corpus_config import parse_corpus
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -25,6 +24,7 @@ from headway.runs.training.start import check_recipe
 from headway.tasks.speech_recognition import SpeechRecognition
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
 from tests.runs.training.kills import assert_same, attempts
+from tests.shared_runs import shared_run
 
 RECIPE = {
     "task": "speech_recognition",
@@ -69,19 +69,18 @@ def write_recipe(folder: Path, count: int = 200, **changes) -> Path:
     return path
 
 
+def write_heard(folder: Path) -> Path:
+    for number, text in enumerate(TESTS):
+        write(folder / "test" / f"{number}.wav", say(text, 5000 + number))
+    return write_recipe(folder, SENTENCES)  # so many that tones are learned, not recordings
+
+
 @pytest.fixture(scope="module")
-def heard(tmp_path_factory) -> Heard:
-    folder = tmp_path_factory.mktemp("tones")
-    recipe = write_recipe(folder, SENTENCES)  # so many that tones are learned, not recordings
-    torch.set_num_threads(1)
-    with pytest.raises(SystemExit) as ended:
-        main(["train", str(recipe), "--output", str(folder / "run")])
-    assert ended.value.code == 0
-    recordings = [
-        write(folder / "test" / f"{number}.wav", say(text, 5000 + number)) for number, text in enumerate(TESTS)
-    ]
+def heard(pytestconfig) -> Heard:
+    folder = shared_run(pytestconfig.cache.mkdir("runs"), "tones", write_heard)
+    recordings = [folder / "test" / f"{number}.wav" for number in range(len(TESTS))]
     texts = [said.text for said in headway.load(folder / "run", device="cpu").predict(recordings)]
-    return Heard(folder, folder / "run", recipe, recordings, texts)
+    return Heard(folder, folder / "run", folder / "tones.yaml", recordings, texts)
 
 
 def test_it_learns(heard):
