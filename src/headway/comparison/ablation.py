@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import atanh, log, sqrt, tanh
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +18,7 @@ import numpy as np
 
 from headway.comparison.compare import Existing, name_runs
 from headway.comparison.comparison import ComparedPair, Measure, compared_pairs, measures_of
-from headway.comparison.options import AblateOptions, How
+from headway.comparison.options import LOGPROB, AblateOptions, How
 from headway.core.errors import UserError, option
 from headway.core.log import counted, progress
 from headway.core.processes import batched
@@ -26,8 +26,8 @@ from headway.core.tables import Cell, Column, Table
 from headway.metrics import metric_in
 from headway.metrics.intervals import Linearised, linearise
 from headway.metrics.metric import Metric, Signature, Statistics
-from headway.models import Seq2Seq
 from headway.models.interventions import Mean, Resample, Rules, named_parts, parts_of
+from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.load import load
@@ -45,7 +45,7 @@ ENOUGH = 5  # parts of whose order an interval says something
 class LogProbability(Metric):
     """The mean log probability of a reference's token, in nats, from its sum over a sentence and their number."""
 
-    name = "logprob"
+    name = LOGPROB
     kinds = ("numbers",)
 
     @property
@@ -92,6 +92,7 @@ class Ablation:
     Attributes:
         measure: the metric.
         how: the way.
+        systems: the scores of the whole model, and without each part.
         pairs: each part against the whole model.
         losses: (n, P), score without the part less score of the whole, seed by seed.
         seen: for each part the seeds in which the interval over sentences alone leaves out 0.
@@ -100,6 +101,7 @@ class Ablation:
 
     measure: Measure
     how: How
+    systems: Mapping[str, Linearised]
     pairs: Sequence[ComparedPair]
     losses: Sequence[Sequence[float]]
     seen: Sequence[int]
@@ -114,8 +116,8 @@ class Ablation:
             rows.append(dict(zip(keys, (pair.b, *numbers, pair.verdict, [*each], seen), strict=True)))
         return sorted(rows, key=lambda row: sign * row["difference"])
 
-    def table(self) -> Table:
-        """A row a part."""
+    def table(self, of: str = "") -> Table:
+        """A row a part; `of` begins its title."""
         seeds, shown = len(self.losses), ("part", "difference", "low", "high", "p_holm")
         words = {"worse": "matters", "better": "harms", "even": "makes no difference", "none": "no verdict"}
         rows: list[list[Cell]] = [
@@ -126,7 +128,7 @@ class Ablation:
         over = "seeds and sentences; p is adjusted by Holm's method over the parts."
         over = over if seeds > 1 else "these sentences alone. One seed says nothing of the method: there is no verdict."
         notes = [f"The interval holds 95 % over {over}", *self._stability()]
-        return Table(columns, rows, title=f"{self.measure.label}, {self.how}", notes=notes)
+        return Table(columns, rows, title=f"{of}{self.measure.label}, {self.how}", notes=notes)
 
     def _stability(self) -> list[str]:
         if self.stable is None:
@@ -181,27 +183,31 @@ class _Examined:
 
     def __init__(
         self,
-        predictor: SequencePredictor,
+        predictor: Any,
         examples: Sequence[Example],
         metrics: Sequence[Metric],
-        what: Sequence[str],
+        options: AblateOptions,
         seed: int,
     ) -> None:
         self.predictor, self.examples, self.metrics, self.seed = predictor, examples, metrics, seed
-        model = predictor.models[0]
-        assert isinstance(model, Seq2Seq)
-        self.model, self.points = model, model.points()
-        self.parts = list(dict.fromkeys(part for each in what for part in named_parts(self.points, each)))
+        self.what, self.model = options.what, predictor.runs[0].model
+        self.points = self.model.points()
+        named = {each: named_parts(self.points, each) for each in options.what}
+        alone = {part: [part] for parts in named.values() for part in parts}
+        self.parts = named if options.together else alone  # by their names, those that are cut at once
 
     def record(self) -> None:
         """Keep the values of the parts in each sentence."""
 
-        def alone(example: Example) -> Any:
+        def alone(example: Example) -> Iterator[Any]:
+            if isinstance(self.predictor, LabelPredictor):
+                yield from (batch for _, batch in self.predictor.alone(example.words or example.source.split()))
+                return
             ids = self.predictor.target.encode_lines([example.target or ""])[0]
             source = np.asarray(self.predictor.read(example.source).values)
-            return collate([source], [np.asarray(ids, np.int64)]).to(self.predictor.device)
+            yield collate([source], [np.asarray(ids, np.int64)]).to(self.predictor.device)
 
-        self.recorded = self.model.recorded(self.parts, map(alone, self.examples))
+        self.recorded = self.model.recorded(self.what, chain.from_iterable(map(alone, self.examples)))
 
     def statistics(self, parts: Sequence[str], how: How) -> list[Statistics]:
         """The statistics of each metric without these parts."""
@@ -220,14 +226,15 @@ class _Examined:
         return [np.concatenate(rows) for rows in found]
 
     def _score(self, examples: Sequence[Example]) -> Iterator[Statistics]:
-        sources, targets = [each.source for each in examples], [each.target or "" for each in examples]
+        predictor, targets = self.predictor, [each.target or "" for each in examples]
+        sources = examples if isinstance(predictor, LabelPredictor) else [each.source for each in examples]
         texts: list[str] | None = None
         for metric in self.metrics:
             if isinstance(metric, LogProbability):
-                scores = [each.log_probabilities for each in self.predictor.score(sources, targets)]
+                scores = [each.log_probabilities for each in predictor.force(sources, targets)]
                 yield np.array([[sum(row), len(row)] for row in scores])
             else:
-                texts = texts or [each.text for each in self.predictor.predict(sources)]
+                texts = texts or [each.text for each in predictor.predict(sources)]
                 yield metric.counted(texts, [targets])
 
 
@@ -241,24 +248,25 @@ def ablate(runs: Sequence[Path], options: AblateOptions) -> Ablations:
     if len({name.variant for name in named}) > 1 or len({name.seed for name in named}) < len(named):
         what = "the parts of one model are cut: give runs of one recipe, each with a seed of its own"
         raise UserError(what, where="RUN", received=", ".join(map(str, named)))
-    opened, predictors = open_run(runs[0], options.allow_code), []
-    for run in runs:
-        predictor = load(run, device=options.device, allow_code=options.allow_code)
-        if not isinstance(predictor, SequencePredictor):
-            raise UserError("only models that write sequences are cut", where="RUN", received=str(run))
-        predictors.append(predictor)
+    return ablate_seeds(runs, options)
+
+
+def ablate_seeds(runs: Sequence[Path], options: AblateOptions) -> Ablations:
+    """The same of runs that are known to be the seeds of one model, whatever else their recipes differ in."""
+    opened = open_run(runs[0], options.allow_code)
+    predictors = [load(run, device=options.device, allow_code=options.allow_code) for run in runs]
     examples, recipe = _examples(opened, predictors, options), predictors[0].recipe
     with opened.trusted():
         language = recipe.text.target.language
         metrics = [
-            LogProbability() if name == "logprob" else metric_in(language, {"name": name}) for name in options.metric
+            LogProbability() if name == LOGPROB else metric_in(language, {"name": name}) for name in options.metric
         ]
     return cut([str(run) for run in runs], predictors, examples, metrics, options)
 
 
 def cut(
     names: Sequence[str],
-    predictors: Sequence[SequencePredictor],
+    predictors: Sequence[SequencePredictor | LabelPredictor],
     examples: Sequence[Example],
     metrics: Sequence[Metric],
     options: AblateOptions,
@@ -266,10 +274,10 @@ def cut(
     """Cut the parts of models, the seeds of one, that read these examples. Raises UserError as `ablate` does."""
     measures = measures_of(metrics, {}, [""])
     seeds = [
-        _Examined(predictor, examples, metrics, options.what, options.seed + FAR * index)
+        _Examined(predictor, examples, metrics, options, options.seed + FAR * index)
         for index, predictor in enumerate(predictors)
     ]
-    parts = seeds[0].parts
+    parts = list(seeds[0].parts)
     if {*options.how} - {"zero"}:
         for one in seeds:
             one.record()
@@ -277,24 +285,27 @@ def cut(
     scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # of each seed and metric
     with progress("cutting", len(seeds) * len(plan), "parts", long=True) as work:
         for one, (how, part) in work.over(product(seeds, plan)):
-            scored[how, part].append(one.statistics([part] if how else [], how or "zero"))
+            scored[how, part].append(one.statistics(one.parts[part] if how else [], how or "zero"))
     wholes, ablations = {}, []
     for index, measure in enumerate(measures):
         whole = linearise(measure.metric, [rows[index] for rows in scored["", WHOLE]])
         wholes[measure.key] = whole.scores.tolist()
         for how in options.how:
             without = {part: linearise(measure.metric, [rows[index] for rows in scored[how, part]]) for part in parts}
-            pairs = compared_pairs(measure, {WHOLE: whole} | without, options.margin, WHOLE)
-            losses = np.stack([each.scores - whole.scores for each in without.values()], 1)
+            systems = {WHOLE: whole} | without
+            pairs = compared_pairs(measure, systems, options.margin, WHOLE)
             seen = [_seen(without[part] - whole) for part in parts]
-            ablations.append(Ablation(measure, how, pairs, losses.tolist(), seen, Correlation.of(losses.tolist())))
+            losses = np.stack([each.scores - whole.scores for each in without.values()], 1).tolist()
+            ablations.append(Ablation(measure, how, systems, pairs, losses, seen, Correlation.of(losses)))
     pruned = None
     if options.prune is not None:
         pruned = [_pruned(*row, options) for row in zip(seeds, ablations[0].losses, strict=True)]
     return Ablations(names, len(examples), wholes, ablations, parts, pruned)
 
 
-def _examples(run: Any, predictors: Sequence[SequencePredictor], options: AblateOptions) -> list[Example]:
+def _examples(
+    run: Any, predictors: Sequence[SequencePredictor | LabelPredictor], options: AblateOptions
+) -> list[Example]:
     """The first sentences with targets that all models can read. Raises UserError where there are fewer than two."""
     recipe = predictors[0].recipe
     corpus = run.task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
@@ -302,7 +313,9 @@ def _examples(run: Any, predictors: Sequence[SequencePredictor], options: Ablate
     for example in corpus.examples:
         example = example if written is None else example.as_written(written)
         given = bool(example.source.strip() and (example.target or "").strip())
-        if given and all(predictor.can_read(example.source, example.target) for predictor in predictors):
+        if given and all(
+            isinstance(one, LabelPredictor) or one.can_read(example.source, example.target) for one in predictors
+        ):
             readable.append(example)
         if len(readable) == options.sentences:
             break
@@ -324,13 +337,14 @@ def _seen(difference: Linearised) -> int:
 def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> list[str]:
     """The parts of one run that can go together, the least needed first, before the first metric loses too much."""
     metric, how = one.metrics[0], options.how[0]
-    sign, gone = 1 if metric.higher_is_better else -1, list[str]()
+    sign, gone, names = 1 if metric.higher_is_better else -1, list[str](), list(one.parts)
     whole = metric.aggregate(one.statistics([], how)[0].sum(0))
     for index in np.argsort(-sign * np.asarray(losses), kind="stable"):
-        score = metric.aggregate(one.statistics([*gone, one.parts[index]], how)[0].sum(0))
+        tried = [part for name in (*gone, names[index]) for part in one.parts[name]]
+        score = metric.aggregate(one.statistics(tried, how)[0].sum(0))
         if sign * (whole - score) > (options.prune or 0):
             break
-        gone.append(one.parts[index])
+        gone.append(names[index])
     return gone
 
 

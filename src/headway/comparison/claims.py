@@ -22,7 +22,7 @@ from headway.comparison.cells import CellResult, Costs
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid, GridConfig
-from headway.comparison.options import USUAL_BUDGET
+from headway.comparison.options import LOGPROB, USUAL_BUDGET, AblateOptions
 from headway.core.config import Section, explain, merge
 from headway.core.errors import UserError, nearest
 from headway.core.files import shipped
@@ -43,7 +43,7 @@ IN_NOTES: dict[str, str] = {
     "early": "in the last fifth of the updates, one of both gained the margin or more on dev",
     "unknown": "no curve on dev says whether training was at a plateau",
 }
-HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second")
+HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second", LOGPROB)
 MOST_SEEDS, MOST_TIMES = 100, 1000
 POWER = 0.8  # how often so many decide, as a mean over the variances that as many seeds might have seen
 
@@ -119,13 +119,25 @@ class BudgetConfig(Section):
     as_printed: bool = False
 
 
+class CutConfig(Section):
+    """Parts that variants are cut of.
+
+    `parts`: patterns by VARIANT/PART, each cut as a whole. `options`: those of `headway inspect ablate`; `input` and
+    `reference` are files in the folder of the data.
+    """
+
+    parts: Annotated[dict[Annotated[str, Field(pattern=r"^[\w.+=-]+/[\w.+=-]+$")], str], Field(min_length=1)]
+    options: AblateOptions = AblateOptions()
+
+
 class ClaimFile(Section):
     """A table of a document, or a question of our own.
 
     `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
     `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
-    path of a grid file; `$OUTPUT` in its texts is the folder of the data. `looks`: how often findings were looked at,
-    where seeds or learning rates were added to what was still open, or all was measured again.
+    path of a grid file; `$OUTPUT` in its texts is the folder of the data. `cut`: parts of variants. VARIANT/PART
+    is what is left; a claim on it is by the first metric of `cut`, or its own. `looks`: how often findings were looked
+    at, where seeds or learning rates were added to what was still open, or all was measured again.
     """
 
     title: str
@@ -135,6 +147,7 @@ class ClaimFile(Section):
     data: ClaimData
     full_data: ClaimData | None = None
     grid: dict[str, Any]
+    cut: CutConfig | None = None
     budgets: Annotated[dict[Literal["small", "full"], BudgetConfig], Field(min_length=1)]
     looks: Annotated[int, Field(ge=1, le=100)] = 1
     claims: tuple[ClaimConfig, ...]
@@ -228,6 +241,10 @@ def read_claims(path: Path) -> ClaimFile:
             variants |= GridConfig.model_validate(claims.tree(budget)).variants
         except ValidationError as error:
             raise UserError(explain(error, GridConfig, f"{path}: grid")) from error
+    cut = {} if claims.cut is None else claims.cut.parts
+    if absent := [name for name in cut if name.partition("/")[0] not in variants]:
+        raise UserError("no such variant", where=f"{path}: cut", received=absent, allowed=variants)
+    variants |= cut
     said = [claim.says for claim in claims.claims]
     for claim in claims.claims:
         if said.count(claim.says) > 1:
@@ -339,7 +356,7 @@ def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str,
 def regime_of(claim: ClaimConfig, regimes: Mapping[str, Regime]) -> Regime | Literal[""]:
     """How far both variants of a claim were trained: early where either is; of a cost it does not matter."""
     left, _, right = claim.inequality
-    both = {regimes.get(left, "unknown"), regimes.get(right, "unknown")}
+    both = {regimes.get(name.partition("/")[0], "unknown") for name in (left, right)}
     order: tuple[Regime, ...] = ("early", "unknown", "plateau", "as printed")
     return "" if claim.metric in COSTS else next(regime for regime in order if regime in both)
 
@@ -579,7 +596,7 @@ def claims_table(
 
 def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
-    if claim.metric in COSTS:
+    if claim.metric in (*COSTS, LOGPROB):
         return claim.metric in HIGHER_IS_BETTER
     grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
     own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)

@@ -15,6 +15,7 @@ from headway.runs.inspect.inspect_options import DeviceOptions, OutputOptions
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID_FILES = (".yaml", ".yml")
 USUAL_BUDGET: Final = "small"  # where none is named
+LOGPROB: Final = "logprob"  # a metric that only models can give
 METRIC_NAMES = (
     "bleu, chrf, ter, comet, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, deviation, "
     "precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, "
@@ -224,6 +225,7 @@ class AblateOptions(DeviceOptions, OutputOptions):
         description="Parts by name or pattern: 'decoder.*.cross:heads', 'encoder.*.self:offsets', layers, ...",
         json_schema_extra={"metavar": "PART...", "default_text": "heads"},
     )
+    together: bool = Field(False, description="Cut all parts that a pattern names at once, not one by one.")
     how: Annotated[tuple[How, ...], BeforeValidator(_listed)] = Field(
         ("zero",),
         min_length=1,
@@ -231,7 +233,7 @@ class AblateOptions(DeviceOptions, OutputOptions):
         json_schema_extra={"metavar": "HOW...", "default_text": "zero"},
     )
     metric: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
-        ("logprob",),
+        (LOGPROB,),
         min_length=1,
         description="logprob, of the references, in nats a token; and those of `headway score`.",
         json_schema_extra={"metavar": "METRIC...", "default_text": "logprob"},

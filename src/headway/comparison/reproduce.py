@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, Queue
@@ -24,18 +25,24 @@ import psutil
 from pydantic import AfterValidator, Field, ValidationError
 
 import headway
+from headway.comparison.ablation import ablate_seeds
 from headway.comparison.claims import (
+    ClaimConfig,
     ClaimData,
     ClaimFile,
     ClaimPath,
     Decided,
+    Regime,
     check_decidable,
     chosen_files,
     claim_files,
     claims_folder,
     claims_table,
     decide,
+    decided_by,
+    higher_is_better,
     read_claims,
+    regime_of,
     regimes_of,
     sought_of_claims,
     tree_of_cell,
@@ -55,12 +62,14 @@ from headway.core.log import duration, progress, say
 from headway.core.storage import locked
 from headway.core.system import ENDING_SIGNALS, kill_with_children, move
 from headway.core.tables import Cell, Table
+from headway.metrics.intervals import Linearised
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
 TAIL = 4096  # bytes in which the last line is looked for
 LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
 RECORD = "record.json"
+Cuts = Mapping[str, Mapping[str, Linearised]]  # by metric and name, of variants whole and without a part
 FOUND = ("says", "claim", "metric", "test", "margin", "difference", "low", "high", "values", "finding")
 
 
@@ -405,11 +414,15 @@ def reproduce(
             continue
         as_printed = claims.budget(options.budget).as_printed
         regimes = regimes_of(made.comparison, as_printed=as_printed)
-        decided = {claim.says: decide(claim, made.comparison, claims.level, regimes) for claim in claims.claims}
-        tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table()]
+        cuts, of_cuts = cut_variants(claims, made.comparison, data)
+        decided = {
+            one.says: decide_cut(one, claims, cuts, regimes) or decide(one, made.comparison, claims.level, regimes)
+            for one in claims.claims
+        }
+        tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table(), *of_cuts]
         shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
         write_report(made.comparison, shown, CompareOptions(allow_code=True))
-        write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command))
+        write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command, of_cuts))
     return tables, code
 
 
@@ -433,6 +446,37 @@ def _named_output(value: Any, output: str) -> Any:
     return value.replace("$OUTPUT", output) if isinstance(value, str) else value
 
 
+def cut_variants(claims: ClaimFile, comparison: Comparison, data: Path) -> tuple[Cuts, list[Table]]:
+    """By metric, the variants whole and without each part that claims cut, and tables; none where they cut nothing."""
+    cuts, tables = dict[str, Mapping[str, Linearised]](), list[Table]()
+    if claims.cut is None:
+        return cuts, tables
+    given = claims.cut.options
+    files = {name: path and data / path for name, path in (("input", given.input), ("reference", given.reference))}
+    for name, cells in comparison.cells.items():
+        parts = {part: what for part, what in claims.cut.parts.items() if part.startswith(f"{name}/")}
+        if not parts:
+            continue
+        options = given.model_copy(update={"what": tuple(parts.values()), "together": True, **files})
+        for ablation in ablate_seeds([cell.path for cell in cells if cell.path], options).ablations:
+            systems = zip([name, *parts], ablation.systems.values(), strict=True)
+            cuts[ablation.measure.key] = dict(systems) | cuts.get(ablation.measure.key, {})  # the first way stands
+            tables.append(ablation.table(f"{name}: "))
+    return cuts, tables
+
+
+def decide_cut(claim: ClaimConfig, claims: ClaimFile, cuts: Cuts, regimes: Mapping[str, Regime]) -> Decided | None:
+    """The finding on a claim about variants without a part; None of one about whole variants."""
+    left, _, right = claim.inequality
+    systems = cuts.get(claim.metric or next(iter(cuts), ""), {})
+    if "/" not in claim.claim or not {left, right} <= systems.keys():
+        return None
+    estimate, sign = (systems[left] - systems[right]).estimate(), 1 if higher_is_better(claim, claims) else -1
+    values = float(systems[left].scores.mean()), float(systems[right].scores.mean())
+    found = replace(estimate, value=sign * estimate.value)
+    return decided_by(claim, found, values, claims.level, regime=regime_of(claim, regimes))
+
+
 def record_of(
     claims: ClaimFile,
     options: ReproduceOptions,
@@ -440,12 +484,13 @@ def record_of(
     comparison: Comparison,
     decided: dict[str, Decided | None],
     command: str,
+    cuts: Sequence[Table] = (),
 ) -> ResultRecord:
     """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
     result = made.result
     missing = [f"Failed: {failure}." for failure in result.failed]
     missing += [f"Not finished: {'; '.join(result.unfinished)}."] if result.unfinished else []
-    tables = [comparison.table(), comparison.pair_table()]
+    tables = [comparison.table(), comparison.pair_table(), *cuts]
     tables += [curves.table() for curves in banded_curves(comparison)[:1] if curves.are_long]
     return ResultRecord(
         title=claims.title,

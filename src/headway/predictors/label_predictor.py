@@ -5,7 +5,7 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Re
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.search.limits import check_scores
+from headway.tensors.batch import TokenBatch
 
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
 THRESHOLD = "threshold.json"  # in the folder of a run
@@ -140,13 +141,18 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             )
         return forced
 
+    def alone(self, words: Sequence[str]) -> Iterator[tuple[Window, TokenBatch]]:
+        """The windows of a sentence, each with the batch of it alone as the first run reads it; its labels are any."""
+        for window in self._windows(self.runs[0], [tuple(words)]):
+            labels = [[0] * len(window.first)]
+            yield window, collate_windows([window], _processor(self.runs[0]).padding, labels).to(self.device)
+
     @torch.inference_mode()
     def capture(self, words: Sequence[str]) -> list[AttentionWeights]:
         """The attention of the first run's model in a sentence, window by window."""
         run, captures = self.runs[0], []
         processor = _processor(run)
-        for window in self._windows(run, [tuple(words)]):
-            batch = collate_windows([window], processor.padding).to(self.device)
+        for window, batch in self.alone(words):
             output = run.model(batch, capture=("*",)).attention
             weights = {name: output[name][0].float().cpu().numpy() for name in output if name.startswith("encoder.")}
             rows = dict.fromkeys(weights, processor.tokens(window.ids))
