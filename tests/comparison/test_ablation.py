@@ -196,3 +196,16 @@ def test_runs_that_do_not_belong_together(reversal: Reversal, untrained: Path) -
     for runs in ([reversal.run, untrained], [reversal.run, reversal.run]):
         with pytest.raises(UserError, match="runs of one recipe, each with a seed"):
             ablate(runs, AblateOptions())
+
+
+def test_parts_of_a_pattern_are_cut_at_once(untrained: Path) -> None:
+    others, copying = "decoder.*.cross:head=[124]", "decoder.*.cross:head=[34]"
+    options = {"what": [others, copying], "together": True, "prune": 0.5}
+    found = examined(untrained, False, options, [LogProbability()], range(1, 4))
+    (ablation,) = found.ablations
+    rows = {row["part"]: row["verdict"] for row in ablation.found()}
+    assert rows == {copying: "worse", others: "even"}
+    assert found.pruned == [[others]] * 3
+    alone = examined(untrained, False, {"what": [COPYING]}, [LogProbability()], range(1, 4)).ablations[0]
+    assert ablation.systems[copying].scores == pytest.approx(alone.systems[COPYING].scores, abs=0.1)
+    assert ablation.losses[0][1] == pytest.approx(ablation.systems[copying].scores[0] - found.wholes["logprob"][0])

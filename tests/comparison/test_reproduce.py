@@ -1,5 +1,6 @@
 """Claims in miniature: data prepared by commands, cells made, the inequality decided, the record kept."""
 
+import json
 import logging
 import os
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -361,3 +363,39 @@ def test_the_error_is_the_last_line_of_errors_whole(tmp_path: Path) -> None:
         prepare(ClaimData(about="lines", prepare=commands), tmp_path, None, tmp_path)
     with pytest.raises(RunError, match=r"\(exit code 1\): no message;"):
         prepare(ClaimData(about="lines", prepare="false"), tmp_path, None, tmp_path)
+
+
+def test_variants_are_cut_of_parts(place: Path, tmp_path: Path, run_headway: Command) -> None:
+    parts = {"ngram/near": "encoder.1.self:offset=[-+]1", "ngram/head": "decoder.1.cross:head=1"}
+    claims = [
+        {"says": "Neighbours matter.", "claim": "ngram > ngram/near"},
+        {"says": "Neighbours matter by TER.", "claim": "ngram > ngram/near", "metric": "ter"},
+        {"says": "Less than a head.", "claim": "ngram/near >= ngram/head", "metric": "logprob", "margin": 99},
+        {"says": "Wide is better.", "claim": "wide > narrow"},
+    ]
+    options = {"how": ["zero"], "metric": ["logprob", "ter"], "input": "sources", "reference": "targets"}
+    data, files = CLAIMS["data"], "cut -f1 $DATA/test.tsv > $OUTPUT/sources\ncut -f2 $DATA/test.tsv > $OUTPUT/targets"
+    data = data | {"prepare": f"{data['prepare']}\n{files}"}
+    tree = CLAIMS | {"data": data, "claims": claims, "cut": {"parts": parts, "options": options}}
+    shutil.copytree(place / "claims", tmp_path / "claims")
+    (tmp_path / "claims" / "nobody2024-words.yaml").write_text(yaml.safe_dump(tree))
+    asked = ["reproduce", "nobody2024/words", "seeds=[1,2]", "--claims", tmp_path / "claims", "--data", place / "data"]
+    ended = run_headway(*asked, "--yes", "--output", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    folder = tmp_path / "out" / "nobody2024-words"
+    record = read_record(folder / "record.json")
+    assert [claim["finding"] for claim in record.claims][2] == "holds"
+    assert [table["title"] for table in record.tables][2:4] == ["ngram: logprob, zero", "ngram: TER, zero"]
+    cut = run_headway(
+        "inspect", "ablate", *(folder / "cells" / f"ngram-{seed}" for seed in (1, 2)), "--together", "--json",
+        "--what", ",".join(parts.values()), "--metric", "logprob,ter", "--input", folder / "data" / "sources",
+        "--reference", folder / "data" / "targets",
+    )  # fmt: skip
+    found = {(each["metric"], row["part"]): row for each in json.loads(cut.out)["ablations"] for row in each["parts"]}
+    by_logprob, by_ter = (found[metric, parts["ngram/near"]] for metric in ("logprob", "ter"))
+    first, second, third, _ = record.claims
+    assert (first["difference"], first["low"]) == pytest.approx((-by_logprob["difference"], -by_logprob["high"]))
+    assert (second["difference"], second["low"]) == pytest.approx((by_ter["difference"], by_ter["low"]))
+    head = found["logprob", parts["ngram/head"]]["difference"]
+    assert third["difference"] == pytest.approx(by_logprob["difference"] - head)
+    assert first["values"][0] == pytest.approx(fmean(json.loads(cut.out)["whole"]["logprob"]))

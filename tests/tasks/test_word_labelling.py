@@ -628,3 +628,31 @@ def test_many_lines_keep_their_order(
     code, out, _ = run_headway("predict", learned.run, "--format", "json", stdin=stdin)
     assert code == 0
     assert [" ".join(json.loads(line)["words"]) for line in out.splitlines()] == given
+
+
+def test_parts_of_a_tagger_are_cut(learned: Learned, predictor: LabelPredictor, run_headway: Command) -> None:
+    parts = [f"layers:layer={layer}" for layer in range(1, LAYERS + 1)]
+    asked = ["inspect", "ablate", learned.run, "--what", "layers:layer=*", "--how", "zero,mean", "--json"]
+    cut = run_headway(*asked, "--metric", "logprob,f0.5", "--sentences", 20)
+    assert cut.code == 0, cut.err
+    found = json.loads(cut.out)
+    assert [len(each["parts"]) for each in found["ablations"]] == [LAYERS] * 4
+    examples = [*build_task("error_detection").given_test_set(predictor.recipe).examples][:20]
+    words, labels = [each.words for each in examples], [each.target for each in examples]
+
+    def logprob() -> float:
+        return float(np.mean([value for each in predictor.force(words, labels) for value in each.log_probabilities]))
+
+    whole, model = logprob(), predictor.runs[0].model
+    assert found["whole"]["logprob"] == [pytest.approx(whole)]
+    recorded: list[torch.Tensor] = []
+    with model.intervened({parts[0]: lambda values: recorded.append(values[0]) or values}):
+        for sentence in words:
+            predictor.predict([sentence])
+    mean = torch.cat(recorded).mean(0)
+    for how, replaced in (("zero", torch.zeros_like), ("mean", mean.expand_as)):
+        (table,) = (each["parts"] for each in found["ablations"] if (each["metric"], each["how"]) == ("logprob", how))
+        (row,) = (row for row in table if row["part"] == parts[0])
+        with model.intervened({parts[0]: replaced}):
+            assert row["difference"] == pytest.approx(logprob() - whole, abs=1e-6)
+        assert row["difference"] != 0
