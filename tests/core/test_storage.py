@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.core.errors import UserError
+from headway.core.errors import HeadwayError, RunError, UserError
 from headway.core.storage import (
     GrowingArray,
     cache_folder,
@@ -52,6 +52,50 @@ def test_growing_array(tmp_path: Path, dtype: type[np.integer]) -> None:
     assert (type(grown), grown.dtype, grown.flags.writeable) == (np.ndarray, dtype, False)
     np.testing.assert_array_equal(grown, np.r_[0:3, 0:12_345].astype(dtype))
     np.testing.assert_array_equal(np.load(path, allow_pickle=False), grown)
+
+
+def test_an_array_goes_on_after_what_was_synced(tmp_path: Path) -> None:
+    path = tmp_path / "array.npy"
+    with pytest.raises(KeyError), GrowingArray(path, np.int32) as array:  # noqa: PT012
+        array.append(np.arange(7))
+        array.sync()
+        array.append(np.arange(1000))
+        raise KeyError
+    with GrowingArray(path, np.int32, 7) as array:
+        array.append(np.array([70, 71]))
+        assert array.length == 9
+    assert read_array(path).tolist() == [*range(7), 70, 71]
+    assert path.stat().st_size == 128 + 9 * 4
+
+
+def test_a_folder_of_a_killed_process_is_gone_on_with_by_one_other(tmp_path: Path) -> None:
+    kept, seen = tmp_path / "kept", list[list[str]]()
+
+    def make(folder: Path) -> None:
+        seen.append([path.name for path in folder.iterdir()])
+        (folder / "whole").write_text("x", encoding="utf-8")
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+        if len(seen) == 2:  # while this one works, another begins anew, and is the first to be ready
+            assert kept_folder(kept, make, read_whole, resumable=True) == "x"
+
+    with pytest.raises(KeyboardInterrupt):
+        kept_folder(kept, make, read_whole, resumable=True)
+    assert kept_folder(kept, make, read_whole, resumable=True) == "x"
+    assert seen == [[], ["whole"], []]
+    assert {path.name for path in tmp_path.iterdir()} == {"kept", ".kept.lock"}
+
+
+@pytest.mark.parametrize(("error", "left"), [(RunError, ["kept.unfinished"]), (OSError, []), (UserError, [])])
+def test_errors_that_would_come_again_leave_no_unfinished_folder(
+    tmp_path: Path, error: type[Exception], left: list[str]
+) -> None:
+    def make(folder: Path) -> None:
+        raise error("no")
+
+    with pytest.raises(HeadwayError):
+        kept_folder(tmp_path / "kept", make, read_whole, resumable=True)
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == left
 
 
 def test_a_failed_array_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:

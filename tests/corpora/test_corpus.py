@@ -57,6 +57,11 @@ def ten(parallel: Write) -> AnyCorpus:
     return parallel([source for source, _ in LINES], [target for _, target in LINES])
 
 
+def left_in(cache: Path) -> list[str]:
+    """The names of all that is kept of corpora, but for locks."""
+    return [path.name for path in (cache / "corpora").iterdir() if not path.name.startswith(".")]
+
+
 def test_filters_and_report(build: Callable[..., Corpus], ten: AnyCorpus, sides: Sides) -> None:
     corpus = build(ten, max_length=4, max_ratio=2, drop_duplicates=True)
     assert len(corpus) == 3
@@ -151,7 +156,7 @@ def test_second_time_from_the_cache(
     monkeypatch.setattr(corpus_module, "chunks", None)  # would fail if called
     second = build(ten)
     assert (second.fingerprint, second.report) == (first.fingerprint, first.report)
-    assert [path.name for path in (tmp_path / "cache" / "corpora").iterdir()] == [first.fingerprint]
+    assert left_in(tmp_path / "cache") == [first.fingerprint]
 
 
 def test_cache_key(build: Callable[..., Corpus], parallel: Write, ten: AnyCorpus, sides: Sides, tmp_path: Path) -> None:
@@ -200,7 +205,7 @@ def test_a_failed_build_leaves_nothing(
 ) -> None:
     with pytest.raises(UserError, match="has 2 lines"):
         build(parallel(["a", "b"], ["A"]))
-    assert list((tmp_path / "cache" / "corpora").iterdir()) == []
+    assert left_in(tmp_path / "cache") == []
 
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -208,13 +213,15 @@ def test_a_failed_build_leaves_nothing(
     monkeypatch.setattr(corpus_module, "_write", full)
     with pytest.raises(RunError, match=r"No space left on device.*HEADWAY_CACHE"):
         build(parallel(["a"], ["A"]))
-    assert list((tmp_path / "cache" / "corpora").iterdir()) == []
+    assert left_in(tmp_path / "cache") == []
 
 
 def test_wide_ids(build: Callable[..., Corpus], ten: AnyCorpus, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(ten).source(0).dtype == np.uint16
-    monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary: (1 << 16) + 1)
-    assert build(ten, max_length=9).source(0).dtype == np.int32
+    for longest, (size, kind) in enumerate(
+        [(1 << 8, np.uint8), ((1 << 8) + 1, np.uint16), (1 << 16, np.uint16), ((1 << 16) + 1, np.int32)], start=9
+    ):
+        monkeypatch.setattr(type(sides[0].vocabulary), "__len__", lambda vocabulary, size=size: size)
+        assert build(ten, max_length=longest).source(0).dtype == kind
 
 
 def random_pairs(pairs: int, seed: int) -> tuple[list[str], list[str]]:
@@ -255,10 +262,60 @@ def test_processes_give_the_same(
         assert alone.source(index).tolist() == sides[0].encode(pairs[line - 1].source).values
         assert alone.target(index).tolist() == sides[1].encode(pairs[line - 1].target).values
     assert alone.fingerprint == together.fingerprint
-    files = [path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.*")]
+    files = [path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").glob("corpora/*/*.*")]
     assert len(files) == 7
     for path in files:
         assert (tmp_path / "alone" / path).read_bytes() == (tmp_path / "together" / path).read_bytes()
+
+
+class Killed(BaseException):
+    """The end of a process, at which nothing tidies up."""
+
+
+@pytest.mark.parametrize("journal", ["whole", "damaged", "of other code"])
+def test_a_process_that_was_killed_leaves_its_chunks_to_the_next(
+    parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal: str
+) -> None:
+    monkeypatch.setattr(encoding, "CHUNK", 30)
+    monkeypatch.setattr(encoding, "SAVED_EVERY", 0.0)
+    source = open_source(parallel(*random_pairs(290, seed=4)), "data.train")  # with a last chunk that is shorter
+    read, encoded, encode = list[int](), list[int](), encoding.encode
+
+    def build(cache: str, killed_at: int = 0) -> Corpus:
+        def progress(done: int) -> None:
+            read.append(done)
+            if done == killed_at:
+                raise Killed
+
+        return build_corpus(
+            source, sides, Filters(max_length=10, drop_duplicates=True), name="data.train", filter=True,
+            cache=tmp_path / cache, progress=progress,
+        )  # fmt: skip
+
+    def counted(chunk: encoding.Chunk, *arguments: Any) -> encoding.EncodedChunk:
+        encoded.append(len(chunk.lines) + len(chunk.duplicates))
+        return encode(chunk, *arguments)
+
+    monkeypatch.setattr(encoding, "encode", counted)
+    whole = build("whole")
+    for killed_at in (120, 240):
+        with pytest.raises(Killed):
+            build("cut", killed_at)
+    (left,) = (tmp_path / "cut").glob("corpora/*.unfinished/kept/journal.json")
+    if journal != "whole":
+        text = left.read_text(encoding="utf-8")
+        left.write_text(text[:-9] if journal == "damaged" else text.replace('"software": "', '"software": "x'))
+    encoded.clear()
+    read.clear()
+    cut = build("cut")
+    assert read[0] == (240 if journal == "whole" else 30)  # the chunk at which it was killed was not saved yet
+    assert sum(encoded) == 290 - (210 if journal == "whole" else 0)
+    assert (cut.fingerprint, cut.report) == (whole.fingerprint, whole.report)
+    files = [path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").glob("corpora/*/*.*")]
+    assert len(files) == 7
+    for path in files:
+        assert (tmp_path / "cut" / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()
+    assert left_in(tmp_path / "cut") == [cut.fingerprint]
 
 
 def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Batches: every pair once, little padding, the right ids and masks, a share for each process."""
 
 import hashlib
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,6 +82,30 @@ def test_padding_is_below_one_percent() -> None:
     plan = plan_epoch(source + 1, target + 1, 2048, 1, 0)
     assert padding(source, target, plan) < 0.01
     assert len(plan) < 1.05 * np.maximum(source + 1, target + 1).sum() / 2048
+
+
+def test_larger_corpora_are_sorted_in_random_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = corpus_lengths(200_000)
+    monkeypatch.setattr("headway.corpora.plan.SORTED_TOGETHER", 30_000)
+
+    def plan(epoch: int) -> list[NDArray[np.integer]]:
+        return plan_epoch(source + 1, target + 1, 2048, 1, epoch)
+
+    tracemalloc.start()
+    batches = plan(0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 * len(source)  # sorted as a whole, they take more than 45 bytes a pair
+    np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(len(source)))
+    assert all(max(source[batch].max(), target[batch].max()) < 2048 // len(batch) for batch in batches)
+    assert padding(source, target, batches) < 0.06  # in such small parts
+    again = plan(0)
+    assert len(again) == len(batches)
+    for one, other in zip(batches, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert {tuple(batch) for batch in batches}.isdisjoint(tuple(batch) for batch in plan(1))
+    longest = [int(target[batch].max()) for batch in batches]
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.1  # parts do not come one after the other
 
 
 def test_no_row_is_wasted() -> None:

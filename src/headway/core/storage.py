@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -123,21 +123,48 @@ def keep_first(built: Path, folder: Path) -> None:
         raise UserError("a folder is needed there, and there is something else", where=str(folder))
 
 
-def kept_folder(folder: Path, make: Callable[[Path], object], read: Callable[[Path], Kept]) -> Kept:
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """A folder in which `folder` is made: of a process that was killed, it stays, and the next one goes on in it.
+
+    A process that finds another at work there gets a folder of its own. An error that would come again removes it.
+    """
+    work = folder.with_name(f"{folder.name}.unfinished")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder.with_name(f".{folder.name}.lock")))
+        except UserError:
+            work = stack.enter_context(workspace(folder.parent))
+        work.mkdir(exist_ok=True)
+        try:
+            yield work
+        except RunError:  # a process died, as where memory runs out
+            raise
+        except Exception:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def kept_folder(
+    folder: Path, make: Callable[[Path], object], read: Callable[[Path], Kept], *, resumable: bool = False
+) -> Kept:
     """The value that `read` gives of a folder in the cache, which `make` fills where it is not there, or is damaged.
 
     Args:
         folder: named by all that decides its content, in the folder of what is kept of its kind.
         make: fills an empty folder, which gets the name when it is whole, with the hashes of its files.
         read: raises where a file is missing or cut off.
+        resumable: whether `make` goes on with a folder that a killed process had begun to fill.
 
     Raises:
         RunError: the cache cannot be written; whatever `make` raises.
     """
     if (kept := _open_kept(folder, read)) is not None:
         return kept
-    with cache_named(folder.parent), workspace(folder.parent) as work:
-        (built := work / "kept").mkdir()
+    with cache_named(folder.parent), unfinished(folder) if resumable else workspace(folder.parent) as work:
+        (built := work / "kept").mkdir(exist_ok=True)
         make(built)
         write_json(built / HASHES, file_hashes(built))
         keep_first(built, folder)
@@ -295,13 +322,17 @@ def _settle(folder: Path) -> None:
 
 
 class GrowingArray:
-    """A one-dimensional .npy file that is written piece by piece and whole once the context ends."""
+    """A one-dimensional .npy file that is written piece by piece and whole once the context ends.
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
-        self.file, self.dtype, self.length = path.open("wb"), np.dtype(dtype), 0
+    One that an earlier process began goes on after its first `length` values, which have been synced.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, length: int = 0) -> None:
+        self.file, self.dtype, self.length = path.open("r+b" if length else "wb"), np.dtype(dtype), length
 
     def __enter__(self) -> "GrowingArray":
         self._write_header()
+        self.file.truncate(self.file.seek(self.length * self.dtype.itemsize, os.SEEK_CUR))
         return self
 
     def append(self, values: NDArray[Any]) -> None:
@@ -315,8 +346,12 @@ class GrowingArray:
         with self.file:
             if kind is None:
                 self._write_header()
-                self.file.flush()
-                os.fsync(self.file.fileno())
+                self.sync()
+
+    def sync(self) -> None:
+        """Let the values so far survive a power cut."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
 
     def _write_header(self) -> None:
         # numpy pads the header such that its size does not depend on the length, for files that grow.

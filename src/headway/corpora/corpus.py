@@ -11,27 +11,30 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from headway.core.documents import read_json
 from headway.core.files import write_json
+from headway.core.log import say
 from headway.core.processes import batched, cores, in_processes
 from headway.core.registry import foreign_code
 from headway.core.storage import (
+    DAMAGED,
     GrowingArray,
     cache_folder,
     cache_named,
     file_hashes,
     kept_folder,
     read_array,
+    software,
     workspace,
 )
 from headway.corpora.corpus_report import DUPLICATE, EMPTY, TOO_LONG, UNBALANCED, CorpusReport, Counts
@@ -44,6 +47,8 @@ from headway.tensors.batch import LINKS
 
 CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
 PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in
+SAVED_EVERY = 10.0  # seconds of work that a killed process loses at most
+JOURNAL = "journal.json"  # in a folder that is being filled: how far it is whole
 
 
 @dataclass(frozen=True)
@@ -243,8 +248,10 @@ class Corpus(EncodedPairs):
             else (self._source_offsets if label.startswith("source_") else self._target_offsets)
             for label in report.labels
         }
-        self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
-        self.target_lengths = np.diff(self._target_offsets).astype(np.int32)
+        self.source_lengths, self.target_lengths = (
+            np.subtract(ends[1:], ends[:-1], out=np.empty(len(ends) - 1, dtype=np.int32), casting="unsafe")
+            for ends in (self._source_offsets, self._target_offsets)
+        )
 
     def source(self, index: int) -> NDArray[np.integer]:
         return self._source[self._source_offsets[index] : self._source_offsets[index + 1]]
@@ -302,7 +309,7 @@ def build_corpus(
         folder = corpora / hashlib.sha256(key.encode()).hexdigest()
         told = progress or (lambda done: None)
         write = partial(_write, source, processors, applied, sides, told, labellers, truncation)
-        return kept_folder(folder, write, partial(Corpus, name=name))
+        return kept_folder(folder, write, partial(Corpus, name=name), resumable=True)
 
 
 def _write(
@@ -315,23 +322,38 @@ def _write(
     truncation: Truncation | None,
     folder: Path,
 ) -> None:
-    """Write the corpus into `folder`; the processors are stored in `sides`."""
-    counts = Counts(truncated_to="" if truncation is None else str(truncation))
-    (folder / "labels").mkdir()
+    """Write the corpus into `folder`, from where a process that was killed left off; the processors are in `sides`."""
+    counts, lengths = Counts(truncated_to="" if truncation is None else str(truncation)), dict[str, int]()
+    with suppress(*DAMAGED):
+        known = read_json(folder / JOURNAL, what="journal")
+        if known["software"] == software():
+            counts, lengths = Counts.from_json(known["counts"]), known["lengths"]
+            say(f"encoding goes on after {counts.pairs_read:,} pairs")
+    (folder / "labels").mkdir(exist_ok=True)
     with ExitStack() as stack:
-        lines = stack.enter_context(GrowingArray(folder / "lines.npy", np.int64))
-        write_source = _side_writer(folder, "source", processors[0], stack)
-        write_target = _side_writer(folder, "target", processors[1], stack)
-        labels = {
-            labeller.name: stack.enter_context(GrowingArray(folder / "labels" / f"{labeller.name}.npy", np.int32))
-            for labeller in labellers
-        }
-        offsets = {
-            labeller.name: _offsets(folder / "labels", labeller.name, stack)
-            for labeller in labellers
-            if labeller.side is None
-        }
-        read = chunks(source, bool(filters.get("drop_duplicates")))
+        arrays: dict[str, GrowingArray] = {}
+
+        def array(name: str, dtype: DTypeLike) -> GrowingArray:
+            growing = GrowingArray(folder / f"{name}.npy", dtype, lengths.get(name, 0))
+            arrays[name] = stack.enter_context(growing)
+            return growing
+
+        def offsets_of(name: str) -> GrowingArray:
+            """Where each pair begins, and the last ends; the first begins at 0."""
+            offsets = array(f"{name}_offsets", np.int64)
+            if not offsets.length:
+                offsets.append(np.zeros(1, dtype=np.int64))
+            return offsets
+
+        lines = array("lines", np.int64)
+        of_sides = [
+            (array(name, narrowest(len(side.vocabulary))), offsets_of(name))
+            for name, side in zip(("source", "target"), processors, strict=True)
+        ]
+        labels = {labeller.name: array(f"labels/{labeller.name}", np.int32) for labeller in labellers}
+        offsets = {each.name: offsets_of(f"labels/{each.name}") for each in labellers if each.side is None}
+        read = islice(chunks(source, bool(filters.get("drop_duplicates"))), -(-counts.pairs_read // CHUNK), None)
+        saved = time.monotonic()
         for chunk in encode_all(read, processors, sides, labellers, truncation):
             kept = _keep(chunk, filters, counts)
             counts.truncated += int((chunk.truncated & kept).sum())
@@ -342,36 +364,28 @@ def _write(
                     offsets[labeller.name].append(values.length + np.cumsum(labelled.lengths[kept]))
                 values.append(labelled.values[np.repeat(kept, labelled.lengths)])
                 counts.label(labeller.name, labeller.counted, labelled.counts[kept])
-            for side, write, count in (
-                (chunk.source, write_source, counts.source),
-                (chunk.target, write_target, counts.target),
+            for side, (ids, ends), count in zip(
+                (chunk.source, chunk.target), of_sides, (counts.source, counts.target), strict=True
             ):
                 part = side.select(kept)
-                write(part)
+                ends.append(ids.length + np.cumsum(part.lengths))
+                ids.append(part.ids)
                 count.add(part.ids, part.lengths)
             progress(counts.pairs_read)
+            if time.monotonic() - saved >= SAVED_EVERY:
+                for growing in arrays.values():
+                    growing.sync()
+                so_far = {name: growing.length for name, growing in arrays.items()}
+                write_json(folder / JOURNAL, {"software": software(), "lengths": so_far, "counts": asdict(counts)})
+                saved = time.monotonic()
+    (folder / JOURNAL).unlink(missing_ok=True)
     origins = source.origins()
     write_json(folder / "report.json", counts.report("", origins, source.row_errors.report(bool(origins))).to_json())
 
 
-def _offsets(folder: Path, name: str, stack: ExitStack) -> GrowingArray:
-    """The file of where each pair begins, and the last ends; the first begins at 0."""
-    offsets = stack.enter_context(GrowingArray(folder / f"{name}_offsets.npy", np.int64))
-    offsets.append(np.zeros(1, dtype=np.int64))
-    return offsets
-
-
-def _side_writer(folder: Path, name: str, side: TextProcessor, stack: ExitStack) -> Callable[[EncodedSide], None]:
-    """A function that appends the ids and offsets of one side to its files."""
-    dtype = np.uint16 if len(side.vocabulary) <= 1 << 16 else np.int32
-    ids = stack.enter_context(GrowingArray(folder / f"{name}.npy", dtype))
-    offsets = _offsets(folder, name, stack)
-
-    def write(part: EncodedSide) -> None:
-        offsets.append(ids.length + np.cumsum(part.lengths))
-        ids.append(part.ids)
-
-    return write
+def narrowest(vocabulary: int) -> DTypeLike:
+    """The type of the ids of so many tokens."""
+    return next((kind for kind in (np.uint8, np.uint16) if vocabulary <= np.iinfo(kind).max + 1), np.int32)
 
 
 def _keep(chunk: EncodedChunk, filters: dict[str, Any], counts: Counts) -> NDArray[np.bool_]:

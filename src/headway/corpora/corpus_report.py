@@ -1,6 +1,5 @@
 """The pairs of a corpus that were read and dropped, and why: counted exactly while the corpus streams by."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -118,23 +117,23 @@ class CorpusReport:
         return "\n".join(lines)
 
 
+@dataclass
 class _SideCount:
     """Counts one side chunk by chunk, in memory that depends only on the longest line."""
 
-    def __init__(self) -> None:
-        self.unknown = 0
-        self.histogram = np.zeros(1, dtype=np.int64)
+    unknown: int = 0
+    histogram: list[int] = field(default_factory=lambda: [0])
 
     def add(self, ids: NDArray[np.integer], lengths: NDArray[np.integer]) -> None:
         self.unknown += int(np.count_nonzero(ids == UNKNOWN))
         counts = np.bincount(lengths, minlength=len(self.histogram))
         counts[: len(self.histogram)] += self.histogram
-        self.histogram = counts
+        self.histogram = counts.tolist()
 
     def report(self) -> SideReport:
         up_to = np.cumsum(self.histogram)
         lines = int(up_to[-1])
-        tokens = int(self.histogram @ np.arange(len(self.histogram)))
+        tokens = sum(length * count for length, count in enumerate(self.histogram))
         ranks = {name: max(1, -(-percent * lines // 100)) for name, percent in QUANTILES.items()}  # counted from 1
         lengths = {name: int(np.searchsorted(up_to, rank)) for name, rank in ranks.items()} if lines else {}
         return SideReport(tokens, self.unknown, lengths)
@@ -148,11 +147,16 @@ class Counts:
     pairs_kept: int = 0
     source: _SideCount = field(default_factory=_SideCount)
     target: _SideCount = field(default_factory=_SideCount)
-    dropped: Counter[str] = field(default_factory=Counter)
+    dropped: dict[str, int] = field(default_factory=dict)
     first_dropped: dict[str, list[int]] = field(default_factory=dict)
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
     truncated: int = 0
     truncated_to: str = ""
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Counts":
+        """The counts of which `asdict` gave this."""
+        return cls(**(content | {name: _SideCount(**content[name]) for name in ("source", "target")}))
 
     def label(self, name: str, counted: Sequence[str], counts: NDArray[np.int64]) -> None:
         """Add what was counted (N, C) of the lines that are kept."""
@@ -164,13 +168,13 @@ class Counts:
         """Count the pairs of these line numbers as dropped."""
         shown = self.first_dropped.setdefault(reason, [])
         shown += map(int, lines[: LINES_SHOWN - len(shown)])
-        self.dropped[reason] += len(lines)
+        self.dropped[reason] = self.dropped.get(reason, 0) + len(lines)
 
     def report(
         self, name: str, origins: Sequence[tuple[str, int]] = (), rows: RowReport = NOTHING_AMISS
     ) -> CorpusReport:
         """The finished report; `origins` and `rows` as `CorpusReport` has them."""
-        dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped[reason]}
+        dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped.get(reason)}
         first_dropped = {reason: self.first_dropped[reason] for reason in dropped}
         sides = self.source.report(), self.target.report()
         return CorpusReport(

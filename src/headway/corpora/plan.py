@@ -21,6 +21,8 @@ from headway.formats.corpus_config import GivenCorpus, parts
 from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
 
+SORTED_TOGETHER = 5_000_000  # pairs; another number would plan other batches for larger corpora
+
 
 class Mixture:
     """The pairs of each epoch, where every corpus has a share of them.
@@ -91,10 +93,12 @@ def plan_epoch(
     seed: int,
     epoch: int,
     batch_sentences: int | None = None,
-) -> list[NDArray[np.int64]]:
+) -> list[Indices]:
     """The batches of one epoch, as positions in the corpus; each pair is in exactly one. A pure function.
 
-    A batch holds pairs of nearly the same lengths, drawn anew in each epoch, and the batches come in random order.
+    A batch holds pairs of nearly the same lengths, drawn anew in each epoch, and the batches come in random order. Of
+    more than `SORTED_TOGETHER` pairs, random parts of equal size are sorted one after the other, so that memory grows
+    by 4 bytes a pair.
 
     Args:
         source_widths: (N,) what a source takes of a row: its tokens, with the end of sentence where it gets one.
@@ -105,24 +109,33 @@ def plan_epoch(
         epoch: its number.
         batch_sentences: a batch is so many pairs, however long, where this is given.
     """
-    random = np.random.default_rng([seed, epoch])
-    order = random.permutation(len(source_widths))
-    # By target width and then source width, ascending and descending in turn. Without the turns, the batch in which one
-    # target width gives way to the next would hold the longest sources of the one and the shortest of the other.
-    source, target = np.asarray(source_widths)[order], np.asarray(target_widths)[order]
-    order = order[np.lexsort((np.where(target % 2 == 1, source, -source.astype(np.int64)), target))]
-    widths = np.maximum(source_widths, target_widths)[order].astype(np.int64)
+    random, count = np.random.default_rng([seed, epoch]), len(source_widths)
+    order = np.arange(count, dtype=np.int32 if count < 1 << 31 else np.int64)
+    random.shuffle(order)
+    batches = list[Indices]()
+    for part in np.array_split(order, max(1, -(-count // SORTED_TOGETHER))):
+        # By target width and then source width, ascending and descending in turn. Without the turns, the batch in
+        # which one target width gives way to the next would hold the longest sources of the one and the shortest of
+        # the other.
+        source, target = (np.asarray(widths)[part].astype(np.int32) for widths in (source_widths, target_widths))
+        part[:] = part[np.lexsort((np.where(target % 2 == 1, source, -source), target))]
+        widths = np.maximum(source_widths[part], target_widths[part])
+        batches += np.split(part, _cuts(widths, batch_tokens, batch_sentences))
+    return [batches[position] for position in random.permutation(len(batches))] if count else []
+
+
+def _cuts(widths: NDArray[np.integer], batch_tokens: int, batch_sentences: int | None) -> list[int]:
+    """Where batches of rows of these widths end, but for the last."""
     cuts, start = [], 0
     while start < len(widths):
         if batch_sentences is None:
-            window = widths[start : start + max(1, batch_tokens // int(widths[start]))]
+            window = widths[start : start + max(1, batch_tokens // int(widths[start]))].astype(np.int64)
             tokens = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
             start += max(1, int(np.searchsorted(tokens, batch_tokens, side="right")))
         else:
             start += batch_sentences
         cuts.append(start)
-    batches = np.split(order, cuts[:-1])
-    return [batches[position] for position in random.permutation(len(batches))] if len(order) else []
+    return cuts[:-1]
 
 
 class EncodedPairs(ABC):
@@ -164,16 +177,17 @@ class EncodedPairs(ABC):
 
     def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
         """The batches of an epoch (see `plan_epoch`), by the lengths that its pieces have."""
-        chosen = np.arange(len(self)) if self.mixture is None else self.mixture.chosen(seed, epoch)
+        chosen = None if self.mixture is None else self.mixture.chosen(seed, epoch)
         source, target = (lengths + 1 for lengths in self._lengths(chosen, epoch))  # with the end of sentence
         batches = plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
-        return [chosen[batch] for batch in batches]
+        return batches if chosen is None else [chosen[batch] for batch in batches]
 
-    def _lengths(self, chosen: Indices, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The tokens of both sides of the pairs `chosen` in an epoch."""
-        usual = self.source_lengths[chosen], self.target_lengths[chosen]
+    def _lengths(self, chosen: Indices | None, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The tokens of both sides of the pairs `chosen`, by default all, in an epoch."""
         if self.sampler is None:
-            return usual
+            usual = self.source_lengths, self.target_lengths
+            return usual if chosen is None else (usual[0][chosen], usual[1][chosen])
+        chosen = np.arange(len(self)) if chosen is None else chosen
         sampled = np.empty((len(chosen), 2), dtype=np.int64)
         with progress("cutting words for the epoch", len(chosen), "pairs") as work:
             for row, index in enumerate(map(int, chosen)):
