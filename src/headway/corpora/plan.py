@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from headway.core.errors import UserError
 from headway.core.log import progress
 from headway.corpora.corpus_report import CorpusReport
+from headway.corpora.shapes import Shape, batches_of_shapes
 from headway.formats.corpus_config import GivenCorpus, parts
 from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
@@ -93,6 +95,7 @@ def plan_epoch(
     seed: int,
     epoch: int,
     batch_sentences: int | None = None,
+    shapes: Sequence[Shape] = (),
 ) -> list[Indices]:
     """The batches of one epoch, as positions in the corpus; each pair is in exactly one. A pure function.
 
@@ -108,11 +111,17 @@ def plan_epoch(
         seed: of the random order, together with `epoch`.
         epoch: its number.
         batch_sentences: a batch is so many pairs, however long, where this is given.
+        shapes: the batches have these, where there are any, but for pairs that none of them holds.
     """
     random, count = np.random.default_rng([seed, epoch]), len(source_widths)
+    if shapes:
+        batches, rest = batches_of_shapes(source_widths, target_widths, shapes, random)
+        others = plan_epoch(source_widths[rest], target_widths[rest], batch_tokens, seed, epoch, batch_sentences)
+        batches += [rest[batch] for batch in others]
+        return [batches[position] for position in random.permutation(len(batches))]
     order = np.arange(count, dtype=np.int32 if count < 1 << 31 else np.int64)
     random.shuffle(order)
-    batches = list[Indices]()
+    batches = []
     for part in np.array_split(order, max(1, -(-count // SORTED_TOGETHER))):
         # By target width and then source width, ascending and descending in turn. Without the turns, the batch in
         # which one target width gives way to the next would hold the longest sources of the one and the shortest of
@@ -175,11 +184,15 @@ class EncodedPairs(ABC):
     def __len__(self) -> int:
         return len(self.target_lengths)
 
-    def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`), by the lengths that its pieces have."""
+    def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The tokens of both sides of all pairs, with their ends of sentences."""
+        return self.source_lengths + 1, self.target_lengths + 1
+
+    def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
+        """The batches of an epoch (see `plan_epoch`, which takes the `sizes`), by the lengths that its pieces have."""
         chosen = None if self.mixture is None else self.mixture.chosen(seed, epoch)
         source, target = (lengths + 1 for lengths in self._lengths(chosen, epoch))  # with the end of sentence
-        batches = plan_epoch(source, target, batch_tokens, seed, epoch, batch_sentences)
+        batches = plan_epoch(source, target, seed=seed, epoch=epoch, **sizes)
         return batches if chosen is None else [chosen[batch] for batch in batches]
 
     def _lengths(self, chosen: Indices | None, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:

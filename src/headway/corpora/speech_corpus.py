@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headway.core.documents import read_json
 from headway.core.errors import UserError
@@ -281,14 +282,20 @@ class SpeechCorpus:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`), by frames; transcripts are shorter.
+    def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The frames of all utterances, and the tokens of their transcripts with the end of sentence."""
+        return self.frames, self._tokens + 1
+
+    def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
+        """The batches of an epoch (see `plan_epoch`, which takes the `sizes`), by frames; transcripts are shorter.
 
         `batch_tokens` counts frames with their padding; lengths are rounded up a little, so that not every epoch has
         the same batches.
         """
+        if sizes.get("shapes"):
+            return plan_epoch(*self.widths(), seed=seed, epoch=epoch, **sizes)
         widths = np.maximum(-(-self.frames // NEARLY) * NEARLY, self._tokens + 1)
-        return plan_epoch(widths, widths, batch_tokens, seed, epoch, batch_sentences)
+        return plan_epoch(widths, widths, seed=seed, epoch=epoch, **sizes)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:
         """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.corpora.plan import plan_epoch
@@ -129,9 +130,13 @@ class TokenCorpus:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`)."""
-        return plan_epoch(self._lengths, self._lengths, batch_tokens, seed, epoch, batch_sentences)
+    def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The tokens of all windows, for both sides."""
+        return self._lengths, self._lengths
+
+    def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
+        """The batches of an epoch (see `plan_epoch`, which takes the `sizes`)."""
+        return plan_epoch(*self.widths(), seed=seed, epoch=epoch, **sizes)
 
     def collate(
         self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None

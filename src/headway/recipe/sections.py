@@ -116,8 +116,9 @@ class TrainingConfig(Section):
     engines round them. The weights that are kept are not rounded.
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
     side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
-    instead. `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or
-    a dev metric; says which checkpoints are the best (of equal scores those with the lower loss) and, with `patience`,
+    instead. `shapes`: with `few`, batches are padded to at most 32 sizes, the same in all epochs.
+    `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or a dev
+    metric; says which checkpoints are the best (of equal scores those with the lower loss) and, with `patience`,
     ends training once that many evaluations brought no better one. `mean_over`: gradients are those of the mean loss a
     target token, or a sentence (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends where
     `data.general` is worse by more than that, in the same measure, than before the first update; checkpoints after that
@@ -138,6 +139,7 @@ class TrainingConfig(Section):
     minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
     batch_tokens: Count = 4096
     batch_sentences: Count | None = None
+    shapes: Literal["any", "few"] = "any"
     accumulate: Count = 1
     mean_over: Literal["tokens", "sentences"] = "tokens"
     clip_norm: Annotated[float, Field(gt=0, le=1e38)] | None = 1.0

@@ -53,9 +53,15 @@ class TrainingCorpus(Protocol):
     def __len__(self) -> int:
         """N."""
 
-    def plan(self, seed: int, epoch: int, *, batch_tokens: int, batch_sentences: int | None = None) -> list[Indices]:
+    def widths(self) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+        """(N,) twice: what the source and the target of each example take of a row of a batch."""
+
+    def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
         """The batches of one epoch, as positions; each example is in exactly one, unless
-        corpora are sampled by weight. A pure function."""
+        corpora are sampled by weight. A pure function.
+
+        `sizes` are `batch_tokens`, `batch_sentences` and `shapes`, as `plan_epoch` takes them.
+        """
 
     def collate(
         self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from headway.tensors.masks import padding_mask
 
@@ -39,14 +40,14 @@ class TargetBatch:
         indices: (B,) positions of the examples in their corpus.
         labels: by name, what else is known of the batch's tokens; `UNLABELLED` where nothing is.
         counts: `target_tokens`, and for each name how many labels there are; in training those of the whole update, of
-            which the batch may be a part.
+            which the batch may be a part. In a step that is recorded they are tensors without axes.
     """
 
     target_output: Tensor
     target_mask: Tensor
     indices: Indices
     labels: Mapping[str, Tensor] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Any] = field(default_factory=dict)
     context_mask: Tensor | None = None
 
     @property
@@ -54,9 +55,19 @@ class TargetBatch:
         """(B, T), True at the tokens that are learned and scored."""
         return self.target_mask if self.context_mask is None else self.target_mask & ~self.context_mask
 
+    def mean_of_labels(self, weight: float, name: str) -> Any:
+        """The factor by which a sum over the labels of a name becomes `weight` times their mean, a target token."""
+        labels = self.counts[name]
+        least = labels.clamp(min=1) if isinstance(labels, Tensor) else max(1, labels)
+        return weight * self.counts["target_tokens"] / least
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """The tensors by name, but for labels."""
+        return {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
+
     def each_tensor(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same batch with every tensor changed."""
-        changed: dict[str, Any] = {name: change(each) for name, each in vars(self).items() if isinstance(each, Tensor)}
+        changed: dict[str, Any] = {name: change(each) for name, each in self.own_tensors().items()}
         labels = {name: change(each) for name, each in self.labels.items()}
         return replace(self, **changed, labels=labels)
 
@@ -84,6 +95,24 @@ class Batch(TargetBatch):
     source: Tensor
     source_mask: Tensor
     target_input: Tensor
+
+    def padded(self, rows: int, source: int, target: int) -> Self:
+        """The same batch with padding up to `rows` rows, and to these lengths; spare rows are as those of `rows`."""
+        more = {"source": source - self.source.shape[1], "target": target - self.target_output.shape[1]}
+        more["context"] = more["target"]
+
+        def longer(name: str, each: Tensor, fill: int) -> Tensor:
+            if name == LINKS:
+                return F.pad(each, (0, more["source"], 0, more["target"]))
+            after = more[name.partition("_")[0]]
+            return F.pad(each, [0, 0] * (each.dim() - 2) + [0, after], value=fill)
+
+        tensors = {name: longer(name, each, PAD) for name, each in self.own_tensors().items()}
+        labels = {name: longer(name, each, UNLABELLED) for name, each in self.labels.items()}
+        count = len(self.indices)
+        chosen = np.append(np.arange(count), np.zeros(rows - count, dtype=np.int64))
+        wide: dict[str, Any] = {**tensors, "labels": labels, "indices": self.indices[chosen]}
+        return _spare(replace(self, **wide).each_tensor(lambda tensor: tensor[chosen]), count)
 
 
 def collate(
@@ -170,10 +199,17 @@ def rows(batch: AnyBatch, rank: int, world_size: int) -> AnyBatch:
     spare = rank >= len(batch.indices)
     chosen = slice(0, 1) if spare else slice(rank, None, world_size)
     shared = replace(batch.each_tensor(lambda tensor: tensor[chosen]), indices=batch.indices[chosen])
-    if not spare:
-        return shared
-    labels = {name: torch.full_like(each, UNLABELLED) for name, each in shared.labels.items()}
-    return replace(shared, target_mask=torch.zeros_like(shared.target_mask), labels=labels)
+    return _spare(shared, 0) if spare else shared
+
+
+def _spare(batch: AnyBatch, first: int) -> AnyBatch:
+    """The same batch without anything to learn in its rows from `first` on."""
+
+    def emptied(each: Tensor, empty: int) -> Tensor:
+        return torch.cat([each[:first], torch.full_like(each[first:], empty)])
+
+    labels = {name: emptied(each, UNLABELLED) for name, each in batch.labels.items()}
+    return replace(batch, target_mask=emptied(batch.target_mask, False), labels=labels)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,23 @@
 """Batches prepared ahead: the same random numbers as if one thread had done all in turn, errors in their turn."""
 
 import threading
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from headway.core.errors import UserError
+from headway.models.tagger import TaggerConfig
+from headway.runs.training import start
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import ahead, in_time, planned_updates, prepare_update, update_seed
+from headway.runs.training.start import check_recipe, open_session
+from headway.runs.training.updates import ahead, in_time, planned_updates, prepare_update, sizes_of, update_seed
 from headway.tensors.batch import collate
 from tests.runs.training import toys
+from tests.runs.training.kills import assert_same
 
 
 class Noisy:
@@ -28,7 +34,7 @@ class Noisy:
 def test_draws_go_on_where_collating_ended(tmp_path):
     config = toys.recipe(tmp_path, accumulate=2).training
     alone = Parallel(0, 1, torch.device("cpu"), config)
-    updates = planned_updates(Noisy(), config, TrainingState(update=4))
+    updates = planned_updates(Noisy(), config, TrainingState(update=4), {})
     for update in (prepare_update(Noisy(), plan, alone) for plan, _ in zip(updates, range(3), strict=False)):
         torch.manual_seed(update_seed(config.seed, update.plan.number, 0))
         expected = [Noisy().collate(indices).source for indices in update.plan.indices]
@@ -42,8 +48,8 @@ def test_draws_go_on_where_collating_ended(tmp_path):
 
 
 def test_plans_go_on_where_the_run_stands():
-    config = SimpleNamespace(seed=1, accumulate=2, batch_sizes=dict)
-    updates = planned_updates(Noisy(), config, TrainingState(update=10, epoch=3, batch=2))
+    config = SimpleNamespace(seed=1, accumulate=2)
+    updates = planned_updates(Noisy(), config, TrainingState(update=10, epoch=3, batch=2), {})
     found = [next(updates) for _ in range(3)]
     assert [(plan.number, plan.epoch, len(plan.indices), plan.ends_epoch) for plan in found] == [
         (11, 3, 1, True),
@@ -94,3 +100,35 @@ def test_errors_come_in_their_turn_and_closing_ends_the_thread():
     next(taken)
     taken.close()
     assert threading.active_count() == before
+
+
+def test_a_run_in_few_shapes_goes_on_exactly_and_as_one_of_two_processes_would(tmp_path):
+    settings = {"shapes": "few", "model": {"dropout": 0.1}, "accumulate": 2}
+    alone = toys.run(tmp_path, "alone", **settings)
+    toys.run(tmp_path, updates=4, **settings)
+    assert_same(alone, toys.run(tmp_path, resume=True, **settings))
+    config = toys.recipe(tmp_path, **settings).training
+    with open_session(toys.recipe(tmp_path, **settings), alone, resume=True) as session:
+        corpus = session.corpora.train
+    shapes = sizes_of(corpus, config)["shapes"]
+    seen = set()
+    for update in islice(planned_updates(corpus, config, TrainingState(), sizes_of(corpus, config)), 30):
+        shares = [
+            prepare_update(corpus, update, Parallel(rank, 2, torch.device("cpu"), config), shapes).batches
+            for rank in range(2)
+        ]
+        for one, other in zip(*shares, strict=True):
+            seen.add((len(one.source) + len(other.source), one.source.shape[1], one.target_input.shape[1]))
+            assert one.counts == other.counts
+    assert seen <= set(shapes)
+
+
+def test_few_shapes_are_of_pairs(tmp_path, monkeypatch):
+    any_task = SimpleNamespace(
+        name="labels", check=lambda recipe: None, mixes_corpora=True, writes="text", reads_text=True
+    )
+    monkeypatch.setattr(start, "build_task", lambda name: any_task)
+    recipe = toys.recipe(tmp_path, shapes="few")
+    tagger = recipe.model_copy(update={"model": TaggerConfig(encoder="hf:bert")})
+    with pytest.raises(UserError, match=r"training\.shapes: batches of pairs alone"):
+        check_recipe(tagger)

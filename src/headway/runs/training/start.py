@@ -23,7 +23,7 @@ from headway.formats.corpus_config import parts
 from headway.losses import Objective
 from headway.metrics import check_kind
 from headway.mixers.conformance import try_own_mixers
-from headway.models import Model, StackedConfig
+from headway.models import Model, ModelConfig, StackedConfig
 from headway.optimizers.optimizers import build_optimizer, build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
 from headway.predictors.minimum_risk import utility_of
@@ -181,6 +181,10 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
         (
             training.subword_sampling and not task.mixes_corpora,
             f"a model for {task.name} reads pieces of words as they are", "training.subword_sampling", "translation",
+        ),
+        (
+            training.shapes == "few" and not isinstance(recipe.model, ModelConfig),
+            "batches of pairs alone are padded to few shapes", "training.shapes", "any",
         ),
         (
             training.int8_rounding and not isinstance(recipe.model, StackedConfig),

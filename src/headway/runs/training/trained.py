@@ -26,6 +26,7 @@ from headway.runs.training.loop import train as run_training
 from headway.runs.training.parallel import told_once
 from headway.runs.training.session import dev_scores
 from headway.runs.training.start import open_session, warn_of_warmup
+from headway.runs.training.updates import sizes_of
 from headway.tasks import dev_metrics
 
 
@@ -178,7 +179,8 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
             raise RunError("the dry run was stopped by a signal")
         disk = sum(file.stat().st_size for file in run.checkpoints.rglob("*") if file.is_file())
         with silenced(), open_session(short, run.path, resume=True) as session:
-            batches = len(session.corpora.train.plan(recipe.training.seed, 0, **recipe.training.batch_sizes()))
+            corpus, config = session.corpora.train, session.parallel.config
+            batches = len(corpus.plan(config.seed, 0, **sizes_of(corpus, config)))
             decoding = 0.0  # seconds of the outputs for dev and their scores
             for dev in session.corpora.held_out():
                 sample, began = dev.sample(DECODED), time.monotonic()

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 
 from headway.core.errors import memory_named
 from headway.core.processes import cores
+from headway.corpora.shapes import Shape, few_shapes, fitted
 from headway.losses import Loss, Objective
 from headway.models import Model, Output
 from headway.recipe import TrainingConfig
@@ -67,11 +68,19 @@ class PreparedUpdate:
 Updates = Generator[PreparedUpdate, None, None]
 
 
-def planned_updates(corpus: TrainingCorpus, config: TrainingConfig, state: TrainingState) -> Iterator[PlannedUpdate]:
-    """All updates from where the run stands; they do not end."""
+def sizes_of(corpus: TrainingCorpus, config: TrainingConfig) -> dict[str, Any]:
+    """The sizes of batches, as the plan of an epoch takes them: with few shapes where the recipe asks for these."""
+    sizes = config.batch_sizes()
+    return sizes if config.shapes == "any" else sizes | {"shapes": few_shapes(*corpus.widths(), **sizes)}
+
+
+def planned_updates(
+    corpus: TrainingCorpus, config: TrainingConfig, state: TrainingState, sizes: Mapping[str, Any]
+) -> Iterator[PlannedUpdate]:
+    """All updates from where the run stands, in batches of `sizes`; they do not end."""
     number, epoch, first = state.update, state.epoch, state.batch
     while True:
-        plan = corpus.plan(config.seed, epoch, **config.batch_sizes())
+        plan = corpus.plan(config.seed, epoch, **sizes)
         for start in range(first, len(plan), config.accumulate):
             end, number = start + config.accumulate, number + 1
             yield PlannedUpdate(number, epoch, plan[start:end], end >= len(plan), epoch + start / len(plan))
@@ -80,15 +89,19 @@ def planned_updates(corpus: TrainingCorpus, config: TrainingConfig, state: Train
 
 def prepared_updates(corpus: TrainingCorpus, parallel: Parallel, state: TrainingState) -> Updates:
     """All updates from where the run stands, made when `in_time` says. To be closed."""
-    plans = planned_updates(corpus, parallel.config, state)
-    return in_time((prepare_update(corpus, plan, parallel) for plan in plans), parallel.device)
+    sizes = sizes_of(corpus, parallel.config)
+    plans, shapes = planned_updates(corpus, parallel.config, state, sizes), sizes.get("shapes", ())
+    return in_time((prepare_update(corpus, plan, parallel, shapes) for plan in plans), parallel.device)
 
 
-def prepare_update(corpus: TrainingCorpus, plan: PlannedUpdate, parallel: Parallel) -> PreparedUpdate:
-    """Collate the batches of one update, in pinned memory where a GPU will fetch them."""
+def prepare_update(
+    corpus: TrainingCorpus, plan: PlannedUpdate, parallel: Parallel, shapes: Sequence[Shape] = ()
+) -> PreparedUpdate:
+    """Collate the batches of one update, padded to `shapes` if any, in pinned memory where a GPU will fetch them."""
     seed = update_seed(parallel.config.seed, plan.number, parallel.rank)
     generator = torch.Generator().manual_seed(seed)
-    whole = of_one_update([corpus.collate(indices, generator, plan.epoch) for indices in plan.indices])
+    collated = (corpus.collate(indices, generator, plan.epoch) for indices in plan.indices)
+    whole = of_one_update([fitted(batch, shapes) for batch in collated])
     batches = [rows(batch, parallel.rank, parallel.world_size) for batch in whole]
     if parallel.device.type == "cuda":
         batches = [batch.each_tensor(Tensor.pin_memory) for batch in batches]
@@ -229,7 +242,7 @@ def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None
     for group in optimizer.param_groups:
         group["lr"] = rate
     finite = gradients.finite
-    if finite.device.type == "cuda" and _decides_itself(optimizer):
+    if finite.device.type == "cuda" and decides_itself(optimizer):
         step_if(finite, optimizer)
     elif finite:
         optimizer.step()
@@ -242,7 +255,7 @@ def step_if(finite: Tensor, optimizer: Optimizer) -> None:
     optimizer.step()
 
 
-def _decides_itself(optimizer: Optimizer) -> bool:
+def decides_itself(optimizer: Optimizer) -> bool:
     """Whether the optimizer leaves out its step where its `found_inf` is 1, as GradScaler relies on."""
     sharded = any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"])
     # A fused step that is left out leaves the first momentum as memory comes.
