@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+import headway
 from headway.core.device import Threads
 from headway.core.errors import UserError
 from headway.models.recurrent.cells import bf16_is_supported
 from headway.recipe import Recipe, dump_recipe
+from headway.runs import load
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
-from headway.runs.training import arithmetic
+from headway.runs.training import arithmetic, start
 from headway.runs.training.arithmetic import SharedPrecision, choose_arithmetic, measured_speed
 from headway.runs.training.loop import train
 from headway.tensors.precision import Speed, bf16_speed
@@ -264,3 +266,85 @@ def test_bf16_has_to_suit_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     shared = SharedPrecision([(recipe, tmp_path / str(index)) for index, recipe in enumerate(recipes)])
     assert {shared.given(recipe).training.precision for recipe in recipes} == {chosen}
     assert seen == [32, 64]
+
+
+@pytest.fixture
+def tf32(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets the processor pass for a device with TF32; what it is told to multiply as."""
+    told: list[str] = []
+    monkeypatch.setattr(arithmetic, "has_tf32", lambda device: True)
+    for module in (arithmetic, start, load):
+        monkeypatch.setattr(module, "use_float32", lambda kind, device: told.append(kind))
+    return told
+
+
+def test_tf32_is_taken_where_it_is_there_and_said(tmp_path: Path, tf32: list[str], caplog) -> None:
+    caplog.set_level("INFO")
+    run = toys.run(tmp_path, precision="float32")
+    assert open_run(run).manifest["float32"] == "tf32"
+    assert ", float32 as TF32, 1 thread" in caplog.text
+    assert "1 thread, float32 as TF32)" in (run / "README.md").read_text(encoding="utf-8")
+    headway.load(run)
+    assert tf32 == ["tf32", "tf32"]  # training, prediction
+    toys.run(tmp_path, "bf16", precision="bf16")
+    assert ", bf16, the rest as TF32" in caplog.text
+    toys.run(tmp_path, "exact", precision="float32", float32="exact")
+    assert open_run(tmp_path / "exact").manifest["float32"] == tf32[-1] == "exact"
+    assert re.search(r"parameters, float32( by oneDNN)?, 1 thread", caplog.text)
+    headway.load(run, tmp_path / "exact")
+    assert tf32[-1] == "exact"  # of two runs that differ
+
+
+def test_where_there_is_none_float32_is_exact(tmp_path: Path) -> None:
+    run = toys.run(tmp_path, float32="tf32", precision="float32")
+    assert open_run(run).manifest["float32"] == "exact"
+    assert toys.run(tmp_path, float32="tf32", precision="float32", updates=8, resume=True)
+    assert open_run(run).recipe.training.float32 == "tf32"
+
+
+@pytest.mark.parametrize("asked", ["auto", "exact"])
+def test_a_run_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf32: list[str], asked) -> None:
+    monkeypatch.setattr(arithmetic, "has_tf32", lambda device: False)
+    run = toys.run(tmp_path)
+    monkeypatch.setattr(arithmetic, "has_tf32", lambda device: True)
+    toys.run(tmp_path, updates=8, resume=True, float32=asked)
+    assert (open_run(run).manifest["float32"], open_run(run).recipe.training.float32) == ("exact", "auto")
+    with pytest.raises(UserError, match=r"training\.float32: 'exact' -> 'tf32'"):
+        toys.run(tmp_path, updates=9, resume=True, float32="tf32")
+    assert set(tf32) == {"exact"}
+
+
+@pytest.mark.parametrize(("accelerator", "kept"), [("cuda (NVIDIA H200)", "cudnn"), (None, "exact")])
+def test_runs_from_before_leave_float32_as_it_was(tmp_path: Path, tf32: list[str], accelerator, kept: str) -> None:
+    run = toys.run(tmp_path)
+    folder = RunFolder(run)
+    manifest = {key: value for key, value in folder.read_manifest().items() if key != "float32"}
+    manifest["machine"]["accelerator"] = accelerator
+    folder.manifest_file.write_text(json.dumps(manifest))
+    headway.load(run)
+    toys.run(tmp_path, updates=8, resume=True)
+    assert tf32[1:] == [kept, kept]
+    assert folder.read_manifest()["float32"] == kept
+
+
+def test_runs_that_are_compared_share_their_float32(tmp_path: Path, tf32: list[str]) -> None:
+    auto, named = (toys.recipe(tmp_path, precision="float32", float32=kind) for kind in ("auto", "exact"))
+    runs: list[tuple[Recipe, Path]] = [(named, tmp_path / "a"), (auto, tmp_path / "b"), (auto, tmp_path / "c")]
+    assert [SharedPrecision(runs).given(each).training.float32 for each in (auto, named)] == ["tf32", "exact"]
+    (tmp_path / "c").mkdir()
+    RunFolder(tmp_path / "c").write_manifest({"machine": {"accelerator": "cuda (NVIDIA V100)"}})
+    assert SharedPrecision(runs).given(auto).training.float32 == "cudnn"
+
+
+def test_bf16_is_compared_with_the_runs_own_float32(tmp_path: Path, tf32: list[str], passes: list[int]) -> None:
+    for kind in ("auto", "exact", "tf32"):
+        choose_arithmetic(toys.recipe(tmp_path, float32=kind), {}, CPU)
+    assert tf32 == ["tf32", "exact"]  # measured once each
+
+
+def test_on_a_gpu_whoever_asks_for_bf16_waits_for_no_measurement(tmp_path: Path, passes: list[int]) -> None:
+    recipe = toys.recipe(tmp_path, precision="bf16")
+    assert choose_arithmetic(recipe, {}, torch.device("meta")).precision == "bf16"
+    assert passes == []
+    choose_arithmetic(recipe, {}, CPU)
+    assert passes == [1]

@@ -79,16 +79,14 @@ def choose_arithmetic(
     """
     wanted, kept = recipe.training.precision, manifest.get("precision")
     backend, float32 = _backend(manifest, device), _float32(recipe, manifest, device)
-    speed = None
+    speed, factor = None, manifest.get("bf16_speed")
     # Whoever asks for bf16 gets it; on a CPU, where it may be far slower, not without being told.
-    if (kept or wanted) == AUTO or (device.type == "cpu" and (kept or wanted) == "bf16"):
+    if not kept and (wanted == AUTO or (wanted == "bf16" and device.type == "cpu")):
         speed = measured_speed(computing(recipe, float32=float32), device, backend, processes)
-    if speed == REFUSED and "bf16" in (kept, wanted):
-        raise UserError(
-            f"bf16 cannot be computed on this {device.type}", where="training.precision", received=kept or wanted
-        )
+        factor = speed.median
+    if speed == REFUSED and wanted == "bf16":
+        raise UserError(f"bf16 cannot be computed on this {device.type}", where="training.precision", received=wanted)
     precision = kept or fitting_precision(speed or REFUSED) if wanted == AUTO else wanted
-    factor = manifest.get("bf16_speed") if speed is None else speed.median
     return Arithmetic(precision, factor, backend, _threads(manifest.get("machine", {})), float32)
 
 
