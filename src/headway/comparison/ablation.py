@@ -355,25 +355,29 @@ def draw(found: Ablations, path: Path) -> None:
 
     from headway.core.figures import BLUE, MUTED, ORANGE, STYLE, save_figure
 
-    first = found.ablations[0]
-    places = list(dict.fromkeys(pair.b.partition(":")[0] for pair in first.pairs))
-    if all(":" not in pair.b for pair in first.pairs):
-        places = [""]
+    def place(name: str) -> str:
+        return name.partition(":")[0] if ":" in name else ""
+
+    names = found.parts
+    rows = {each: [name for name in names if place(name) == each] for each in dict.fromkeys(map(place, names))}
+    labels = {name: name.partition("=")[2] or name for name in names}
     with matplotlib.rc_context(STYLE):
-        size = (1 + 3.2 * len(found.ablations), 0.8 + 1.3 * len(places))
-        figure = Figure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(places), len(found.ablations), sharey="col", squeeze=False)
+        width = max(2.2, *(0.17 * len(row) for row in rows.values()))  # in inches, as are heights
+        longest = {each: max(len(labels[name]) for name in row) for each, row in rows.items()}
+        upright = {each for each, row in rows.items() if 0.09 * longest[each] * len(row) > width}
+        heights = [1.3 + 0.08 * longest[each] * (each in upright) for each in rows]
+        figure = Figure(figsize=(1 + (1 + width) * len(found.ablations), 0.8 + sum(heights)), layout="constrained")
+        grid = figure.subplots(len(rows), len(found.ablations), sharey="col", squeeze=False)
         for column, ablation in enumerate(found.ablations):
-            for axes, place in zip(grid[:, column], places, strict=True):
-                pairs = [pair for pair in ablation.pairs if not place or pair.b.partition(":")[0] == place]
+            for axes, (each, row) in zip(grid[:, column], rows.items(), strict=True):
+                pairs = [pair for pair in ablation.pairs if pair.b in row]
                 axes.axhline(0, color=MUTED, linewidth=0.8)
                 for x, pair in enumerate(pairs):
                     half = pair.estimate.half_width()
                     colour = ORANGE if pair.verdict in ("worse", "better") else BLUE
                     axes.errorbar([x], [pair.difference], [half], fmt="o", color=colour, markersize=4, capsize=3)
-                names = [pair.b.partition("=")[2] or pair.b.partition(":")[2] or pair.b for pair in pairs]
-                axes.set_xticks(range(len(pairs)), names, rotation=0 if place else 30)
-                axes.set_ylabel(place)
+                axes.set_xticks(range(len(pairs)), [labels[pair.b] for pair in pairs], rotation=90 * (each in upright))
+                axes.set_ylabel(each)
             grid[0, column].set_title(f"{ablation.measure.label}, {ablation.how}", fontsize=9)
         save_figure(figure, path)
 

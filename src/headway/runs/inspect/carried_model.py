@@ -1,7 +1,4 @@
-"""The small model that a page carries, so that its heads and offsets can be switched off there (`page/model.js`).
-
-Shapes: L positions, D model, V vocabulary.
-"""
+"""The small model that a page carries, so that its parts can be switched off there (`page/model.js`)."""
 
 from __future__ import annotations
 
@@ -10,34 +7,45 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from headway.mixers.attention import Attention
-from headway.mixers.ngram import Ngram
-from headway.mixers.positions import NoPosition
-from headway.mixers.relative import RelativePosition
-from headway.models.block import Block, Residual
-from headway.models.components import LayerNorm, ReluFeedForward, RmsNorm, SwishFeedForward
-from headway.models.cross_attention import MultiHeadCross
-from headway.models.embeddings import Embedding
-from headway.models.transformer import Transformer
+from headway.mixers import Mixer
+from headway.mixers.positions import AbsolutePosition, NoPosition
+from headway.mixers.relative import ScoreBias
+from headway.models.decoder_only import DecoderOnly
+from headway.models.recurrent.recurrent_model import Reinforce
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.capture import search_options
 from headway.tensors.batch import EOS
+from headway.tensors.dropout import Dropout
 
 MOST_PARAMETERS = 1_000_000
-ACTIVATIONS = {ReluFeedForward: "relu", SwishFeedForward: "swish"}
+SILENT = nn.Identity, Dropout, Reinforce  # what changes nothing outside of training
+KNOWN = {  # classes of headway and torch that the scripts of the page compute, by name
+    "Transformer", "DecoderOnly", "Recurrent", "Embedding", "TokenEmbedding", "Block", "Residual", "DepthResidual",
+    "DepthAttention", "Linear", "Canon", "LayerNorm", "RmsNorm", "RMSNorm", "ReluFeedForward", "GeluFeedForward",
+    "SwishFeedForward", "SwigluFeedForward", "GegluFeedForward", "Attention", "LocalAttention", "DependencyAttention",
+    "MergedAttention", "Ngram", "LightConv", "Nplm", "Ssru", "LinearAttention", "DeltaRule", "NoPosition", "Sinusoidal",
+    "Learned", "RelativePosition", "Rotary", "Alibi", "T5Bias", "MultiHeadCross", "DotAttention", "GeneralAttention",
+    "AdditiveAttention", "LocationAttention", "Dot", "General", "Additive", "Location", "Global", "LocalMonotonic",
+    "LocalPredictive", "Encoder", "Decoder", "Start", "Readout", "LSTM", "GRU", "ChoGru",
+}  # fmt: skip
 
 
-class _Weights:
-    """Tensors as one array of float32; one that is in two parts of a model is there once."""
+class _Modules:
+    """Modules as trees, and their tensors as one array of float32, in which one that two of them share is once.
 
-    def __init__(self) -> None:
+    Args:
+        positions: the most that are read at once.
+    """
+
+    def __init__(self, positions: int) -> None:
         self.arrays: dict[int, tuple[Tensor, int]] = {}
-        self.size = 0
+        self.size, self.positions = 0, positions
 
-    def __call__(self, tensor: Tensor | None) -> list[int] | None:
+    def tensor(self, tensor: Tensor | None) -> list[int] | None:
         """The place and the number of a tensor's values."""
         if tensor is None:
             return None
@@ -46,17 +54,29 @@ class _Weights:
             self.size += tensor.numel()
         return [self.arrays[id(tensor)][1], tensor.numel()]
 
-    def linear(self, layer: Any) -> dict[str, Any]:
-        """A linear map."""
-        return {"weight": self(layer.weight), "bias": self(layer.bias)}
-
-    def norm(self, norm: Any) -> dict[str, Any] | None:
-        """A norm; None for what leaves vectors as they are. Raises ValueError for one of another kind."""
-        if isinstance(norm, nn.Identity | None):
+    def tree(self, module: Any) -> Any:
+        """A module's class, options, tensors and modules by their names. Raises ValueError for one of another class."""
+        if isinstance(module, nn.ModuleList | nn.Sequential):
+            return [self.tree(each) for each in module]
+        if module is None or isinstance(module, SILENT):
             return None
-        _require(type(norm) in (LayerNorm, RmsNorm), f"norms are not {type(norm).__name__}")
-        bias = self(norm.bias) if isinstance(norm, LayerNorm) else None
-        return {"centred": isinstance(norm, LayerNorm), "weight": self(norm.weight), "bias": bias, "eps": norm.eps}
+        name, room = type(module).__name__, type(module).__module__.partition(".")[0]
+        _require(name in KNOWN and room in ("headway", "torch"), f"no page computes a {name}")
+        content = {"type": name, **{each: self.tree(part) for each, part in module._modules.items()}}
+        for each, value in vars(module).items():
+            if not each.startswith("_") and isinstance(value, bool | int | float | str | None):
+                content[each] = value
+        if isinstance(module, AbsolutePosition):
+            whole = not isinstance(module, NoPosition)
+            return content | {"table": self.tensor(module.between(0, self.positions)) if whole else None}
+        if isinstance(module, ScoreBias):
+            (device,) = {each.device for each in [*module.parameters(), *module.buffers()]}
+            offsets = torch.arange(1 - self.positions, self.positions, device=device)
+            return content | {"bias": self.tensor(module.bias(offsets))}
+        if isinstance(module, Mixer):
+            content["spans"] = [span.name for span in module.spans()]
+        tensors = module._parameters | module._buffers
+        return content | {each: self.tensor(tensor) for each, tensor in tensors.items()}
 
     def packed(self) -> str:
         """All values in base64, little end first."""
@@ -74,91 +94,32 @@ def carried_model(predictor: Any, examples: Sequence[Example], nbest: int) -> di
     try:
         return _carried(predictor, examples, nbest)
     except ValueError as error:
-        return {"why": f"Heads have no switches here: {error}."}
+        return {"why": f"Parts have no switches here: {error}."}
 
 
 def _carried(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[str, Any]:
     _require(isinstance(predictor, SequencePredictor), "the model does not write token by token")
+    _require(not predictor.recipe.model.reads_frames(), "the model reads speech")
+    _require(not predictor.recipe.data.context.most, "outputs depend on the sentences before")
     (model,) = predictor.models
     count = sum(parameter.numel() for parameter in model.parameters())
     _require(count <= MOST_PARAMETERS, f"a page carries models of up to a million parameters, and this has {count:,}")
-    _require(type(model) is Transformer, "only Transformers with encoder and decoder have them")
-    assert isinstance(model, Transformer)
-    source, target, weights = model.source_embedding, model.target_embedding, _Weights()
-    _require(type(source) is Embedding, "the model reads speech")
-    assert isinstance(source, Embedding)
     search = search_options(predictor, nbest)
     request = predictor.request([example.source for example in examples], predictor.Options(**search), 1)
     options = request.search
-    _require(options.no_repeat_ngram == 0, "decoding.no_repeat_ngram is set")
     _require(options.unknown_words == "keep", "decoding.unknown_words is set")
     _require(not any(request.prefixes), "outputs have a forced beginning")
-    room = max([len(each.values) + 1 for each in request.sources] + [length + 1 for length in request.longest])
-
-    def embedding(part: Embedding) -> dict[str, Any]:
-        positions = None if type(part.position) is NoPosition else weights(part.position.between(0, room))
-        read = {"tokens": weights(part.tokens.weight), "positions": positions, "norm": weights.norm(part.norm)}
-        return read | {"scale": part.scale, "zeroFirst": part.zero_first}
-
-    content = {
-        "dim": target.tokens.embedding_dim,
-        "source": embedding(source),
-        "target": embedding(target),
-        "encoder": [_block(block, weights) for block in model.encoder],
-        "decoder": [_block(block, weights) for block in model.decoder],
-        "encoderNorm": weights.norm(model.encoder_norm),
-        "decoderNorm": weights.norm(model.decoder_norm),
-        "projection": weights.linear(model.projection),
-        "switches": [name for name in model.points() if ":" in name],
-        "tokens": predictor.target.tokens(range(target.tokens.num_embeddings)),
+    sizes = [(len(each.values) + 1, most + 1) for each, most in zip(request.sources, request.longest, strict=True)]
+    modules = _Modules(max(map(sum if isinstance(model, DecoderOnly) else max, sizes)))
+    return {
+        "model": modules.tree(model),
+        "weights": modules.packed(),
+        "switches": [name for name in model.points() if not name.endswith(".residual")],
+        "tokens": predictor.target.tokens(range(model.projection.out_features)),
         "search": {"beam": options.beam, "nbest": nbest, "alpha": options.length_penalty}
-        | {"shortest": options.min_length},
+        | {"shortest": options.min_length, "no_repeat": options.no_repeat_ngram},
         "sentences": [
             {"ids": [*map(int, each.values), EOS], "longest": longest} if len(each.values) else None
             for each, longest in zip(request.sources, request.longest, strict=True)
         ],
     }
-    return content | {"weights": weights.packed()}
-
-
-def _block(block: Any, weights: _Weights) -> dict[str, Any]:
-    """A block of a stack. Raises ValueError where the page cannot compute it."""
-    canons = block.mixer_canon, block.feed_forward_canon, block.feed_forward_inner_canon
-    _require(type(block) is Block and canons == (None,) * 3, "they have Canon layers")
-    residuals = {"mixer": block.mixer_residual, "feedForward": block.feed_forward_residual}
-    if block.cross is not None:
-        residuals["cross"] = block.cross_residual
-    _require(all(type(each) is Residual for each in residuals.values()), "sublayers attend to the outputs before them")
-    feed_forward, cross = block.feed_forward, block.cross
-    _require(type(feed_forward) in ACTIVATIONS, f"feed-forward networks are not {type(feed_forward).__name__}")
-    network = {"inner": weights.linear(feed_forward.inner), "outer": weights.linear(feed_forward.outer)}
-    content = {
-        "post": block.mixer_residual.post,
-        "norms": {name: weights.norm(each.norm) for name, each in residuals.items()},
-        "mixer": _mixer(block.mixer, weights),
-        "feedForward": network | {"activation": ACTIVATIONS[type(feed_forward)]},
-        "cross": None,
-    }
-    if cross is not None:
-        _require(type(cross) is MultiHeadCross, f"cross-attention is not {type(cross).__name__}")
-        sizes = {"heads": cross.heads, "keyDim": cross.key_dim, "valueDim": cross.value_dim}
-        content["cross"] = sizes | {
-            "query": weights.linear(cross.query_projection),
-            "memory": weights.linear(cross.memory_projection),
-            "out": weights.linear(cross.out_projection),
-        }
-    return content
-
-
-def _mixer(mixer: Any, weights: _Weights) -> dict[str, Any]:
-    """A mixer. Raises ValueError where the page cannot compute it."""
-    _require(type(mixer) in (Attention, Ngram), f"mixers are not {type(mixer).__name__}")
-    maps = {"in": weights.linear(mixer.in_projection), "out": weights.linear(mixer.out_projection)}
-    if isinstance(mixer, Ngram):
-        content: dict[str, Any] = {"weight": weights(mixer.weight), "bias": weights(mixer.bias)}
-        content |= {"spans": [span.name for span in mixer.spans()]}
-        content |= {"global": weights(mixer.global_weight), "headDim": mixer.head_dim, "n": mixer.n}
-        return maps | content | {"kind": "ngram", "heads": mixer.heads}
-    plain = mixer.plain and type(mixer.position) is RelativePosition and mixer.value_share is None
-    _require(plain, "their attention has relative positions, shared keys, norms, gates, or values of other layers")
-    return maps | {"kind": "attention", "heads": mixer.heads, "keyDim": mixer.key_dim, "valueDim": mixer.value_dim}

@@ -53,7 +53,7 @@ KINDS = list(TITLES)
 STYLES = ("palette.css", "inspect.css", "heatmap.css")
 SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
-    "model.js", "switches.js", "inspect.js",
+    "layers.js", "recurrent.js", "model.js", "switches.js", "inspect.js",
 )  # fmt: skip
 LEAST_SHARE = 0.01  # of the largest value of a row, of one that a table names
 MOST_EXACT = 8_000_000  # values that are kept with 16 bits
@@ -447,6 +447,8 @@ def run_page(run: Path, options: PageOptions) -> str:
         with progress("looking inside", total=len(shown), unit="sentences") as bar:
             packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest, how or None)), len(shown))
         model = carried_model(predictor, shown, options.nbest) if options.switches else None
+        if model and "why" in model:
+            say(model["why"])
     manifest, count = opened.manifest, counted(len(packed.index), "sentence")
     rate = "" if (found := packed.error_rate()) is None else f"AER {found:.1f}"
     facts = [

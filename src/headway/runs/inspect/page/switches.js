@@ -1,4 +1,4 @@
-/* Switches of heads and offsets, the outputs without those that are off, and the tree of other ways to go on. */
+/* Switches of parts, the outputs without those that are off, and the tree of other ways to go on. */
 const switches = (() => {
   const spec = JSON.parse(find("model")?.textContent ?? "null"), off = new Set();
   const OTHERS = 5; // ways to go on that are shown
@@ -7,16 +7,16 @@ const switches = (() => {
   const places = () => {
     const rows = new Map();
     for (const name of spec.switches) {
-      const [place, part] = name.split(":"), [kind] = part.split("=");
-      const row = `${place}:${kind}`;
-      rows.set(row, [...(rows.get(row) ?? []), name]);
+      const [place, within] = name.split(":"), [stack, layer, way] = place.split(".");
+      const title = `${stack} layer ${layer}` + (within ? `, ${way}: ${within.split("=")[0]}s` : "");
+      rows.set(title, [...(rows.get(title) ?? []), name]);
     }
     return [...rows];
   };
 
   function toggle(name) {
-    const label = name.split("=")[1];
-    const button = element("button", { type: "button", class: "switch", "data-part": name, "aria-pressed": "true", "aria-label": name.replace(/[:=]/g, " ") }, label.replace("-", "−"));
+    const label = name.split("=")[1] ?? name.split(".").at(-1).replace("_", "-");
+    const button = element("button", { type: "button", class: "switch", "data-part": name, "aria-pressed": "true", "aria-label": name.replace(/[:=_]/g, " ") }, label.replace(/^-/, "−"));
     button.addEventListener("click", () => {
       if (!off.delete(name)) off.add(name);
       refresh();
@@ -24,9 +24,7 @@ const switches = (() => {
     return button;
   }
 
-  function row([place, names]) {
-    const [attention, kind] = place.split(":"), [stack, layer, way] = attention.split(".");
-    const title = `${stack} layer ${layer}, ${way}: ${kind}s`;
+  function row([title, names]) {
     return element("div", { class: "switch-row", role: "group", "aria-label": title }, element("span", { class: "layer-name" }, title), ...names.map(toggle));
   }
 
