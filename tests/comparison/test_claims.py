@@ -84,7 +84,7 @@ def test_the_claims_that_come_with_headway_are_those_of_a_clone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert claims_folder().resolve() == FOLDER
-    assert chosen_files(FOLDER, ClaimPath.parse("kaneko2019")) == {"kaneko2019/layers": FILES["kaneko2019/layers"]}
+    assert chosen_files(FOLDER, ClaimPath.parse("loem2023/parts")) == {"loem2023/parts": FILES["loem2023/parts"]}
 
 
 def test_a_budget_changes_the_grid(tmp_path: Path) -> None:

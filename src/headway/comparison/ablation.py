@@ -253,8 +253,12 @@ def ablate(runs: Sequence[Path], options: AblateOptions) -> Ablations:
 
 def ablate_seeds(runs: Sequence[Path], options: AblateOptions) -> Ablations:
     """The same of runs that are known to be the seeds of one model, whatever else their recipes differ in."""
-    opened = open_run(runs[0], options.allow_code)
-    predictors = [load(run, device=options.device, allow_code=options.allow_code) for run in runs]
+    opened, predictors = open_run(runs[0], options.allow_code), list[SequencePredictor | LabelPredictor]()
+    for run in runs:
+        predictor = load(run, device=options.device, allow_code=options.allow_code)
+        if not isinstance(predictor, SequencePredictor | LabelPredictor):
+            raise UserError("only models that write sequences or labels are cut", where="RUN", received=str(run))
+        predictors.append(predictor)
     examples, recipe = _examples(opened, predictors, options), predictors[0].recipe
     with opened.trusted():
         language = recipe.text.target.language

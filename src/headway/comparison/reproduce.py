@@ -460,7 +460,7 @@ def cut_variants(claims: ClaimFile, comparison: Comparison, data: Path) -> tuple
         options = given.model_copy(update={"what": tuple(parts.values()), "together": True, **files})
         for ablation in ablate_seeds([cell.path for cell in cells if cell.path], options).ablations:
             systems = zip([name, *parts], ablation.systems.values(), strict=True)
-            cuts[ablation.measure.key] = dict(systems) | cuts.get(ablation.measure.key, {})  # the first way stands
+            cuts[ablation.measure.key] = {**dict(systems), **cuts.get(ablation.measure.key, {})}  # the first way stands
             tables.append(ablation.table(f"{name}: "))
     return cuts, tables
 
