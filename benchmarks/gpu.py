@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +23,34 @@ import torch
 from bench_decode import run_bench_decode
 from bench_lengths import BASELINE, MIXERS
 from bench_train import NOTES, PLAIN, setup_headway, setup_plain, with_flops
-from rounds import CPU, SIZES, BenchReport, Contender, Measurement, compete, matrix_peak, measured_on
+from rounds import (
+    CPU,
+    SIZES,
+    BenchReport,
+    Contender,
+    Measurement,
+    Play,
+    SyntheticCorpus,
+    compete,
+    compute_in,
+    matrix_peak,
+    measured_on,
+)
 
 from headway.comparison.reproduce import ResultRecord, measured_now, write_record
-from headway.core.device import accelerator, pick_device
+from headway.core.device import accelerator, pick_device, processor
 from headway.core.errors import HeadwayError, UserError, option
 from headway.core.tables import Cell, Column, Table
+from headway.losses import Objective
+from headway.models import build_model
+from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.recipe import Recipe, TrainingConfig, load_recipe
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import prepared_updates
+from headway.runs.training.updates import TrainingStep, prepared_updates
 from headway.tasks import build_task
-from headway.tensors.precision import has_tf32
+from headway.tensors.linear import suited_backend, use_backend
+from headway.tensors.precision import has_tf32, wait_for
 
 # FLOP/s of dense products as the makers of cards say, in bf16 and as TF32.
 ON_PAPER = {
@@ -51,7 +69,7 @@ RECIPES = {
     "multi30k": Path("recipes/multi30k/transformer-tiny.yaml"),
 }
 ROOT = Path(__file__).parents[1]
-SHAPES = "shapes" in TrainingConfig.model_fields
+SHAPES, CAPTURE = ("shapes" in TrainingConfig.model_fields, "capture" in TrainingConfig.model_fields)
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,42 @@ def alone(size: str, setting: str, contenders: Sequence[Contender], rounds: int)
     return found
 
 
+def setup_captured(name: str, precision: str, device: str) -> tuple[Play, dict[str, Any]]:
+    """headway's update as `setup_headway` has it, with `training.capture`: each shape of batches is recorded once."""
+    capture = import_module("headway.runs.training.capture")
+    size, where = SIZES[name], pick_device(device)
+    corpus = SyntheticCorpus(size.vocabulary)
+    chosen: dict[str, Any] = {"shapes": "few", "capture": True}
+    config = TrainingConfig(updates=1, batch_tokens=size.batch_tokens, **chosen)
+    parallel = Parallel(0, 1, where, config, precision=compute_in(precision, where))
+    torch.manual_seed(1)
+    model = build_model(size.model, size.vocabulary, size.vocabulary, shared=True)
+    use_backend(model, suited_backend(where, processor()))
+    step = TrainingStep(model, Objective(PLAIN)).to(where).train()
+    recorder = capture.GraphRecorder() if where.type == "cuda" else capture.Recorder()
+    update = capture.CapturedUpdate(step, build_optimizer(OptimizerConfig(), step), parallel, recorder)
+    updates, shapes = prepared_updates(corpus, parallel, TrainingState()), set()
+
+    def play(number: int) -> int:
+        tokens, finite = 0, torch.tensor(True, device=where)
+        for prepared in islice(updates, size.updates):
+            prepared.restore_random_state()
+            gradients = update(prepared.batches, None, 1e-4)
+            finite &= gradients.finite
+            tokens += gradients.tokens
+            shapes.add(prepared.batches[0].source_mask.shape + prepared.batches[0].target_mask.shape)
+        wait_for(where)
+        assert finite
+        return tokens
+
+    known = -1  # until a whole epoch has brought no shape that is new, nothing is measured
+    while known < len(shapes):
+        known = len(shapes)
+        for _ in range(len(corpus.plan(1, 0, batch_tokens=size.batch_tokens)) // size.updates + 1):
+            play(0)
+    return play, {"precision": precision}
+
+
 def training(scale: Scale, rounds: int, device: torch.device) -> BenchReport:
     """Every size in every precision, and the plain loop beside the first."""
     measurements: list[Measurement] = []
@@ -98,6 +152,11 @@ def training(scale: Scale, rounds: int, device: torch.device) -> BenchReport:
             Contender(f"headway {each}", setup_headway, (size, each, PLAIN, False, str(device)), "headway tf32")
             for each in PRECISIONS
         ]
+        if CAPTURE:
+            contenders += [
+                Contender(f"headway {each}, captured", setup_captured, (size, each, str(device)), f"headway {each}")
+                for each in PRECISIONS
+            ]
         if size == scale.sizes[0]:
             contenders += [
                 Contender(f"plain {each}", setup_plain, (size, each, str(device)), "headway tf32")
@@ -189,6 +248,9 @@ def summary(trained: BenchReport, mixed: BenchReport, decoded: BenchReport | str
     for size, name in of:
         if name == "headway bf16":
             rows.append([f"{size}: bf16, times tf32", times(of[size, name], of[size, "headway tf32"])])
+        if name.endswith(", captured"):
+            eager = of[size, name.removesuffix(", captured")]
+            rows.append([f"{size}, {name}: times without", times(of[size, name], eager)])
         if name.startswith("plain"):
             ours = of[size, name.replace("plain", "headway")]
             rows.append([f"{size}, {name}: headway, times the plain loop", times(ours, of[size, name])])
