@@ -25,7 +25,7 @@ Size = Annotated[list[str], typer.Option(help=f"base, small, tiny; {SEVERAL}")]
 AnySize = Annotated[
     list[str], typer.Option(help=f"base, small, tiny, recurrent, recurrent-small, recurrent-tiny; {SEVERAL}")
 ]
-Precisions = Annotated[list[str], typer.Option(help=f"float32, bf16; {SEVERAL}")]
+Precisions = Annotated[list[str], typer.Option(help=f"float32, bf16, tf32; {SEVERAL}")]
 Rounds = Annotated[int, typer.Option(min=1, help="Turns of each contender; medians are reported.")]
 JsonFile = Annotated[Path | None, typer.Option(help="Write the report there as JSON.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]

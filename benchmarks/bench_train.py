@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rounds import (
     CPU,
+    PRECISIONS,
     SIZES,
     BenchReport,
     Contender,
@@ -20,6 +21,7 @@ from rounds import (
     check_choices,
     check_output,
     compete,
+    compute_in,
     matrix_peak,
     measured_on,
 )
@@ -47,7 +49,7 @@ from headway.runs.training.updates import (
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations
 from headway.tensors.linear import suited_backend, use_backend
-from headway.tensors.precision import DTYPES, compared, fitting_precision, wait_for
+from headway.tensors.precision import compared, fitting_precision, wait_for
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
@@ -95,7 +97,7 @@ def run_bench_train(
 
     Args:
         sizes: names in `ALL_SIZES`.
-        precisions: float32, bf16.
+        precisions: float32, bf16, tf32.
         rounds: turns of each contender.
         output: where to write the report as JSON.
         activation_checkpointing: whether headway takes part a second time, with blocks that are computed again.
@@ -106,7 +108,7 @@ def run_bench_train(
         RunError: a contender failed.
     """
     check_choices("size", sizes, ALL_SIZES)
-    check_choices("precision", precisions, DTYPES)
+    check_choices("precision", precisions, PRECISIONS)
     check_output(output)
     ground = list(dict.fromkeys(["float32"] if device.type == "cpu" else precisions))
     peaks = {precision: matrix_peak(precision, device) for precision in dict.fromkeys([*precisions, *ground])}
@@ -126,7 +128,7 @@ def run_bench_train(
         measurements += compete(size, "", [*ours, *plain], rounds)
     notes = [*NOTES, *(_chosen(size, device) for size in sizes)]
     return BenchReport(
-        f"training{measured_on(device)}, target tokens a second", "", _with_flops(measurements), peaks, notes
+        f"training{measured_on(device)}, target tokens a second", "", with_flops(measurements), peaks, notes
     ).write(output)
 
 
@@ -148,7 +150,7 @@ def _chosen(name: str, device: torch.device) -> str:
     )
 
 
-def _with_flops(measurements: list[Measurement]) -> list[Measurement]:
+def with_flops(measurements: list[Measurement]) -> list[Measurement]:
     """All contenders of a size are asked for the same matrix products; the first of headway's counted them."""
     counted: dict[str, float] = {}
     for measurement in measurements:
@@ -198,7 +200,7 @@ def setup_headway(
     size, where, labelled = ALL_SIZES[name], pick_device(device), objective.dependency is not None
     corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
     batches = plan(size, corpus)
-    parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=precision)
+    parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=compute_in(precision, where))
     before = peak_memory(where)
     model = _built(size, objective, mixer, length)
     for block in model.blocks() if activation_checkpointing else ():
@@ -347,6 +349,7 @@ class PlainRecurrent(nn.Module):
 def setup_plain(name: str, precision: str = "float32", device: str = "cpu") -> tuple[Play, dict[str, Any]]:
     """The plain loop, which collates its batches too; bf16 is by autocast, as in the tutorials."""
     size, where = ALL_SIZES[name], torch.device(device)
+    compute_in(precision, where)
     corpus = SyntheticCorpus(size.vocabulary)
     batches = plan(size, corpus)
     before = peak_memory(where)

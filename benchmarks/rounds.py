@@ -29,7 +29,7 @@ from headway.core.tables import Cell, Column, Table
 from headway.corpora.plan import EncodedPairs
 from headway.models import ModelConfig, TransformerConfig, model_section
 from headway.tensors.linear import BACKENDS, has_onednn, linear
-from headway.tensors.precision import DTYPES, wait_for
+from headway.tensors.precision import DTYPES, use_float32, wait_for
 
 CPU = torch.device("cpu")
 SHORTEST, LONGEST, PAIRS = 5, 100, 100_000
@@ -65,6 +65,8 @@ def _transformer(section: Any) -> TransformerConfig:
 
 SIZES = {
     "base": Size(_transformer("transformer-base"), 10_000, 4096, 1, 30),
+    "base-25k": Size(_transformer("transformer-base"), 10_000, 25_000, 4, 30),
+    "big-25k": Size(_transformer("transformer-big"), 10_000, 25_000, 4, 30),
     "small": Size(_transformer("transformer-small"), 8_000, 4096, 2, 30),
     "tiny": Size(_transformer({"preset": "transformer-tiny", "dim": 32, "feed_forward": 48}), 101, 256, 1, 7),
 }
@@ -117,6 +119,9 @@ Play = Callable[[int], int]
 
 # Rows, inputs and outputs of the products whose speed is the peak.
 PEAK_SHAPES = (4096, 512, 2048), (4096, 2048, 512), (4096, 512, 8192), (2048, 2048, 2048)
+LARGEST = (8192, 8192, 8192)  # which a GPU needs to be busy
+
+PRECISIONS = {**DTYPES, "tf32": torch.float32}
 
 
 @dataclass(frozen=True)
@@ -244,14 +249,22 @@ def measured_on(device: torch.device) -> str:
     return "" if device.type == "cpu" else f" on {accelerator()}"
 
 
+def compute_in(precision: str, device: torch.device) -> str:
+    """Compute in a precision of `PRECISIONS`, from then on; gives the one that autocast knows. A GPU rounds float32 to
+    TF32 in `tf32`, where there is such, and in what bf16 leaves."""
+    use_float32("exact" if precision == "float32" else "tf32", device)
+    return "float32" if precision == "tf32" else precision
+
+
 def matrix_peak(precision: str, device: torch.device) -> float:
     """The most floating-point operations a second that matrix multiplication reaches.
 
     It is the best of several shapes and tries, and of all libraries.
     """
     best, backends = 0.0, BACKENDS if device.type == "cpu" and has_onednn() else ("torch",)
-    for rows, inner, columns in PEAK_SHAPES:
-        x, weight = (torch.randn(side, inner, device=device).to(DTYPES[precision]) for side in (rows, columns))
+    compute_in(precision, device)
+    for rows, inner, columns in PEAK_SHAPES if device.type == "cpu" else (*PEAK_SHAPES, LARGEST):
+        x, weight = (torch.randn(side, inner, device=device).to(PRECISIONS[precision]) for side in (rows, columns))
         for number in range(8 * len(backends)):
             wait_for(device)
             began = time.perf_counter()

@@ -181,7 +181,7 @@ def test_the_plain_loop_computes_in_its_precision(monkeypatch, precision):
     play, facts = bench_train.setup_plain("tiny", precision)
     assert play(0) > 0
     assert facts["precision"] == precision
-    assert seen == {bench_train.DTYPES[precision]}
+    assert seen == {bench_train.PRECISIONS[precision]}
 
 
 def test_padding_is_counted_on_both_sides():

@@ -44,7 +44,7 @@ class Trial:
         both = recipe.vocabulary
         self.sizes = [FEW if side.kind in UNBOUNDED else side.size for side in (both, both.target or both)]
         self.positions = (FRAMES if self.reads_frames else POSITIONS) // (SHORTER if device.type == "cpu" else 1)
-        self.sentences = training.batch_sentences or max(1, training.batch_tokens // self.positions)
+        self.sentences = training.batch_sentences or max(1, training.batch_sizes()["batch_tokens"] // self.positions)
 
     def model(self) -> Model[Any]:
         """A model like the recipe's."""
