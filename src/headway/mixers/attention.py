@@ -113,6 +113,10 @@ class AttentionState(MixerState):
         canon = None if self.canon is None else self.canon.select(rows)
         return AttentionState(lengths, keys, values, gates[0] if gates else None, canon)
 
+    def grown(self, count: int) -> "AttentionState":
+        keys, values, *gates = (F.pad(slots, (0, 0) * (slots.dim() - 1) + (0, count)) for slots in self.slots())
+        return replace(self, keys=keys, values=values, gates=gates[0] if gates else None)
+
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
     """(C + 1, R', ...): the `rows` of slots (C + 1, R, ...), in the first `filled` slots at least."""

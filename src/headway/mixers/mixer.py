@@ -6,7 +6,7 @@ where a position is real (see masks.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -30,16 +30,25 @@ class State:
         An index of two axes, (N, W), says that the W entries of each line are rows of the same sentence.
         """
         rows = index.reshape(-1)
-        return replace(self, **{field.name: _select(getattr(self, field.name), rows) for field in fields(self)})
+
+        def chosen(part: Any) -> Any:
+            return part.index_select(0, rows) if isinstance(part, Tensor) else part.select(rows)
+
+        return replace(
+            self, **{each.name: mapped(getattr(self, each.name), chosen, Tensor, State) for each in fields(self)}
+        )
 
 
-def _select(value: Any, index: Tensor) -> Any:
-    if isinstance(value, Tensor):
-        return value.index_select(0, index)
-    if isinstance(value, State):
-        return value.select(index)
+def mapped(value: Any, change: Callable[[Any], Any], *kinds: type) -> Any:
+    """A value with all parts of these kinds changed, the outer ones of those that nest."""
+    if isinstance(value, kinds):
+        return change(value)
     if isinstance(value, tuple):
-        return tuple(_select(item, index) for item in value)
+        return tuple(mapped(part, change, *kinds) for part in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{each.name: mapped(getattr(value, each.name), change, *kinds) for each in fields(value)}
+        )
     return value
 
 
@@ -52,6 +61,10 @@ class MixerState(State):
     """
 
     lengths: Tensor
+
+    def grown(self, count: int) -> "MixerState":
+        """This state with room for `count` more positions; one without a capacity is as it was."""
+        return self
 
     def positions(self, count: int) -> Tensor:
         """(R, n): the positions of the next `count` vectors of each row, counted from 0."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from headway.core.errors import UserError, option
 from headway.models.model import Memory
 from headway.predictors.predict_options import PredictOptions
-from headway.search.beam import Searchable, beam_search
+from headway.search.beam import Ensemble, Searchable, beam_search
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis, Limits
+from headway.search.recorded_model import RecordedModel, few, recorder
 from headway.search.sampling import sample
-from headway.tensors.batch import collate
+from headway.tensors.batch import PAD, collate
 
 
 @dataclass(frozen=True)
@@ -85,17 +89,31 @@ class TorchBackend(Backend):
     name = "torch"
 
     def __init__(self, model: EncodingModel, device: torch.device) -> None:
-        self.model, self.device = model, device
+        self.model, self.device, self.lock = model, device, Lock()
+        record = recorder(device)
+        self.recorded = None if record is None else RecordedModel(model, record)
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
-        batch = collate([np.asarray(source) for source in request.sources], None).to(self.device)
-        with torch.inference_mode():
-            memory = self.model.encode(batch.source, batch.source_mask)
         options, search = request.options, request.search
-        if search.kind == "beam" and not options.sample:
-            return beam_search(self.model, memory, request.limits, beam=search.beam, alpha=search.length_penalty)
-        return sample(
-            self.model, memory, request.limits,
-            sampling=options.sampling, lines=request.lines,
-            count=options.nbest if options.sample else search.samples, alpha=search.length_penalty,
-        )  # fmt: skip
+        model: Searchable = self.model
+        batch = collate([np.asarray(source) for source in request.sources], None).to(self.device)
+        source, mask = batch.source, batch.source_mask
+        if self.recorded is not None and search.cuda_graphs and not self._changed():
+            model, more = self.recorded, few(mask.shape[1]) - mask.shape[1]
+            source, mask = F.pad(source, (0, 0) * (source.dim() - 2) + (0, more), value=PAD), F.pad(mask, (0, more))
+        with torch.inference_mode():
+            memory = self.model.encode(source, mask)
+        with nullcontext() if model is self.model else self.lock:
+            if search.kind == "beam" and not options.sample:
+                return beam_search(model, memory, request.limits, beam=search.beam, alpha=search.length_penalty)
+            return sample(
+                model, memory, request.limits,
+                sampling=options.sampling, lines=request.lines,
+                count=options.nbest if options.sample else search.samples, alpha=search.length_penalty,
+            )  # fmt: skip
+
+    def _changed(self) -> bool:
+        """Whether a step is not what was recorded: values are replaced, or weights are cast for the time being."""
+        models: Sequence[Any] = self.model.models if isinstance(self.model, Ensemble) else [self.model]
+        steps = [step for model in models for step in model.steps()]
+        return torch.is_autocast_enabled(self.device.type) or any(method in vars(module) for module, method in steps)

@@ -41,6 +41,7 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
+from headway.search.recorded_model import few
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
 WIDER_BEAM = 16  # where an output lacks a term
@@ -235,6 +236,8 @@ class SequencePredictor(Predictor[Recording, Output]):
     def answer(self, request: PredictionRequest, count: int) -> list[Output]:
         results: list[Output | None] = [None] * count
         lengths = [len(source.values) for source in request.sources[:count]]
+        if request.search.cuda_graphs:  # as many rows in all batches of a size
+            lengths = [few(length + 1) - 1 for length in lengths]
         for rows, contexts in self._batches(request, lengths, results):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
                 asked = request.asked(rows, request.search, request.options.nbest, contexts)

@@ -216,11 +216,18 @@ def beam_search(
 
 
 def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: int) -> Tensor:
-    """The rows of `sentences` (N',) to go on with: on a CPU those that are not done, elsewhere all until all are."""
-    left = (~finished.done[sentences] & (time < longest[sentences])).nonzero().squeeze(1)
-    if sentences.device.type == "cpu" or not len(left):
-        return left
-    return torch.arange(len(sentences), device=sentences.device)
+    """The rows of `sentences` (N',) to go on with: on a CPU those that are not done, elsewhere see `halved`."""
+    going = ~finished.done[sentences] & (time < longest[sentences])
+    return going.nonzero().squeeze(1) if sentences.device.type == "cpu" else halved(going)
+
+
+def halved(going: Tensor) -> Tensor:
+    """The rows to go on with, in few sizes: all, or those `going` (N',) among half, a quarter, ... of all."""
+    left, size = going.nonzero().squeeze(1), len(going)
+    while 0 < 2 * len(left) <= size:
+        size //= 2
+    chosen = torch.cat([left, (~going).nonzero().squeeze(1)])[: size if len(left) else 0]
+    return chosen.sort().values
 
 
 def _candidates(

@@ -44,6 +44,7 @@ class SearchOptions(Section):
         "keep", "Words that are not in the vocabulary: keep <unk>, or copy the source word that they attend to."
     )
     batch_tokens: int = _of_recipe(4096, "Source tokens (or frames) decoded at once.", gt=0, le=10**9)
+    cuda_graphs: bool = _of_recipe(False, "CUDA: record a step for each of a few shapes, and replay it.")
     kind: Literal["beam", "mbr"] = _of_recipe("beam", "Beam search, or mbr: the sample that agrees most with others.")
     samples: int = _of_recipe(32, "Outputs drawn for mbr.", ge=2, le=MOST_HYPOTHESES)
     utility: str = _of_recipe("chrf", "The metric by which mbr compares outputs, with its options behind it.")

@@ -1,0 +1,132 @@
+"""Decoding steps that are recorded once for each kind of shapes and then replayed, as CUDA graphs are.
+
+A step starts hundreds of kernels, and a device may wait longer for their starts than it computes. A record is started
+as one. It reads and writes the same memory each time, so that one search goes on at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.core.errors import UserError, option
+from headway.mixers import MixerState, State
+from headway.mixers.mixer import mapped
+from headway.models.model import Memory
+
+ROOM = 32  # positions that a state has room for at first; these double whenever they are used up
+MOST_RECORDS = 16  # each holds a state
+
+Recorder = Callable[[Callable[[], None]], Callable[[], None]]  # from what computes a step to what repeats it
+
+
+def recorder(device: torch.device) -> Recorder | None:
+    """The recorder of a device; None where there is none."""
+    if device.type != "cuda":
+        return None
+    pool = torch.cuda.graph_pool_handle()  # records take turns, so that they can share what is free between steps
+
+    def record(run: Callable[[], None]) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            run()
+        return graph.replay
+
+    return record
+
+
+def few(size: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, ..."""
+    power = 1 << (size - 1).bit_length()
+    return power * 3 // 4 if size <= power * 3 // 4 else power
+
+
+def _kind(value: Any) -> Any:
+    return mapped(value, lambda tensor: (tensor.shape, tensor.dtype), Tensor)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    mapped(value, found.append, Tensor)
+    return found
+
+
+def _copy(kept: Any, new: Any, *, shared: bool = False) -> None:
+    """Write the tensors of a value into those of one of its kind, of which they may be views if they are `shared`."""
+    pairs = [pair for pair in zip(_tensors(kept), _tensors(new), strict=True) if pair[0] is not pair[1]]
+    for one, other in [(one, other.clone()) for one, other in pairs] if shared else pairs:
+        one.copy_(other)
+
+
+class _Record:
+    """A step of one kind: rows of a state are selected, where there is an index, and extended by tokens."""
+
+    def __init__(self, model: Any, record: Recorder, *given: Any) -> None:
+        self.model = model
+        self.state, self.index, self.tokens = self.given = mapped(given, torch.clone, Tensor)
+        self.replay = record(self._run)
+
+    def _run(self) -> None:
+        before = self.state if self.index is None else self.state.select(self.index)
+        self.scores, after = self.model.extend(self.tokens, before)
+        _copy(self.state, after, shared=self.index is None)  # what is selected is a copy
+
+    def __call__(self, *given: Any) -> Tensor:
+        """The log probabilities; `state` of this record is that after them."""
+        held = given[0] is self.state
+        _copy(self.given[held:], given[held:])
+        self.replay()
+        return self.scores
+
+
+@dataclass(frozen=True)
+class RecordedState(State):
+    """The state of a model, with the rows of it that the next step begins with."""
+
+    inner: State
+    used: int  # positions so far, of `room`
+    room: int
+    rows: torch.Size | None = None  # the shape of the index of the last step
+    record: _Record | None = None  # what made the state, where that is recorded
+    index: Tensor | None = None
+
+    def select(self, index: Tensor) -> RecordedState:
+        return replace(self, index=index)
+
+
+class RecordedModel:
+    """A model whose steps are recorded when one of their kind comes again. A state lasts until the next step."""
+
+    def __init__(self, model: Any, record: Recorder) -> None:
+        self.model, self.record = model, record
+        self.records: dict[Any, _Record | None] = {}  # the last used last; None for a kind that was seen once
+
+    def start(self, memory: Memory, capacity: int) -> RecordedState:
+        """The state before the first token. Its room grows with what is read, so that it has few sizes."""
+        return RecordedState(self.model.start(memory, ROOM), 0, ROOM)
+
+    def extend(self, tokens: Tensor, state: Any) -> tuple[Tensor, RecordedState]:
+        """As that of the model. Raises UserError where its state changes its size."""
+        inner, index, used, room = state.inner, state.index, state.used + tokens.shape[1], state.room
+        while used > room:
+            inner, room = mapped(inner, lambda state, more=room: state.grown(more), MixerState), 2 * room
+        rows, record = None if index is None else index.shape, state.record
+        if record is None or inner is not record.state or rows != state.rows:
+            given = inner, index, tokens
+            kind = _kind(given)
+            if kind not in self.records:
+                scores, after = self.model.extend(tokens, inner if index is None else inner.select(index))
+                if _kind(after) == kind[0]:
+                    self.records[kind] = None
+                elif rows is not None and rows == state.rows:
+                    what = "the state of this model changes its size, so that its steps cannot be recorded"
+                    raise UserError(what, where=option("cuda_graphs"), received="on", allowed="off")
+                return scores, RecordedState(after, used, room, rows)
+            record = self.records[kind] = self.records.pop(kind) or _Record(self.model, self.record, *given)
+            if len(self.records) > MOST_RECORDS:
+                del self.records[next(iter(self.records))]
+        return record(inner, index, tokens), RecordedState(record.state, used, room, rows, record)
