@@ -111,12 +111,15 @@ class Translation(Task):
         keep_folder(folder, partial(save_processors, newer))
 
     def check_data(self, recipe: Recipe) -> DataCheck:
-        lenient = recipe.model_copy(update={"data": recipe.data.lenient()})
         given = recipe.data.corpora()
         broken = {name: every_error(open_source(corpus, name, "skip")) for name, corpus in given.items()}
-        sources = {name: open_read(corpus, name, "skip", recipe.data.context) for name, corpus in given.items()}
+        # Where nothing is left out, training finds in the cache what this has made.
+        lenient = recipe.model_copy(update={"data": recipe.data.lenient()}) if any(broken.values()) else recipe
+        sources = {
+            name: open_read(corpus, name, lenient.data.broken, recipe.data.context) for name, corpus in given.items()
+        }
         try:
-            processors = new_processors(lenient)
+            processors = _new_processors_once(lenient)
         except UserError as cause:  # too little is left: the rows that cannot be read are the reason
             if not broken["data.train"]:
                 raise
@@ -318,13 +321,13 @@ def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, T
     """The run's processors: read from `folder`, or trained on the training corpus and stored there."""
     if folder.is_dir():
         return load_processors(folder)
-    if recipe.model.from_ is None:
-        train = partial(new_processors, recipe)
-        processors = trained_once(_made_of(recipe), train, save_processors, load_processors)
-    else:
-        processors = marian_processors(recipe)
+    processors = _new_processors_once(recipe) if recipe.model.from_ is None else marian_processors(recipe)
     keep_folder(folder, partial(save_processors, processors))
     return processors
+
+
+def _new_processors_once(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
+    return trained_once(_made_of(recipe), partial(new_processors, recipe), save_processors, load_processors)
 
 
 def _made_of(recipe: Recipe) -> list[Any]:

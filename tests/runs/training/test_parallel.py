@@ -3,14 +3,22 @@
 import os
 import shutil
 import subprocess
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from headway.recipe import dump_recipe
+from headway.corpora.plan import EncodedPairs
+from headway.recipe import TrainingConfig, dump_recipe
+from headway.runs.training.checkpoints import TrainingState
+from headway.runs.training.parallel import Parallel
+from headway.runs.training.updates import planned_updates, prepare_update
 from tests.command_server import commands
 from tests.conftest import write_reversal
 from tests.rounding import rounding
@@ -19,6 +27,22 @@ from tests.runs.training.test_lost_processes import free_port
 from tests.runs.training.test_recurrent import recipe as recurrent
 
 ROOT = Path(__file__).parents[3]
+
+
+class Numbers(EncodedPairs):
+    """Pair i has i % 5 + 1 tokens a side."""
+
+    def __init__(self):
+        self.source_lengths = self.target_lengths = np.arange(100) % 5 + 1
+        self.lines, self.fingerprint = np.arange(1, 101), ""
+
+    def source(self, index):
+        return np.full(self.source_lengths[index], 9)
+
+    target = source
+
+    def labels(self, index):
+        return {}
 
 
 def two_processes(recipe: Path, output: Path, *more: str) -> tuple[int, str]:
@@ -114,6 +138,60 @@ def test_all_processes_remember_the_same_baseline_of_hard_attention(tmp_path):
     assert "going on after update 2" in said
     whole, halves = (tmp_path / run / "checkpoints/update-00000004/model.safetensors" for run in ("whole", "halves"))
     assert whole.read_bytes() == halves.read_bytes()
+
+
+@pytest.fixture
+def group_of_one():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group_of_one")
+def test_gradients_are_exchanged_in_buckets_while_the_backward_pass_goes_on():
+    """Only in the last of the passes of an update."""
+    layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(12)))  # 4 MiB each
+    parallel = Parallel(0, 2, torch.device("cpu"), TrainingConfig(updates=1))
+    wrapped, events = parallel.wrap(layers, []), []
+    assert isinstance(wrapped, DistributedDataParallel)
+
+    def exchange(state, bucket):
+        events.append("bucket")
+        exchanged = torch.futures.Future()
+        exchanged.set_result(bucket.buffer())
+        return exchanged
+
+    wrapped.register_comm_hook(None, exchange)
+    for number, layer in enumerate(layers):
+        layer.weight.register_post_accumulate_grad_hook(lambda weight, number=number: events.append(number))
+    for last in (True, False, True):  # the first pass has one bucket, and tells torch the order of the others
+        events.clear()
+        with parallel.synchronise(wrapped, last=last):
+            wrapped(torch.ones(1, 1024)).sum().backward()
+        assert [event for event in events if event != "bucket"] == [*reversed(range(12))]
+        assert ("bucket" in events) == last
+    assert events.count("bucket") >= 2
+    assert events.index("bucket") < events.index(0)  # the lowest layer's gradient comes last
+
+
+def test_the_plan_of_updates_and_their_rows_do_not_depend_on_the_number_of_processes():
+    corpus = Numbers()
+    config, state = TrainingConfig(updates=1, batch_tokens=60, accumulate=2), TrainingState()
+    plans = list(islice(planned_updates(corpus, config, state), 7))  # more than an epoch
+    assert [plan.epoch for plan in plans][-1] == 1
+    for plan in plans:
+        for count in (1, 2, 3, 4):
+            shares = [
+                prepare_update(corpus, plan, Parallel(rank, count, torch.device("cpu"), config)).batches
+                for rank in range(count)
+            ]
+            for place, indices in enumerate(plan.indices):
+                parts = [share[place] for share in shares]
+                learned = [index for part in parts for index in part.indices[part.target_mask.any(1).numpy()]]
+                assert sorted(learned) == sorted(indices)
+                assert {part.counts["target_tokens"] for part in parts} == {
+                    sum(len(corpus.target(index)) + 1 for each in plan.indices for index in each)
+                }
 
 
 def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
