@@ -456,10 +456,8 @@ def cut_variants(claims: ClaimFile, runs: Mapping[str, Sequence[Path]], data: Pa
     files = {name: path and data / path for name, path in (("input", given.input), ("reference", given.reference))}
     for name, folders in runs.items():
         parts = {part: what for part, what in claims.cut.parts.items() if part.startswith(f"{name}/")}
-        if not parts:
-            continue
         options = given.model_copy(update={"what": tuple(parts.values()), "together": True, **files})
-        for ablation in ablate_seeds(folders, options).ablations:
+        for ablation in ablate_seeds(folders, options).ablations if parts else ():
             systems = zip([name, *parts], ablation.systems.values(), strict=True)
             cuts[ablation.measure.key] = dict(systems) | cuts.get(ablation.measure.key, {})  # the first way stands
             tables.append(ablation.table(f"{name}: "))
