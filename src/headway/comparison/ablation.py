@@ -307,19 +307,15 @@ def cut(
     return Ablations(names, len(examples), wholes, ablations, parts, pruned)
 
 
-def _examples(
-    run: Any, predictors: Sequence[SequencePredictor | LabelPredictor], options: AblateOptions
-) -> list[Example]:
+def _examples(run: Any, predictors: Sequence[Any], options: AblateOptions) -> list[Example]:
     """The first sentences with targets that all models can read. Raises UserError where there are fewer than two."""
-    recipe = predictors[0].recipe
+    recipe, labels = predictors[0].recipe, isinstance(predictors[0], LabelPredictor)
     corpus = run.task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
     written, readable = run.task.written(recipe), []
     for example in corpus.examples:
         example = example if written is None else example.as_written(written)
         given = bool(example.source.strip() and (example.target or "").strip())
-        if given and all(
-            isinstance(one, LabelPredictor) or one.can_read(example.source, example.target) for one in predictors
-        ):
+        if given and (labels or all(one.can_read(example.source, example.target) for one in predictors)):
             readable.append(example)
         if len(readable) == options.sentences:
             break

@@ -414,7 +414,8 @@ def reproduce(
             continue
         as_printed = claims.budget(options.budget).as_printed
         regimes = regimes_of(made.comparison, as_printed=as_printed)
-        cuts, of_cuts = cut_variants(claims, made.comparison, data)
+        runs = {name: [cell.path for cell in cells if cell.path] for name, cells in made.comparison.cells.items()}
+        cuts, of_cuts = cut_variants(claims, runs, data)
         decided = {
             one.says: decide_cut(one, claims, cuts, regimes) or decide(one, made.comparison, claims.level, regimes)
             for one in claims.claims
@@ -446,19 +447,17 @@ def _named_output(value: Any, output: str) -> Any:
     return value.replace("$OUTPUT", output) if isinstance(value, str) else value
 
 
-def cut_variants(claims: ClaimFile, comparison: Comparison, data: Path) -> tuple[Cuts, list[Table]]:
-    """By metric, the variants whole and without each part that claims cut, and tables; none where they cut nothing."""
+def cut_variants(claims: ClaimFile, runs: Mapping[str, Sequence[Path]], data: Path) -> tuple[Cuts, list[Table]]:
+    """By metric, variants whole and without each part that claims cut, and tables, from the runs of each variant."""
     cuts, tables = dict[str, Mapping[str, Linearised]](), list[Table]()
     if claims.cut is None:
         return cuts, tables
     given = claims.cut.options
     files = {name: path and data / path for name, path in (("input", given.input), ("reference", given.reference))}
-    for name, cells in comparison.cells.items():
+    for name, folders in runs.items():
         parts = {part: what for part, what in claims.cut.parts.items() if part.startswith(f"{name}/")}
-        if not parts:
-            continue
         options = given.model_copy(update={"what": tuple(parts.values()), "together": True, **files})
-        for ablation in ablate_seeds([cell.path for cell in cells if cell.path], options).ablations:
+        for ablation in ablate_seeds(folders, options).ablations if parts else ():
             systems = zip([name, *parts], ablation.systems.values(), strict=True)
             cuts[ablation.measure.key] = {**dict(systems), **cuts.get(ablation.measure.key, {})}  # the first way stands
             tables.append(ablation.table(f"{name}: "))
