@@ -1,5 +1,6 @@
 """The model that a page carries: in a real browser it writes what `predict` writes, with and without its parts."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,19 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, expect
 
+import headway
+from headway.importing.importing import import_run
 from headway.mixers.attention import Attention
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect import carried_model as carried
 from headway.runs.inspect.inspection import inspect, pack_sentences, write_inspection
 from headway.tensors.batch import collate
+from tests.conftest import Command
 from tests.predictors.test_captured_attention import MODELS, untrained
 from tests.runs.inspect.browser import open_browser
+from tests.tasks.marian import SOURCES, TARGETS
+from tests.tasks.marian_npz import PRE, SSRU, TARGET, write_model
 
 LINES = ["abcd", "", "ba", "dcabdc"]
 HEADS = [":head=1", ":head=2"]
@@ -135,13 +141,15 @@ def log_probabilities(own: SequencePredictor, line: str, ids: list[int]) -> list
     return logs.gather(1, pair.target_output[0][:, None]).squeeze(1).tolist()
 
 
-def check_alike(page: Page, own: SequencePredictor, off: list[str], model: dict[str, Any] | None = None) -> None:
+def check_alike(
+    page: Page, own: SequencePredictor, off: list[str], model: dict[str, Any] | None = None, lines: list[str] = LINES
+) -> None:
     """The search of a page, of its own model or of another, finds what `predict` does without some parts.
 
     Of outputs that are equally good it may find another one: those of the page are scored by the model.
     """
     with own.models[0].intervened(dict.fromkeys(off, "zero")):
-        outputs = own.predict(LINES, beam=max(3, own.recipe.decoding.beam), nbest=3)
+        outputs = own.predict(lines, beam=max(3, own.recipe.decoding.beam), nbest=3)
         for number, output in enumerate(outputs):
             if output.is_empty:
                 continue
@@ -149,7 +157,7 @@ def check_alike(page: Page, own: SequencePredictor, off: list[str], model: dict[
             scores = [hypothesis.score for hypothesis in output.hypotheses]
             np.testing.assert_allclose([each["score"] for each in found], scores, atol=1e-4)
             for each in found:
-                logs = log_probabilities(own, LINES[number], each["ids"])
+                logs = log_probabilities(own, lines[number], each["ids"])
                 np.testing.assert_allclose(each["logs"], logs, atol=1e-4)
             assert model or [tuple(each["ids"]) for each in found] == [each.ids for each in output.hypotheses]
 
@@ -196,6 +204,31 @@ def test_no_repetition_is_written(predictor: SequencePredictor, page: Page) -> N
     model = carried.carried_model(own, [Example(line) for line in LINES], 3)
     assert model["search"]["no_repeat"] == 2
     check_alike(page, own, [], model=model)
+
+
+@pytest.mark.parametrize("kind", [PRE, SSRU | TARGET | {"transformer-ffn-activation": "gelu"}])
+def test_an_imported_marian_model_is_cut_attributed_and_carried(
+    run_headway: Command, page: Page, tmp_path: Path, kind: dict[str, Any]
+) -> None:
+    file, _, options = write_model(tmp_path / "marian", **kind)
+    names = ("vocab.spm",) if options["tied-embeddings-all"] else ("source.spm", "target.spm")
+    run, sides = tmp_path / "run", [tmp_path / "source", tmp_path / "target"]
+    import_run(["marian", str(file), *(str(file.parent / name) for name in names)], run)
+    for side, lines in zip(sides, (SOURCES, TARGETS), strict=True):
+        side.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    given = ["--input", sides[0], "--reference", sides[1]]
+    code, out, err = run_headway("inspect", "ablate", run, "--what", "decoder.*.cross:heads", *given, "--json")
+    assert code == 0, err
+    parts = [f"decoder.{layer}.cross{head}" for layer in (1, 2) for head in HEADS]
+    assert {each["part"] for each in json.loads(out)["ablations"][0]["parts"]} == {*parts}
+    own = headway.load(run, device="cpu")
+    assert isinstance(own, SequencePredictor)
+    (values,) = own.attribute(own.predict([SOURCES[0]], max_length=6), "gradient_input")
+    assert np.abs(values["gradient_input"]).sum() > 0
+    model = carried.carried_model(own, [Example(line) for line in SOURCES[:2]], 3)
+    assert "why" not in model
+    for off in ([], parts[:1], ["encoder.1.self", "decoder.2.self"]):
+        check_alike(page, own, off, model, SOURCES[:2])
 
 
 class Odd(Attention):
@@ -253,8 +286,8 @@ def test_switches_and_the_tree_are_used_with_the_keyboard(
     expect(page.locator(".switch").first).to_be_visible()
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    expect(page.locator('[data-part="encoder.1.self:head=1"]')).to_have_attribute("aria-pressed", "false")
-    expect(page.locator('[data-part="encoder.1.self:head=1"]')).to_be_focused()
+    expect(page.locator('[data-part="encoder.1.self"]')).to_have_attribute("aria-pressed", "false")
+    expect(page.locator('[data-part="encoder.1.self"]')).to_be_focused()
     page.keyboard.press("Space")
     page.locator("#tree > li > .chips button").nth(2).focus()  # dc
     page.keyboard.press("Enter")
