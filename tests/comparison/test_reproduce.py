@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -31,6 +30,7 @@ from headway.comparison.reproduce import prepare, read_record, record_of
 from headway.core.errors import RunError, UserError
 from headway.core.log import Progress, progress_shown
 from headway.metrics import build_metric
+from tests.command_server import commands
 from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell
 from tests.conftest import Command
@@ -273,7 +273,8 @@ prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), P
 
 
 def test_a_signal_ends_the_commands_too(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path)
+    (tmp_path / "killed.py").write_text(KILLED)
+    process = subprocess.Popen([commands() / "python", "killed.py"], cwd=tmp_path)
     while not (tmp_path / "begun").is_file() or not (shell := (tmp_path / "begun").read_text()).strip():
         assert process.poll() is None
         time.sleep(0.05)

@@ -1,9 +1,9 @@
 """The examples of the page on Python run in their order."""
 
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.command_server import commands
 from tests.conftest import write_reversal
 from tests.docs.pages import BLOCK, ROOT
 
@@ -15,7 +15,9 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert len(blocks) >= 10
     script = "\n".join(blocks).replace('"updates": 100', '"updates": 10').replace('every": 50', 'every": 5')
     script = script.replace('"warmup": 20', '"warmup": 2')
-    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    (tmp_path / "page.py").write_text(script, encoding="utf-8")
+    command = [commands() / "python", "page.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr[-3000:]
     said = ended.stdout
     assert "complete, exact_match" in said
