@@ -13,7 +13,8 @@ import headway
 from headway.core.errors import RunError, UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
-from headway.export.onnx_export import OnnxExporter, OnnxModel, tensors_of, with_tensors, write_onnx
+from headway.export.onnx_export import OnnxExporter, OnnxModel, tensors_of, write_onnx
+from headway.mixers.mixer import mapped
 from headway.models import build_model, model_section
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
@@ -172,7 +173,7 @@ def test_a_state_is_taken_apart_and_put_together() -> None:
     state = model.start(model.encode(batch.source, batch.source_mask), 5)
     names = [name for name, _ in tensors_of(state)]
     assert {"layers.0.keys", "sources.1.values", "lengths"} <= set(names)
-    changed = with_tensors(state, iter([tensor + 1 for _, tensor in tensors_of(state)]))
+    changed = mapped(state, lambda tensor: tensor + 1, torch.Tensor)
     assert [name for name, _ in tensors_of(changed)] == names
     assert torch.equal(changed.lengths, state.lengths + 1)
     assert changed.width == state.width

@@ -116,7 +116,7 @@ def test_few_records_are_kept(tapes, monkeypatch):
 
 def test_a_state_that_grows_with_each_step_is_refused(tapes):
     recorded = RecordedModel(Table(2), recorder_into(tapes))
-    with pytest.raises(UserError, match="state of this model changes its size"):
+    with pytest.raises(UserError, match="state changes its size"):
         beam_search(recorded, memory(0, 1), Limits(4, [6, 6]), beam=2)
 
 

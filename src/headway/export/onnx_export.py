@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from headway.export.parity import answering_by, predictor_of
 from headway.mixers import State
 from headway.mixers.linear_attention import LinearAttention
 from headway.mixers.matrix_memory import MatrixMemory
+from headway.mixers.mixer import mapped
 from headway.mixers.ngram import Ngram
 from headway.mixers.ssru import Ssru
 from headway.models import Memory, Seq2Seq
@@ -71,7 +72,6 @@ FORMAT = 1
 # Sizes of two examples, all different: a dimension in which their states differ is free.
 EXAMPLES = (((5, 3, 2), 11), ((8, 1, 4, 6, 2), 13))
 FRAMES_A_TOKEN = 16  # in a recording: a front end makes fewer positions of them
-AnyState = TypeVar("AnyState")
 
 
 class OnnxBackend(TorchBackend):
@@ -147,19 +147,6 @@ def tensors_of(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
         yield from tensors_of(inner, f"{name}.{part}" if name else part)
 
 
-def with_tensors(value: AnyState, tensors: Iterator[Tensor]) -> AnyState:
-    """A state of the same make with other tensors, in the order in which `tensors_of` gives them."""
-    made: Any = value
-    if isinstance(value, Tensor):
-        made = next(tensors)
-    elif isinstance(value, tuple):
-        made = tuple(with_tensors(part, tensors) for part in value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        changed = {field.name: with_tensors(getattr(value, field.name), tensors) for field in fields(value)}
-        made = replace(value, **changed)
-    return made  # type: ignore[no-any-return]
-
-
 class EncoderGraph(nn.Module):
     """From sources (B, S), or frames, to the state before the first token, with room for C tokens."""
 
@@ -182,7 +169,8 @@ class DecoderGraph(nn.Module):
 
     def forward(self, tokens: Tensor, rows: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Log probabilities, and the tensors of the state after; `rows` (R,) are those that are gone on with."""
-        chosen = with_tensors(self.like, iter(state)).select(rows)
+        tensors = iter(state)
+        chosen = mapped(self.like, lambda _: next(tensors), Tensor).select(rows)
         scores, after = self.model.extend(tokens, chosen)
         return scores, *(tensor for _, tensor in tensors_of(after))
 

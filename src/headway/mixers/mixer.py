@@ -6,7 +6,7 @@ where a position is real (see masks.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -32,11 +32,9 @@ class State:
         rows = index.reshape(-1)
 
         def chosen(part: Any) -> Any:
-            return part.index_select(0, rows) if isinstance(part, Tensor) else part.select(rows)
+            return part.index_select(0, rows) if isinstance(part, Tensor) else part.select(index)
 
-        return replace(
-            self, **{each.name: mapped(getattr(self, each.name), chosen, Tensor, State) for each in fields(self)}
-        )
+        return replace(self, **{name: mapped(part, chosen, Tensor, State) for name, part in vars(self).items()})
 
 
 def mapped(value: Any, change: Callable[[Any], Any], *kinds: type) -> Any:
@@ -46,9 +44,7 @@ def mapped(value: Any, change: Callable[[Any], Any], *kinds: type) -> Any:
     if isinstance(value, tuple):
         return tuple(mapped(part, change, *kinds) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{each.name: mapped(getattr(value, each.name), change, *kinds) for each in fields(value)}
-        )
+        return replace(value, **{name: mapped(part, change, *kinds) for name, part in vars(value).items()})
     return value
 
 

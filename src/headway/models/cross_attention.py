@@ -7,7 +7,7 @@ R = B * W rows of a decoding step, those of one sentence one after the other, n 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headway.core.config import Probability, Width
 from headway.mixers.attention import attend, sizes_of_head
+from headway.mixers.mixer import mapped
 from headway.mixers.points import Points, head_points
 from headway.tensors.linear import Linear
 
@@ -37,10 +38,8 @@ class View:
 
     def select(self, sentences: Tensor) -> Self:
         """The view of these sentences (B',), in that order."""
-        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self, **{name: None if part is None else part.index_select(0, sentences) for name, part in chosen.items()}
-        )
+        view: Self = mapped(self, lambda part: part.index_select(0, sentences), Tensor)
+        return view
 
 
 class Read(NamedTuple):

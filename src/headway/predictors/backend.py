@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ClassVar, Protocol
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headway.core.errors import UserError, option
-from headway.models.model import Memory
+from headway.models.model import Memory, Seq2Seq
 from headway.predictors.predict_options import PredictOptions
 from headway.search.beam import Ensemble, Searchable, beam_search
 from headway.search.decoding_options import SearchOptions
@@ -90,7 +90,7 @@ class TorchBackend(Backend):
 
     def __init__(self, model: EncodingModel, device: torch.device) -> None:
         self.model, self.device, self.lock = model, device, Lock()
-        record = recorder(device)
+        record = recorder(device) if isinstance(model, Seq2Seq | Ensemble) else None
         self.recorded = None if record is None else RecordedModel(model, record)
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
@@ -103,7 +103,8 @@ class TorchBackend(Backend):
             source, mask = F.pad(source, (0, 0) * (source.dim() - 2) + (0, more), value=PAD), F.pad(mask, (0, more))
         with torch.inference_mode():
             memory = self.model.encode(source, mask)
-        with nullcontext() if model is self.model else self.lock:
+        turn: AbstractContextManager[Any, None] = nullcontext() if model is self.model else self.lock
+        with turn:
             if search.kind == "beam" and not options.sample:
                 return beam_search(model, memory, request.limits, beam=search.beam, alpha=search.length_penalty)
             return sample(

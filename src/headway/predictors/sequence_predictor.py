@@ -235,9 +235,8 @@ class SequencePredictor(Predictor[Recording, Output]):
 
     def answer(self, request: PredictionRequest, count: int) -> list[Output]:
         results: list[Output | None] = [None] * count
-        lengths = [len(source.values) for source in request.sources[:count]]
-        if request.search.cuda_graphs:  # as many rows in all batches of a size
-            lengths = [few(length + 1) - 1 for length in lengths]
+        size = few if request.search.cuda_graphs else int  # graphs ask for as many rows in all batches of a size
+        lengths = [size(len(source.values) + 1) - 1 for source in request.sources[:count]]
         for rows, contexts in self._batches(request, lengths, results):
             with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
                 asked = request.asked(rows, request.search, request.options.nbest, contexts)

@@ -226,8 +226,7 @@ def halved(going: Tensor) -> Tensor:
     left, size = going.nonzero().squeeze(1), len(going)
     while 0 < 2 * len(left) <= size:
         size //= 2
-    chosen = torch.cat([left, (~going).nonzero().squeeze(1)])[: size if len(left) else 0]
-    return chosen.sort().values
+    return torch.cat([left, (~going).nonzero().squeeze(1)])[: size if len(left) else 0].sort().values
 
 
 def _candidates(
@@ -287,10 +286,6 @@ class EnsembleState(State):
     """The states of all models."""
 
     members: tuple[State, ...]
-
-    def select(self, index: Tensor) -> EnsembleState:
-        """Rows `index` of every model's state."""
-        return EnsembleState(tuple(member.select(index) for member in self.members))
 
 
 class Ensemble:

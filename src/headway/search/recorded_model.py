@@ -1,7 +1,6 @@
 """Decoding steps that are recorded once for each kind of shapes and then replayed, as CUDA graphs are.
 
-A step starts hundreds of kernels, and a device may wait longer for their starts than it computes. A record is started
-as one. It reads and writes the same memory each time, so that one search goes on at a time.
+A device may wait longer for the starts of a step's many kernels than it computes, while a record is started as one.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ from headway.models.model import Memory
 
 ROOM = 32  # positions that a state has room for at first; these double whenever they are used up
 MOST_RECORDS = 16  # each holds a state
-
 Recorder = Callable[[Callable[[], None]], Callable[[], None]]  # from what computes a step to what repeats it
 
 
 def recorder(device: torch.device) -> Recorder | None:
     """The recorder of a device; None where there is none."""
-    if device.type != "cuda":
-        return None
-    pool = torch.cuda.graph_pool_handle()  # records take turns, so that they can share what is free between steps
+    # Records take turns, so that they can share what is free between steps.
+    pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def record(run: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
@@ -36,7 +33,7 @@ def recorder(device: torch.device) -> Recorder | None:
             run()
         return graph.replay
 
-    return record
+    return None if pool is None else record
 
 
 def few(size: int) -> int:
@@ -75,10 +72,9 @@ class _Record:
         self.scores, after = self.model.extend(self.tokens, before)
         _copy(self.state, after, shared=self.index is None)  # what is selected is a copy
 
-    def __call__(self, *given: Any) -> Tensor:
+    def __call__(self, *given: Any) -> Any:
         """The log probabilities; `state` of this record is that after them."""
-        held = given[0] is self.state
-        _copy(self.given[held:], given[held:])
+        _copy(*(parts[given[0] is self.state :] for parts in (self.given, given)))
         self.replay()
         return self.scores
 
@@ -116,15 +112,13 @@ class RecordedModel:
             inner, room = mapped(inner, lambda state, more=room: state.grown(more), MixerState), 2 * room
         rows, record = None if index is None else index.shape, state.record
         if record is None or inner is not record.state or rows != state.rows:
-            given = inner, index, tokens
-            kind = _kind(given)
+            kind = _kind(given := (inner, index, tokens))
             if kind not in self.records:
                 scores, after = self.model.extend(tokens, inner if index is None else inner.select(index))
                 if _kind(after) == kind[0]:
                     self.records[kind] = None
                 elif rows is not None and rows == state.rows:
-                    what = "the state of this model changes its size, so that its steps cannot be recorded"
-                    raise UserError(what, where=option("cuda_graphs"), received="on", allowed="off")
+                    raise UserError("this model's state changes its size", where=option("cuda_graphs"), allowed="off")
                 return scores, RecordedState(after, used, room, rows)
             record = self.records[kind] = self.records.pop(kind) or _Record(self.model, self.record, *given)
             if len(self.records) > MOST_RECORDS:
