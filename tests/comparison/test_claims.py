@@ -113,8 +113,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown key of the grid": ({"grid": TREE["grid"] | {"sedes": [1]}}, r"grid\.sedes: unknown key"),
     "an unknown budget": ({"budgets": {"large": {}}}, "budgets"),
-    "a part of no variant": ({"cut": {"parts": {"god/head": "decoder.1.cross:head=1"}}}, "cut: no such variant"),
-    "a part without a variant": ({"cut": {"parts": {"head": "decoder.1.cross:head=1"}}}, "cut.parts"),
+    "a part of no variant": (
+        {"cut": {"parts": {"god/head": "decoder.1.cross:head=1"}, "options": {}}},
+        "cut: no such variant",
+    ),
+    "a part without a variant": ({"cut": {"parts": {"head": "decoder.1.cross:head=1"}, "options": {}}}, "cut.parts"),
     "a part that is not cut": ({"claims": [{"says": "", "claim": "good > good/head"}]}, "no such variant"),
 }
 
