@@ -83,7 +83,9 @@ def test_the_claims_that_come_with_headway_are_those_of_a_clone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert claims_folder().resolve() == FOLDER
-    assert chosen_files(FOLDER, ClaimPath.parse("kaneko2019")) == {"kaneko2019/layers": FILES["kaneko2019/layers"]}
+    assert chosen_files(FOLDER, ClaimPath.parse("bahdanau2015")) == {
+        "bahdanau2015/attention": FILES["bahdanau2015/attention"]
+    }
 
 
 def test_a_budget_changes_the_grid(tmp_path: Path) -> None:
