@@ -84,7 +84,9 @@ def test_the_claims_that_come_with_headway_are_those_of_a_clone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert claims_folder().resolve() == FOLDER
-    assert chosen_files(FOLDER, ClaimPath.parse("loem2023/parts")) == {"loem2023/parts": FILES["loem2023/parts"]}
+    assert chosen_files(FOLDER, ClaimPath.parse("bahdanau2015")) == {
+        "bahdanau2015/attention": FILES["bahdanau2015/attention"]
+    }
 
 
 def test_a_budget_changes_the_grid(tmp_path: Path) -> None:
@@ -114,8 +116,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown key of the grid": ({"grid": TREE["grid"] | {"sedes": [1]}}, r"grid\.sedes: unknown key"),
     "an unknown budget": ({"budgets": {"large": {}}}, "budgets"),
-    "a part of no variant": ({"cut": {"parts": {"god/head": "decoder.1.cross:head=1"}}}, "cut: no such variant"),
-    "a part without a variant": ({"cut": {"parts": {"head": "decoder.1.cross:head=1"}}}, "cut.parts"),
+    "a part of no variant": (
+        {"cut": {"parts": {"god/head": "decoder.1.cross:head=1"}, "options": {}}},
+        "cut: no such variant",
+    ),
+    "a part without a variant": ({"cut": {"parts": {"head": "decoder.1.cross:head=1"}, "options": {}}}, "cut.parts"),
     "a part that is not cut": ({"claims": [{"says": "", "claim": "good > good/head"}]}, "no such variant"),
 }
 

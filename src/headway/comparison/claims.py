@@ -127,7 +127,7 @@ class CutConfig(Section):
     """
 
     parts: Annotated[dict[Annotated[str, Field(pattern=r"^[\w.+=-]+/[\w.+=-]+$")], str], Field(min_length=1)]
-    options: AblateOptions = Field(default_factory=lambda: AblateOptions.model_validate({}))
+    options: AblateOptions
 
 
 class ClaimFile(Section):

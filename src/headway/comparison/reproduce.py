@@ -449,7 +449,7 @@ def _named_output(value: Any, output: str) -> Any:
 
 def cut_variants(claims: ClaimFile, runs: Mapping[str, Sequence[Path]], data: Path) -> tuple[Cuts, list[Table]]:
     """By metric, variants whole and without each part that claims cut, and tables, from the runs of each variant."""
-    cuts, tables = dict[str, Mapping[str, Linearised]](), list[Table]()
+    cuts, tables = dict[str, dict[str, Linearised]](), list[Table]()
     if claims.cut is None:
         return cuts, tables
     given = claims.cut.options
