@@ -267,7 +267,7 @@ def test_switches_change_the_output_at_once(
     with predictor.models[0].intervened(dict.fromkeys(parts, "zero")):
         (output,) = predictor.predict("abcd", beam=4, nbest=3)
     expect(said).to_have_text(output.text)
-    expect(page.locator("#switched")).to_have_text("4 off: the output is another.")
+    expect(page.locator("#switched")).to_have_text(f"4 off: the output is another: {output.text}")
     page.get_by_role("button", name="next sentence").click()  # an empty line
     expect(page.locator("#tree > li")).to_have_count(0)
     page.get_by_role("button", name="previous sentence").click()
@@ -289,7 +289,13 @@ def test_switches_and_the_tree_are_used_with_the_keyboard(
     expect(page.locator('[data-part="encoder.1.self"]')).to_have_attribute("aria-pressed", "false")
     expect(page.locator('[data-part="encoder.1.self"]')).to_be_focused()
     page.keyboard.press("Space")
-    page.locator("#tree > li > .chips button").nth(2).focus()  # dc
+    page.keyboard.press("ArrowRight")
+    expect(page.locator('[data-part="encoder.1.feed_forward"]')).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator('[data-part="encoder.1.self:head=1"]')).to_be_focused()
+    page.locator("#tree > li > .chips button").first.focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")  # dc
     page.keyboard.press("Enter")
     choices = page.locator("#tree > li > .others button")
     expect(choices).to_have_count(5)
@@ -299,6 +305,6 @@ def test_switches_and_the_tree_are_used_with_the_keyboard(
     other.focus()
     page.keyboard.press("Enter")
     grown = page.locator("#tree > li > .branches > li .chips").first
-    expect(grown).to_be_visible()
+    expect(grown.locator("button").nth(2)).to_be_focused()
     (output,) = predictor.predict("abcd", beam=4, prefixes=[f"d{token}"])
     assert grown.locator("button bdi").all_inner_texts() == ["␣", *output.text, "</s>"]

@@ -24,8 +24,23 @@ const switches = (() => {
     return button;
   }
 
+  /** A row of buttons as one stop of Tab, in which the arrow keys move. */
+  function asToolbar(box) {
+    const all = () => [...box.querySelectorAll(":scope > button")];
+    const reach = (chosen) => all().forEach((button) => { button.tabIndex = button === chosen ? 0 : -1; });
+    reach(all()[0]);
+    box.addEventListener("focusin", (event) => reach(event.target));
+    box.addEventListener("keydown", (event) => {
+      const place = all().indexOf(event.target), to = all()[{ ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: all().length - 1 }[event.key]];
+      if (!to) return;
+      event.preventDefault();
+      to.focus();
+    });
+    return box;
+  }
+
   function row([title, names]) {
-    return element("div", { class: "switch-row", role: "group", "aria-label": title }, element("span", { class: "layer-name" }, title), ...names.map(toggle));
+    return asToolbar(element("div", { class: "switch-row", role: "toolbar", "aria-label": title }, element("span", { class: "layer-name" }, title), ...names.map(toggle)));
   }
 
   const joined = (tokens) => tokens.join("").replaceAll("▁", " ").trim();
@@ -64,15 +79,18 @@ const switches = (() => {
         choice.disabled = token === (found.ids[place] ?? 2);
         choice.addEventListener("click", () => {
           const [best] = model.search(number, off, [...before, token]);
-          if (best) children.append(branch(best, place));
           choice.disabled = true;
+          if (!best) return;
+          const grown = branch(best, place);
+          children.append(grown);
+          grown.querySelectorAll(".chip")[place].focus();
         });
         return choice;
       }));
     }
 
     const facts = `probability ${percent(total)}, score ${found.score.toFixed(3)}`.replace("-", "−");
-    return element("li", {}, element("p", {}, element("span", { class: "said" }, text(textOf(words) || "(nothing)")), element("span", { class: "score" }, facts)), element("span", { class: "chips" }, ...chips), others, children);
+    return element("li", {}, element("p", {}, element("span", { class: "said" }, text(textOf(words) || "(nothing)")), element("span", { class: "score" }, facts)), asToolbar(element("span", { class: "chips", role: "toolbar", "aria-label": "tokens" }, ...chips)), others, children);
   }
 
   function refresh() {
@@ -83,8 +101,10 @@ const switches = (() => {
     find("switched").dataset.milliseconds = String(performance.now() - begin);
     const list = find("tree");
     list.replaceChildren(...found.map((each) => branch(each, 0)));
-    const same = found.length > 0 && original.outputs.length > 0 && found[0].ids.map((id) => model.tokens[id]).join("\n") === original.tokens[original.outputs[0].tokens].slice(0, -1).join("\n");
-    find("switched").textContent = `${off.size === 0 ? "All parts are on" : `${off.size} off`}: the output is ${same ? "as above" : "another"}.`;
+    const written = found[0]?.ids.map((id) => model.tokens[id]), given = original.outputs[0] && original.tokens[original.outputs[0].tokens].slice(0, -1);
+    const same = !written || written.join("\n") === given?.join("\n");
+    const said = same ? "as above." : `another: ${textOf(written) || "(nothing)"}`;
+    find("switched").textContent = `${off.size === 0 ? "All parts are on" : `${off.size} off`}: the output is ${said}`;
   }
 
   /** Lets the switches be of a sentence. */
