@@ -1,5 +1,6 @@
 """What all tests share: a cache of their own, the command line, and one small trained run."""
 
+import gc
 import importlib
 import io
 import itertools
@@ -62,11 +63,25 @@ def _on_the_processor() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_waits_for_the_disk() -> Iterator[None]:
+    """A disk takes milliseconds to keep a file, and every run has dozens; power cuts are made in other ways."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _float32_suits() -> Iterator[None]:
     """Runs whose recipe leaves the precision open compute in float32, whatever this machine is quick in."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.runs.training.arithmetic.bf16_speed", lambda *given: Speed(1.0, 1.0))
         yield
+
+
+def pytest_collection_finish() -> None:
+    """What all tests share is not looked at by the garbage collector any more, nor copied by it in forked processes."""
+    gc.collect()
+    gc.freeze()
 
 
 def _state() -> tuple[object, ...]:

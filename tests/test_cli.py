@@ -11,6 +11,7 @@ import pytest
 import headway
 from headway.cli import main
 from headway.core.system import STANDARD_INPUT
+from tests.command_server import commands
 from tests.conftest import Command, Reversal, start_headway, write_reversal
 
 
@@ -243,7 +244,7 @@ def test_data_check(run_headway: Command, reversal: Reversal) -> None:
 
 
 def test_a_pipe_that_closes_early_is_no_accident(reversal: Reversal) -> None:
-    command = [sys.executable, "-m", "headway", "predict", str(reversal.run), "--max-length", "2", "--beam", "1"]
+    command = [commands() / "headway", "predict", str(reversal.run), "--max-length", "2", "--beam", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout

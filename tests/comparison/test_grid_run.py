@@ -880,6 +880,7 @@ def test_a_folder_goes_on_as_it_was_begun(tmp_path: Path, caplog: pytest.LogCapt
     assert not any(state.chosen for state in asked.groups)
 
 
+@pytest.mark.slow
 def test_a_grid_tuned_by_seed_is_made_planned_and_told(tmp_path: Path) -> None:
     path = write_grid(tmp_path, tune=BY_SEED | {"grow": 1}, **SMALL)
     grid, out = load_grid(path), tmp_path / "out"

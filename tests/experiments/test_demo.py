@@ -23,9 +23,18 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_demo_leaves_and_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     output = tmp_path / "runs #1: [dates]"
+    with monkeypatch.context() as patch:
+        patch.setattr(demo, "train", lambda recipe, output, resume: 130)
+        with pytest.raises(UserError, match="there is no demo to go on with"):
+            run_demo(output, 3, SMALL, resume=True)
+        assert run_demo(output, 3, SMALL) == 130  # stopped by a signal
+        assert not (output / "report.html").exists()
+    (output / "checkpoints").mkdir()  # as if killed before there was a recipe
     assert run_demo(output, 3, SMALL) == 0
     shown = caplog.text
     assert f"dates in {len(languages())} languages" in shown
@@ -48,19 +57,6 @@ def test_what_the_demo_leaves_and_that_it_goes_on(tmp_path: Path, caplog: pytest
     with pytest.raises(UserError, match=r"this schedule ends with training\.updates"):
         run_demo(output, 3, (*SMALL, "training.updates=30"))
     assert folder.weights.read_bytes() == weights
-
-
-@pytest.mark.usefixtures("small")
-def test_a_demo_that_was_stopped_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(demo, "train", lambda recipe, output, resume: 130)
-        with pytest.raises(UserError, match="there is no demo to go on with"):
-            run_demo(tmp_path, 1, SMALL, resume=True)
-        assert run_demo(tmp_path, 1, SMALL) == 130
-        assert not (tmp_path / "report.html").exists()
-    (tmp_path / "checkpoints").mkdir()  # as if killed before there was a recipe
-    assert run_demo(tmp_path, 1, SMALL) == 0
-    assert (tmp_path / "report.html").exists()
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:

@@ -47,7 +47,10 @@ def test_the_commands_that_it_names_work(
     assert recipe.training.updates > recipe.optimizer.warmup
     commands = [shlex.split(line) for line in ended.out.splitlines() if line.startswith("headway ")]
     assert [command[1] for command in commands] == ["train", "predict", "score"]
-    few = ("training.updates=2", "training.checkpoint_every=2", "optimizer.warmup=1", "decoding.max_length=5")
+    few = (
+        "training.updates=2", "training.checkpoint_every=2", "optimizer.warmup=1", "decoding.max_length=5",
+        "model.dim=16", "model.feed_forward=16", "model.heads=2",
+    )  # fmt: skip
     for number, (_, *command) in enumerate(commands):
         ended = run_headway(*command, *(few if number == 0 else ()))
         assert ended.code == 0, ended.err

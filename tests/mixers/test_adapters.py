@@ -149,7 +149,7 @@ def test_a_recipe_names_it_in_a_line(tmp_path, run_headway: Command) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
         f"data: {{train: {{tsv: {tmp_path}/data.tsv}}}}\nvocabulary: {{kind: whitespace}}\n"
-        "model: {dim: 8, heads: 2, decoder: {layers: 1, "
+        "model: {dim: 8, heads: 2, encoder: {layers: 1}, decoder: {layers: 1, "
         f'mixer: {{kind: "{ADAPTER}", layer: "{HERE}:GatedLayer"}}}}}}\n'
         "training: {updates: 2}\n",
         encoding="utf-8",

@@ -73,10 +73,9 @@ TRANSFORMERS = {
     **{f"{one} and {other}": sides(STACKS[one], STACKS[other])
        for one, other in zip(STACKS, reversed(STACKS), strict=True)},
     **{f"{name} and {name}": sides(mixer, mixer) for name, mixer in STACKS.items()},
-    **{f"{name}, {position}": sides(STACKS[name], STACKS[name], position=position)
-       for name in ("each", "attention") for position in POSITIONS},
+    **{f"each, {position}": sides(EACH, EACH, position=position) for position in POSITIONS},
     **{f"{feed_forward}, {norm}": {"feed_forward": feed_forward, "norm_kind": norm, "norm": "pre"}
-       for feed_forward in FEED_FORWARDS for norm in ("rms", {"kind": "rms", "eps": 1e-3})},
+       for feed_forward, norm in zip(FEED_FORWARDS, ("rms", {"kind": "rms", "eps": 1e-3}, "rms"), strict=True)},
     **{f"canon {points}": canon(points) for points in ("A", "C", "AC", "B", "D", "ABCD")},
     **{str(cross): {"decoder": {"layers": 2, "cross": cross}} for cross in CROSS},
     **{f"over {over}, {norm}": {"norm": norm, **depth(over)}
@@ -108,7 +107,8 @@ TRANSFORMERS = {
 }  # fmt: skip
 DECODER_ONLY = {
     **{f"{position}, {mixer}": decoder(position, mixer)
-       for position, mixer in itertools.product(["sinusoidal", "learned", "none", *RELATIVE], SCORES)},
+       for position, mixer in [
+           *itertools.product(["sinusoidal", "learned", "none"], SCORES[:1]), *itertools.product(RELATIVE, SCORES)]},
     **{f"{position}, {mixer}": decoder(position, mixer)
        for position, mixer in itertools.product(["sinusoidal", "none"], [NGRAM, {"kind": "nplm", "n": 2}, "ssru"])},
     "canon B, D, swiglu, local": {

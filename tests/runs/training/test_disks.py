@@ -156,7 +156,7 @@ def cuts(recipe, kind: str, folder: Path, wanted: Callable[[int], bool]) -> list
 def test_a_power_cut_loses_no_checkpoint(alone: Path, tmp_path: Path, kind: str) -> None:
     recipe, begun = toys.recipe(alone.parent, **SETTINGS), 0
     offset = 9 + 13 * KINDS.index(kind)
-    left = cuts(recipe, kind, tmp_path, lambda changes: changes % 41 == offset)
+    left = cuts(recipe, kind, tmp_path, lambda changes: changes % 59 == offset)
     assert len(left) >= 3
     for folder in left:
         resume = (folder / "run" / "recipe.yaml").exists()
