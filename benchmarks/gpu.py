@@ -112,7 +112,7 @@ def setup_captured(name: str, precision: str, device: str) -> tuple[Play, dict[s
     """headway's update as `setup_headway` has it, with `training.capture`: each shape of batches is recorded once."""
     capture = import_module("headway.runs.training.capture")
     size, where = SIZES[name], pick_device(device)
-    corpus = SyntheticCorpus(size.vocabulary)
+    corpus = SyntheticCorpus(size.vocabulary, 2 * size.batch_tokens)  # some sixty batches
     chosen: dict[str, Any] = {"shapes": "few", "capture": True}
     config = TrainingConfig(updates=1, batch_tokens=size.batch_tokens, **chosen)
     parallel = Parallel(0, 1, where, config, precision=compute_in(precision, where))

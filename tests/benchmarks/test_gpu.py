@@ -46,19 +46,8 @@ def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpu
     monkeypatch.setattr(bench_decode, "compete", compete)
     monkeypatch.setattr("rounds.PEAK_SHAPES", ((64, 64, 64),))
     output = tmp_path / "gpu.json"
-    arguments = [
-        "gpu.py",
-        str(output),
-        "--sizes",
-        "tiny",
-        "--rounds",
-        "2",
-        "--device",
-        "cpu",
-        "--data",
-        f"made={corpus}",
-    ]
-    monkeypatch.setattr("sys.argv", arguments)
+    arguments = [str(output), "--sizes", "tiny", "--rounds", "2", "--device", "cpu", "--data", f"made={corpus}"]
+    monkeypatch.setattr("sys.argv", ["gpu.py", *arguments])
     gpu.main()
     record = read_record(output)
     tables = {table.title: table for table in map(Table.from_json, record.tables)}
@@ -82,7 +71,7 @@ def test_padding_is_that_of_the_batches(corpus: Path) -> None:
     assert sum(len(batch.indices) for batch in batches) == 60  # an epoch
     places = sum(batch.source_mask.numel() + batch.target_mask.numel() for batch in batches)
     tokens = sum(int(batch.source_mask.sum() + batch.target_mask.sum()) for batch in batches)
-    assert row[:3] == ["made", 128, "any"]
+    assert list(row)[:3] == ["made", 128, "any"]
     assert row[-1] == pytest.approx(1 - tokens / places)
 
 

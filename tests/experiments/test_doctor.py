@@ -65,7 +65,9 @@ def test_the_findings_and_the_commands_that_help(
     assert "lacks no-such-thing: pip install 'headway[lacking]'" in lines["[lacking]"]
     assert lines["[whole]"].endswith("complete")
     assert re.search(r"threads +\d+ would be used now \(.+\)", lines["threads"])
-    assert re.search(r"precision +(bf16|float32) suits products of 512 by 512 \(bf16 .+ float32\)", lines["precision"])
+    assert re.search(
+        r"precision +(bf16|float32) suits training a transformer-small \(bf16 .+ float32\)", lines["precision"]
+    )
     assert torch.backends.cpu.get_cpu_capability() in lines["processor"]
     assert "GiB free of" in lines["memory"]
     assert lines["self-test"].endswith("passed: all well")
