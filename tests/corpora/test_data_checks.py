@@ -93,8 +93,8 @@ def test_training_finds_what_a_check_has_made(
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     recipe_file = write_recipe(tmp_path, [ROWS[0], ROWS[3]], ["a b\tx"])
     assert run_headway("data", "check", recipe_file).code == 0
-    monkeypatch.setattr("headway.tasks.translation.new_processors", None)  # would fail if called
-    monkeypatch.setattr("headway.corpora.corpus.chunks", None)
+    for name in ("tasks.translation.new_processors", "corpora.corpus.chunks"):
+        monkeypatch.setattr(f"headway.{name}", lambda *given: pytest.fail("this is made again"))
     recipe = load_recipe(recipe_file)
     assert len(build_task(recipe.task).corpora(recipe, tmp_path / "vocabulary").train) == 2
 
