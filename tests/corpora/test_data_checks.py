@@ -26,6 +26,8 @@ from headway.formats.corpus_config import AnyCorpus
 from headway.formats.corpus_format import Pair
 from headway.formats.pairs import open_source
 from headway.processing.text.text_processor import PreparationConfig
+from headway.recipe import load_recipe
+from headway.tasks import build_task
 from tests.conftest import Command
 
 ROWS = [
@@ -83,6 +85,18 @@ def test_bad_rows_are_left_out_where_the_recipe_says_so(tmp_path: Path, run_head
     assert trained.code == 0, trained.err
     assert "left out 3: rows that cannot be read" in trained.err
     assert "    line 2: this line is not JSON" in trained.err
+
+
+def test_training_finds_what_a_check_has_made(
+    tmp_path: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    recipe_file = write_recipe(tmp_path, [ROWS[0], ROWS[3]], ["a b\tx"])
+    assert run_headway("data", "check", recipe_file).code == 0
+    for name in ("tasks.translation.new_processors", "corpora.corpus.chunks"):
+        monkeypatch.setattr(f"headway.{name}", lambda *given: pytest.fail("this is made again"))
+    recipe = load_recipe(recipe_file)
+    assert len(build_task(recipe.task).corpora(recipe, tmp_path / "vocabulary").train) == 2
 
 
 def test_what_training_would_refuse_is_refused(tmp_path: Path, run_headway: Command) -> None:
