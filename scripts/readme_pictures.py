@@ -1,10 +1,12 @@
 """The pictures of README.md, light and dark, from a run of the demo: `python scripts/readme_pictures.py runs/dates`.
 
 They are docs/alignment.png and docs/inside.png, and the same names with -dark. The second is the page of `headway
-inspect` in Chromium, at the fifth sentence of dev, with a head and a cell chosen.
+inspect` in Chromium, at the fifth sentence of dev, with a head and a cell chosen. `... --served RUN` makes
+docs/serving.png instead: the page of `headway serve` over a run that translates English captions, with a word chosen.
 """
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,12 +18,16 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.inspect.charts import alignment_figure
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import run_page
-from headway.tasks.translation import example_of
 
 DOCS = Path(__file__).parents[1] / "docs"
-DATE, ISO = "Quarta-feira, 8 de março de 1950", "1950-03-08"  # of the demo's test
+DATE = "Quarta-feira, 8 de março de 1950"  # of the demo's test
 SENTENCE, TOKEN, CHARACTER = 5, "5", "五"  # of dev, counted from 1; what is written, and what it is read from
 SIZE = {"width": 1240, "height": 893}
+CAPTIONS = (
+    "Two girls are playing with a brown dog in the snow. An old man with a red hat sits on a bench.\n"
+    "A woman is reading a newspaper next to a window."
+)
+CHOSEN, SERVED_SIZE = "spielen", {"width": 1100, "height": 500}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -31,7 +37,7 @@ def draw_alignment(run: Path) -> None:
     assert isinstance(predictor, SequencePredictor)
     (prediction,) = predictor.predict([DATE], capture="*.cross")
     for dark in (False, True):
-        alignment_figure(example_of(prediction, ISO), DOCS / f"alignment{'-dark' * dark}.png", dark=dark)
+        alignment_figure(prediction, DOCS / f"alignment{'-dark' * dark}.png", dark=dark)
 
 
 def photograph(run: Path) -> None:
@@ -84,6 +90,30 @@ def point(page: Page) -> str:
     return page.locator("#readout").inner_text()
 
 
+def photograph_server(run: Path) -> None:
+    """Take the picture of the page of a server."""
+    command = [sys.executable, "-m", "headway", "serve", str(run), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:  # noqa: S603
+        assert server.stderr is not None
+        url = server.stderr.readline().split()[-1]
+        executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        for scheme, name in (("light", "serving.png"), ("dark", "serving-dark.png")):
+            page = browser.new_page(viewport=SERVED_SIZE, device_scale_factor=1.5, color_scheme=scheme)
+            page.goto(url)
+            page.locator("#source").fill(CAPTIONS)
+            page.locator("#target .item >> nth=2").wait_for()
+            page.locator("#target .item").first.hover()
+            page.locator("#target .word", has_text=CHOSEN).first.hover()
+            page.locator("#pair", has_text=CHOSEN).wait_for()
+            page.screenshot(path=DOCS / name)
+        browser.close()
+        server.terminate()
+
+
 if __name__ == "__main__":
-    draw_alignment(Path(sys.argv[1]))
-    photograph(Path(sys.argv[1]))
+    if sys.argv[1] == "--served":
+        photograph_server(Path(sys.argv[2]))
+    else:
+        draw_alignment(Path(sys.argv[1]))
+        photograph(Path(sys.argv[1]))

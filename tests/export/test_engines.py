@@ -174,6 +174,19 @@ def test_engines_give_no_attention(run_headway: Command, reversal: Reversal, tmp
     assert (ended.code, f"error: --{name}: the engine ctranslate2 gives no attention" in ended.err) == (2, True)
 
 
+def test_what_an_engine_lacks_is_refused_before_its_export(
+    run_headway: Command, reversal: Reversal, kept: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "page.txt").write_text("abcd\n")
+    wanted = "error: --kind: the engine ctranslate2 has no such option; received 'mbr'"
+    for words in (["--kind", "mbr"], ["--kind", "mbr", "--file", tmp_path / "page.txt"]):
+        ended = run_headway("predict", reversal.run, "--engine", "ctranslate2", *words, stdin="abcd\n")
+        assert (ended.code, wanted in ended.err) == (2, True)
+    ended = run_headway("predict", reversal.run, "--engine", "ctranslate2", "--attention", tmp_path / "a", stdin="a\n")
+    assert ended.code == 2
+    assert not kept.exists()
+
+
 def test_the_command_line_has_engines(run_headway: Command, reversal: Reversal) -> None:
     code, out, _ = run_headway("predict", reversal.run, "--engine", "ctranslate2", stdin="abcd\n\nbad\n")
     assert (code, out) == (0, "dcba\n\ndab\n")

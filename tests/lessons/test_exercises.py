@@ -146,6 +146,7 @@ def test_a_class_is_checked_by_one_command(run_headway: Command, tmp_path: Path)
         "kim.py": "def attention(:\n",
         "lee.py": "def attend():\n    pass\n",
         "max.py": "raise SystemExit(3)\n",
+        "joe.py": "raise ValueError('a\\nb')\n",
         "mia.py": "def attention(queries, keys, values, mask):\n    return None\n",
     }
     for name, text in texts.items():
@@ -157,6 +158,7 @@ def test_a_class_is_checked_by_one_command(run_headway: Command, tmp_path: Path)
     assert said["ben.py"].startswith("each row of weights must sum to 1; here each column does")
     assert said["eve.py"].startswith("attention fails in line 2: RuntimeError: ")
     assert said["kim.py"].startswith("the file cannot be run: SyntaxError: ")
+    assert said["joe.py"] == r"the file cannot be run: ValueError: a\nb"
     assert said["lee.py"] == "attention is not defined in this file"
     assert "the file cannot be run: " in said["zoe.py"]
     assert "cannot read the file" in said["zoe.py"]

@@ -40,6 +40,7 @@ CASES = [
     ("<b>Yes</b> <i>no</i>", "Ja", "0-0", "<b>Ja</b><i></i>"),
     ("I <b>like</b> it", "Es gefällt mir", "0-2 1-1 2-0", "Es <b>gefällt</b> mir"),
     ("<b>un</b>likely it is", "es ist unwahrscheinlich", "0-2 1-0 2-1", "es ist <b>unwahrscheinlich</b>"),
+    ("He talks on the <b>phone</b>.", "Er telefoniert.", "0-0", "Er <b>telefoniert</b>."),
     ("see <a><img/> the map</a>", "die Karte ansehen", "0-2 1-0 2-1", "<a><img/> die Karte</a> ansehen"),
 ]  # fmt: skip
 

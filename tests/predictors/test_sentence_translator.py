@@ -2,14 +2,18 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from headway.cli import main
 from headway.core.errors import UserError
 from headway.markup.documents import translate_document
-from headway.predictors.sentence_translator import SentenceTranslator, _spans
+from headway.predictors.sentence_translator import SentenceTranslator, _spans, aligned
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.predictors.word_alignment import WordAlignment
 from headway.runs.load import load
 
 
@@ -51,6 +55,17 @@ def test_words_of_an_annotated_source() -> None:
     assert list(_spans(words, "the bank is Ufer")) == [
         (0, 3), None, (4, 8), None, (3, 8), None, (9, 11), (12, 16),
     ]  # fmt: skip
+
+
+def test_a_word_belongs_where_its_share_is_largest() -> None:
+    """The article looks most at its noun, whose translation looks there more; nobody looks at `big`."""
+    weights = np.array([[0.3, 0.0, 0.5], [0.1, 0.0, 0.8], [0.0, 0.0, 0.0]])
+    words = WordAlignment(("the", "big", "dog"), ("der", "Hund", "."), weights)
+    output: Any = SimpleNamespace(source="the big dog", text="der Hund.")
+    aligner: Any = lambda output, split: words  # noqa: E731
+    assert words.links() == [(2, 0), (2, 1)]
+    assert aligned(output, aligner).links == [((0, 3), (0, 3)), ((8, 11), (4, 8))]
+    assert aligned(output, None).links == ()
 
 
 def test_the_command(backwards: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -399,6 +399,10 @@ def test_names_and_directions(loaded: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not say from which language") as raised:
         served_model(None, Path("runs/x"), predictor, ServeOptions())
     assert str(raised.value).endswith("allowed: en-de=runs/x")
+    with pytest.raises(UserError, match="into which, and 'xx' of this name is no language; received 'en-xx'"):
+        served_model("en-xx", Path("runs/x"), predictor, ServeOptions())
+    with pytest.raises(UserError, match="into which, and neither does this name; received 'en-en'"):
+        served_model("en-en", Path("runs/x"), predictor, ServeOptions())
     model = served_model("en-fr", Path("runs/x"), predictor, ServeOptions())
     assert model.direction == ("en", "fr")
     model.batcher.close()

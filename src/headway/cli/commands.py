@@ -400,6 +400,7 @@ def augment(
 
     If it is killed, the same command continues where it stopped.
     """
+    from headway.cli.streams import check_engine
     from headway.runs.bulk_decoding import ForeignTeacher, check_output, decode_corpus, pair_corpus
     from headway.runs.load import load
 
@@ -425,6 +426,7 @@ def augment(
     given = {name: getattr(options, name) for name in options.model_fields_set}
     checked = validated_options(BulkOptions, given | keys_given(keys, BulkOptions))
     check_output(checked)
+    check_engine(engine, runs[0], checked.model_dump(exclude_unset=True), allow_code)
     predictor = load(*runs, average=average, engine=engine, device=device, precision=precision, allow_code=allow_code)
     loaded = {"average": average, "engine": engine, "precision": precision}
     write(json.dumps(decode_corpus(method, predictor, input, checked, loaded)["counts"], ensure_ascii=False))

@@ -31,6 +31,7 @@ from headway.processing.text.text_processor import TextProcessor
 AnyOutput = TypeVar("AnyOutput", bound=Output)
 
 MOST_SHOWN = 12  # alignments on a page of pictures
+ATTENTION = "attention", "alignments", "alignment_figure"  # options that write it
 
 
 class Writer:
@@ -293,10 +294,7 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
 
 def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
     """Raise UserError unless there is attention to write or to align by, where it is asked for."""
-    for name in ("attention", "alignments", "alignment_figure"):
-        if getattr(output, name) and "capture" in predictor.backend.lacks:
-            what = f"the engine {predictor.backend.name} gives no attention"
-            raise UserError(what, where=option(name), allowed=f"{option(name)} without {option('engine')}")
+    for name in ATTENTION:
         if getattr(output, name) and len(predictor.models) > 1:
             what, received = "attention is one model's: give one run", f"{len(predictor.models)} runs"
             raise UserError(what, where=option(name), received=received)

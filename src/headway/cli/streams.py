@@ -17,7 +17,14 @@ from headway.cli.prediction_options import (
     TermOptions,
     WriterOptions,
 )
-from headway.cli.prediction_stream import predict_labels, predict_sequences, score_labels, score_pairs, score_recordings
+from headway.cli.prediction_stream import (
+    ATTENTION,
+    predict_labels,
+    predict_sequences,
+    score_labels,
+    score_pairs,
+    score_recordings,
+)
 from headway.cli.standard_streams import StandardInput, write
 from headway.core.config import validated_options
 from headway.core.documents import read_bytes
@@ -28,12 +35,14 @@ from headway.formats.lines import TextFile, check_file
 from headway.formats.pair_formats import field_of
 from headway.markup.documents import kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.predict_options import checked_options
+from headway.predictors.predict_options import PredictOptions, checked_options
 from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.runs.engines import build_engine
 from headway.runs.load import load
+from headway.runs.run import open_run
 
 # Options that say something of words in text, which recordings do not have.
 OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
@@ -81,6 +90,7 @@ def run_predict(
             both = "this is no run, and inputs are named or read from a file, not both"
             what = both if exists(Path(words[0])) else "there is no such run"
             raise UserError(what, where=words[0], allowed=f"runs before {option('input')}")
+    check_engine(engine, runs[0], given, allow_code)
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
     task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
     for word in () if hears else words:
@@ -125,6 +135,7 @@ def run_document(
     """
     kind_of(str(file))
     content = read_bytes(file, LARGEST_DOCUMENT, "document")
+    check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
     predictor = load(*runs, **loaded)
     if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
         raise UserError("documents are for tasks that read and write text", where=option("file"), received=str(file))
@@ -138,6 +149,20 @@ def run_document(
         write(result.decode("utf-8", "replace"), end="")
     else:
         sys.stdout.buffer.write(result)
+
+
+def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_code: bool) -> None:
+    """Raise UserError for what an engine lacks, of options and the recipe, before its export, which takes long."""
+    if engine is None:
+        return
+    decodes = build_engine(engine).decodes
+    for name in ATTENTION:
+        if given.get(name) and "capture" in decodes.lacks:
+            what, allowed = f"the engine {engine} gives no attention", f"{option(name)} without {option('engine')}"
+            raise UserError(what, where=option(name), allowed=allowed)
+    asked = {name: value for name, value in given.items() if name in PredictOptions.model_fields}
+    options = checked_options(PredictOptions, None, asked)
+    decodes.check(options, options.search(open_run(run, allow_code).recipe.decoding))
 
 
 def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str], StandardInput | None]:

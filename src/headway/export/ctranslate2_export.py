@@ -310,7 +310,7 @@ class CTranslate2Backend(Backend):
 class CTranslate2Engine(Engine):
     """CTranslate2, in float32."""
 
-    name = "ctranslate2"
+    name, decodes = "ctranslate2", CTranslate2Backend
     packages = ("ctranslate2",)
 
     def export(self, run: Run, folder: Path) -> None:

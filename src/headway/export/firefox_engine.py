@@ -40,7 +40,8 @@ class FirefoxBackend(Backend):
     def __init__(self, folder: Path, source: TextProcessor, target: TextProcessor) -> None:
         self._files, self._source, self._target, self._own = files_of(folder), source, target, local()
 
-    def check(self, options: PredictOptions, search: SearchOptions) -> None:
+    @classmethod
+    def check(cls, options: PredictOptions, search: SearchOptions) -> None:
         super().check(options, search)
         given = options.given()
         if given.get("beam", 1) > 1 or options.nbest > 1:
@@ -84,7 +85,7 @@ def engine_text(source: TextProcessor, line: str) -> str:
 class FirefoxEngine(Engine):
     """fxtranslate, on one thread."""
 
-    name = "firefox"
+    name, decodes = "firefox", FirefoxBackend
     packages = ("fxtranslate",)
 
     def export(self, run: Run, folder: Path) -> None:

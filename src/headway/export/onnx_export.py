@@ -318,7 +318,7 @@ class OnnxModel:
 class OnnxEngine(Engine):
     """onnxruntime, in float32, on the CPU."""
 
-    name = "onnx"
+    name, decodes = "onnx", OnnxBackend
     packages = OnnxExporter.packages
 
     def export(self, run: Run, folder: Path) -> None:

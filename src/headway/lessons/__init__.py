@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.documents import parse_json, read_text
-from headway.core.errors import UserError
+from headway.core.errors import UserError, in_one_line
 from headway.lessons.exercises import EXERCISES
 from headway.mixers.conformance import ConformanceError
 
@@ -47,7 +47,7 @@ def check(lesson: int, answer: Any) -> Checked:
         file = getattr(getattr(answer, "__code__", None), "co_filename", None)
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
         where = f" in line {lines[-1]}" if lines else ""
-        return Checked(False, f"{name} fails{where}: {type(error).__name__}: {error}")
+        return Checked(False, f"{name} fails{where}: {type(error).__name__}: {in_one_line(str(error))}")
     return Checked(True, "right")
 
 
@@ -63,5 +63,5 @@ def check_file(lesson: int, path: Path) -> Checked:
             exec(compile(text, str(path), "exec"), names)  # noqa: S102
         except (Exception, SystemExit) as error:  # of code that is not ours
             kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-            return Checked(False, f"the file cannot be run: {kind}{error}")
+            return Checked(False, f"the file cannot be run: {kind}{in_one_line(str(error))}")
         return check(lesson, names[name]) if name in names else Checked(False, f"{name} is not defined in this file")

@@ -299,7 +299,7 @@ class _Placing:
             words = [match.span() for match in UNIT.finditer(text, low, high)]
             free = [word for word in words if any(gap[0] <= word[0] and word[1] <= gap[1] for gap in gaps)]
             if free:
-                return min(free, key=lambda word: abs(word[0] - at))
+                return min(free, key=lambda word: (not text[word[0]].isalnum(), abs(word[0] - at)))
         inside = next((one for one in taken if one[0] < at < one[1]), (at,))
         at = min(inside, key=lambda edge: abs(edge - at))
         return at, at

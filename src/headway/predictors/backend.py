@@ -63,14 +63,15 @@ class Backend(ABC):
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """The outputs for each source, best first: as many as are asked for, or all that there are."""
 
-    def check(self, options: PredictOptions, search: SearchOptions) -> None:
+    @classmethod
+    def check(cls, options: PredictOptions, search: SearchOptions) -> None:
         """Raise UserError for an option, also one of the recipe's search, that this backend does not have."""
-        for name in self.lacks:
+        for name in cls.lacks:
             section = search if name in SearchOptions.model_fields else options
             value, usual = getattr(section, name), type(section).model_fields[name].default
             if value != usual:
                 raise UserError(
-                    f"the engine {self.name} has no such option", where=option(name), received=value,
+                    f"the engine {cls.name} has no such option", where=option(name), received=value,
                     allowed=f"{usual!r}, or no {option('engine')}",
                 )  # fmt: skip
 

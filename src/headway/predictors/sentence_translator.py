@@ -1,7 +1,10 @@
 """A predictor as what documents are translated with: sentences in, translations with their alignment out."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from headway.core.errors import UserError, shortened
 from headway.formats.terms import BEGIN, END, MEANS, TermCount
@@ -12,6 +15,8 @@ from headway.predictors.predict_options import checked_options
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
+
+LEAST = 1e-6  # attention that a source word got in all
 
 
 class SentenceTranslator:
@@ -71,10 +76,15 @@ def usual_aligner(predictor: SequencePredictor) -> Aligner | None:
 
 
 def aligned(output: Output, aligner: Aligner | None) -> Aligned:
-    """An output with the characters of source and target that belong together."""
+    """An output with the characters of source and target that belong together.
+
+    A target word belongs to the source word of whose attention it has the largest share, not to the one that it looks
+    at most: an article looks at its noun, too, whose translation looks there more.
+    """
     if aligner is None:
         return Aligned(output.text)
     words = aligner(output, split=True)
+    words = replace(words, weights=words.weights / np.maximum(words.weights.sum(axis=0), LEAST))
     sides = [list(_spans(texts, text)) for texts, text in ((words.source, output.source), (words.target, output.text))]
     links = ((sides[0][source], sides[1][target]) for source, target in words.links())
     return Aligned(output.text, [(one, other) for one, other in links if one and other])

@@ -34,11 +34,13 @@ class Engine(ABC):
         name: its name in `ENGINES`.
         packages: the packages that it needs.
         extra: the extra of headway that has them.
+        decodes: the class of its backends, which knows what they lack.
     """
 
     name: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     extra: ClassVar[str] = "export"
+    decodes: ClassVar[type[Backend]]
 
     @abstractmethod
     def export(self, run: Run, folder: Path) -> None:

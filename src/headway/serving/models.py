@@ -179,7 +179,12 @@ def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], l
         direction = direction_of(name or "") or sides
         if direction[0] == direction[1]:
             what = "the recipe of this run does not say from which language it translates into which"
-            raise UserError(what, where=str(path), received=f"{sides[0]} and {sides[1]}", allowed=f"en-de={path}")
+            if name:
+                wrong = [part for part in name.split("-") if not is_language(part)]
+                what += f", and {wrong[0]!r} of this name is no language" if wrong else ", and neither does this name"
+            raise UserError(
+                what, where=str(path), received=name or f"{sides[0]} and {sides[1]}", allowed=f"en-de={path}"
+            )
     name = name or ("-".join(direction) if direction else path.resolve().name)
     return ServedModel(name, predictor, direction, limits)
 
