@@ -88,7 +88,7 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str) -> Speed:
     """
     with torch.random.fork_rng(devices=[]), threads_set(1):
         layer, dim = recipe.model.trial_layer()
-        weights, rows = sum(each.numel() for each in layer.parameters()), recipe.training.batch_tokens
+        weights, rows = sum(each.numel() for each in layer.parameters()), recipe.training.batch_sizes()["batch_tokens"]
         use_backend(layer, backend)
         key = {
             "processor": processor(),
