@@ -68,7 +68,7 @@ class DependencyLoss(LossPart):
             if side == "target":
                 heads = decoder_heads(heads, self.config.index_by)
             loss = attachment_loss(output.attention[self.name_of(side)], heads, self.config.heads)
-            scale = self.config.weight * batch.counts["target_tokens"] / max(1, batch.counts[name])
+            scale = batch.mean_of_labels(self.config.weight, name)
             parts[f"dependency.{side}"] = scale * loss
         return parts
 

@@ -56,7 +56,7 @@ class GuidedAlignment(LossPart):
 
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
         """The weighted loss times the target tokens, so that a token keeps the mean over those with links."""
-        scale = self.config.weight * batch.counts["target_tokens"] / max(1, batch.counts[LINKS])
+        scale = batch.mean_of_labels(self.config.weight, LINKS)
         weights = output.attention[self.config.layer][:, self.config.head - 1]
         return {KIND: scale * guided_loss(weights, batch.labels[LINKS])}
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from headway.core.config import Width
 from headway.mixers.matrix_memory import MatrixMemory, fading_rates, step_sizes
 from headway.tensors.linear import Linear
+from headway.tensors.looking import may_look
 from headway.tensors.precision import without_autocast
 
 CHUNK = 64  # positions
@@ -228,7 +229,7 @@ def _products(query: Tensor, key: Tensor, gates: Gates) -> Tensor:
     both. Where the memory fades little, as can be seen on a CPU, the middle of the chunk serves for all of them.
     """
     sums = _sums(gates.steps, gates.backward, 3)
-    size, looking = sums.shape[3], sums.device.type == "cpu" and not torch.compiler.is_compiling()
+    size, looking = sums.shape[3], may_look(sums)
     positions = torch.arange(size, device=sums.device)
     ahead = (positions - positions[:, None]) if gates.backward else (positions[:, None] - positions)
     if looking and (sums[:, :, :, -1] - sums[:, :, :, 0]).abs().max() <= LARGEST_EXPONENT:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.mixers.points import Edit, Place, Points, head_points
+from headway.tensors.looking import may_look
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def next_positions(lengths: Tensor, count: int) -> Tensor:
 
 def bounds(lengths: Tensor) -> tuple[int, int] | None:
     """The lowest and the highest of `lengths` (R,) where looking is cheap: on a CPU, and not while compiling."""
-    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+    if not may_look(lengths):
         return None
     numbers = lengths.tolist()
     return min(numbers, default=0), max(numbers, default=0)

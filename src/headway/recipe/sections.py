@@ -25,6 +25,8 @@ from headway.processing.text.text_processor import TextConfig
 from headway.processing.text.vocabulary import AnyVocabulary, VocabularyConfig
 from headway.search.decoding_options import SearchOptions
 
+USUAL_TOKENS = 4096  # of a batch
+
 
 class DataConfig(Filters):
     """The corpora, and which of their examples are kept.
@@ -115,8 +117,10 @@ class TrainingConfig(Section):
     `int8_rounding`: training and its evaluation compute with weights and activations that are rounded to 8 bits, as
     engines round them. The weights that are kept are not rounded.
     `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
-    side (of speech: frames) and is global: over all processes; with `batch_sentences`, a batch is so many examples
-    instead. `shapes`: with `few`, batches are padded to at most 32 sizes, the same in all epochs.
+    side (of speech: frames) and is global: over all processes; `auto` finds the most that fit in the memory
+    of a GPU, and is 4,096 elsewhere. With `batch_sentences`, a batch is so many examples instead.
+    `shapes`: with `few`, batches are padded to at most 32 sizes, the same in all epochs. `capture`: on a GPU, a step is
+    recorded for each of these, and from then on replayed.
     `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or a dev
     metric; says which checkpoints are the best (of equal scores those with the lower loss) and, with `patience`,
     ends training once that many evaluations brought no better one. `mean_over`: gradients are those of the mean loss a
@@ -137,9 +141,10 @@ class TrainingConfig(Section):
     updates: Count | None = None
     epochs: Count | None = None
     minutes: Annotated[float, Field(gt=0, le=1e7)] | None = None
-    batch_tokens: Count = 4096
+    batch_tokens: Count | Literal["auto"] = USUAL_TOKENS
     batch_sentences: Count | None = None
     shapes: Literal["any", "few"] = "any"
+    capture: bool = False
     accumulate: Count = 1
     mean_over: Literal["tokens", "sentences"] = "tokens"
     clip_norm: Annotated[float, Field(gt=0, le=1e38)] | None = 1.0
@@ -181,6 +186,10 @@ class TrainingConfig(Section):
             raise ValueError("give lora or int8_rounding: an engine rounds weights with their changes, not without")
         if self.compile and self.activation_checkpointing:
             raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
+        if self.capture and self.shapes == "any":
+            raise ValueError("capture needs shapes: few, since each shape is recorded once")
+        if self.capture and (self.compile or self.activation_checkpointing):
+            raise ValueError("give capture, or else compile or activation_checkpointing, which run code of their own")
         return self
 
     @property
@@ -189,8 +198,9 @@ class TrainingConfig(Section):
         return self.evaluate_every or self.checkpoint_every
 
     def batch_sizes(self) -> dict[str, Any]:
-        """The sizes of a batch, as the plan of an epoch takes them."""
-        return {"batch_tokens": self.batch_tokens, "batch_sentences": self.batch_sentences}
+        """The sizes of a batch, as the plan of an epoch takes them; `auto` is as on a CPU until it has been found."""
+        tokens = USUAL_TOKENS if self.batch_tokens == "auto" else self.batch_tokens
+        return {"batch_tokens": tokens, "batch_sentences": self.batch_sentences}
 
 
 def _model(value: Any) -> ModelSection:

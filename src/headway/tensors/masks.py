@@ -6,6 +6,8 @@ Shapes: B batch, L length, S length of what is attended to.
 import torch
 from torch import Tensor
 
+from headway.tensors.looking import may_look
+
 
 def padding_mask(lengths: Tensor, length: int | None = None) -> Tensor:
     """(B, L): True at the first `lengths[b]` positions of row b. L is the longest length unless given."""
@@ -35,7 +37,7 @@ def drop_full(mask: Tensor | None) -> Tensor | None:
     Looking at a mask on an accelerator would wait for the device, and a compiled program cannot branch on it; there it
     is returned as it is.
     """
-    if mask is None or mask.device.type != "cpu" or torch.compiler.is_compiling():
+    if mask is None or not may_look(mask):
         return mask
     return None if mask.all() else mask
 
@@ -46,7 +48,7 @@ def padding_is_last(mask: Tensor) -> bool:
     This is how `padding_mask` and all batches have it. It is taken for granted where looking would wait for an
     accelerator, or a compiled program could not branch on it.
     """
-    if mask.device.type != "cpu" or torch.compiler.is_compiling():
+    if not may_look(mask):
         return True
     return not (mask[:, 1:] > mask[:, :-1]).any()
 

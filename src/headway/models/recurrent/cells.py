@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from headway.tensors.dropout import Dropout
 from headway.tensors.linear import Linear
+from headway.tensors.looking import is_recorded
 
 SHUT = 1e4
 
@@ -123,13 +124,13 @@ def read(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
     """
     if x.is_meta:  # nothing is computed, so that no length can be looked at: all rows go as far as the longest
         return run(cells, x, None)
-    if isinstance(cells, nn.RNNBase) and torch.compiler.is_exporting():
-        return read_gated(cells, x, lengths)
-    if isinstance(cells, nn.RNNBase) and x.device.type != "cpu":
+    gated = torch.compiler.is_exporting() or is_recorded()
+    if isinstance(cells, nn.RNNBase) and (gated or x.device.type != "cpu"):
+        way = read_gated if gated else read_packed
         if leaves_autocast(cells, x.device.type):
             with torch.autocast(x.device.type, enabled=False):
-                return read_packed(cells, x.float(), lengths)
-        return read_packed(cells, x, lengths)
+                return way(cells, x.float(), lengths)
+        return way(cells, x, lengths)
     return read_in_turns(cells, x, lengths)
 
 
@@ -142,16 +143,16 @@ def read_gated(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, S
     padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
     gates = {"LSTM": (-SHUT, SHUT, 0.0, 0.0), "GRU": (0.0, SHUT, 0.0)}[cells.mode]
     inner, *others = (parameter for parameter in cells.parameters())
-    column = inner.new_tensor(gates).repeat_interleave(cells.hidden_size)[:, None]
+    column = torch.cat([inner.new_full((cells.hidden_size, 1), gate) for gate in gates])
     weights = [torch.cat([inner, column], 1), *others]
     inputs = torch.cat([x, padding[..., None].to(x.dtype)], 2)
     zeros = x.new_zeros(1, x.shape[0], cells.hidden_size)
     last = (lengths - 1)[:, None, None].expand(-1, 1, cells.hidden_size)
     if cells.mode == "LSTM":
-        output, _, memory = torch.lstm(inputs, (zeros, zeros), weights, True, 1, 0.0, False, False, True)
+        output, _, memory = torch.lstm(inputs, (zeros, zeros), weights, True, 1, 0.0, cells.training, False, True)
         states: States = (output.gather(1, last).transpose(0, 1), memory)
     else:
-        output, _ = torch.gru(inputs, zeros, weights, True, 1, 0.0, False, False, True)
+        output, _ = torch.gru(inputs, zeros, weights, True, 1, 0.0, cells.training, False, True)
         states = (output.gather(1, last).transpose(0, 1),)
     return output.masked_fill(padding[..., None], 0), states
 

@@ -77,9 +77,12 @@ def _loop(session: Session, signals: Signals) -> None:
             update.restore_random_state()
             plan = update.plan
             count = plan.sentences if config.mean_over == "sentences" else None
-            gradients = compute_gradients(session.step, update.batches, parallel, config.clip_norm, count)
             rate = session.schedule.rate(TrainingProgress(plan.number, plan.epochs, state.gains))
-            make_update(session.optimizer, gradients, rate)
+            if session.captured is None:
+                gradients = compute_gradients(session.step, update.batches, parallel, config.clip_norm, count)
+                make_update(session.optimizer, gradients, rate)
+            else:
+                gradients = session.captured(update.batches, count, rate)
             if session.average is not None:
                 session.average.add(plan.number)
             stop = parallel.sum(signals.received is not None) > 0

@@ -32,6 +32,7 @@ from headway.runs.run_folder import (
     regular_updates,
     update_of,
 )
+from headway.runs.training.capture import CapturedUpdate
 from headway.runs.training.checkpoints import (
     RAW,
     Ranked,
@@ -142,6 +143,7 @@ class Session:
         step: the model with its objective, wrapped for several processes.
         other_model: makes another of the same sizes, whose weights have no values yet.
         average: the moving average of the weights, where that is what checkpoints have and what is evaluated.
+        captured: what makes updates by recordings, where the recipe asks for that.
         complete: whether the checkpoint gone on with is a finished run's last one.
     """
 
@@ -159,6 +161,7 @@ class Session:
     records: Records
     other_model: Callable[[], Model[Any]]
     average: MovingAverage | None = None
+    captured: CapturedUpdate | None = None
     complete: bool = False
 
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:

@@ -45,6 +45,8 @@ from headway.runs.run_folder import (
     update_of,
 )
 from headway.runs.training.arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
+from headway.runs.training.batch_size import batch_tokens, update_fits
+from headway.runs.training.capture import CapturedUpdate, GraphRecorder, Recorder, check_capture
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
 from headway.runs.training.loggers import LOGGERS, check_loggers
 from headway.runs.training.parallel import Parallel, joined
@@ -333,6 +335,8 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
         folder = RunFolder(output)
         parallel.from_first(partial(check_recipe, recipe, begun=folder.has_begun()))
         parallel.from_first(partial(check_loggers, recipe.training.loggers))
+        if recipe.training.capture:
+            parallel.from_first(partial(check_capture, recipe, parallel.world_size))
         if not folder.has_begun():
             parallel.from_first(partial(check_origin, recipe))
         arithmetic = parallel.from_first(partial(_claim, recipe, output, resume, parallel, held))
@@ -419,6 +423,10 @@ def _session(
     if recipe.training.int8_rounding:
         round_to_int8(model)
     step = TrainingStep(model, Objective(recipe.objective))
+    fits = update_fits(recipe, corpora.train, model, step, replace(parallel, rank=0, world_size=1))
+    tokens = parallel.from_first(partial(batch_tokens, recipe, folder.read_manifest(), parallel, fits))
+    if tokens is not None:
+        parallel = replace(parallel, config=parallel.config.model_copy(update={"batch_tokens": tokens}))
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
         check_compiler(parallel.device)
@@ -429,6 +437,12 @@ def _session(
     averaging, average = recipe.training.average, None
     if averaging.kind == "ema":
         average = MovingAverage(model, averaging.decay or DECAY, checkpoint.weights if checkpoint else {})
+    captured = None
+    if recipe.training.capture:
+        on_gpu = parallel.device.type == "cuda"
+        if not on_gpu:
+            say(f"training.capture: nothing is recorded on {parallel.device.type}; steps run as they do without")
+        captured = CapturedUpdate(step, optimizer, parallel, GraphRecorder() if on_gpu else Recorder())
 
     def other_model() -> Model[Any]:
         other = new_model(recipe, corpora, initial=False)
@@ -447,7 +461,7 @@ def _session(
     baselines = parallel.on_first(  # of what needs no model
         lambda: {name: scores_of(metrics, texts, dev) for name, texts in given.items() if dev is not None}
     )
-    parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel.world_size))
+    parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel))
     records = Records(folder, write=parallel.first, loggers=recipe.training.loggers)
     return Session(
         recipe,
@@ -464,6 +478,7 @@ def _session(
         records,
         other_model,
         average,
+        captured,
         complete=bool(state.stopped),
     )
 
@@ -479,12 +494,13 @@ def _check_same_data(folder: RunFolder, hashes: dict[str, str]) -> None:
 
 def _start_records(
     folder: RunFolder, recipe: Recipe, model: nn.Module, corpora: Corpora, state: TrainingState,
-    arithmetic: Arithmetic, processes: int,
+    arithmetic: Arithmetic, parallel: Parallel,
 ) -> None:  # fmt: skip
     """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
+    processes, asked = parallel.world_size, recipe.training.batch_tokens
     tree = recipe.model_dump(mode="json")
     manifest, now, code, versions = folder.read_manifest(), machine(), code_hashes(tree), code_versions(tree)
     if state.update:
@@ -514,6 +530,7 @@ def _start_records(
             **({"code_versions": versions} if versions else {}),
             "machine": now,
             "processes": processes,
+            **({"batch_tokens": parallel.config.batch_tokens} if asked == "auto" else {}),
             "precision": arithmetic.precision,
             "bf16_speed": arithmetic.bf16_speed,
             "float32": arithmetic.float32,

@@ -1,0 +1,90 @@
+"""`training.batch_tokens: auto`: the largest batches whose whole update fits in the memory of a GPU."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.core.errors import is_out_of_memory
+from headway.core.log import say
+from headway.models import Model
+from headway.optimizers.optimizers import build_optimizer
+from headway.recipe import Recipe
+from headway.recipe.sections import USUAL_TOKENS
+from headway.runs.training.parallel import Parallel
+from headway.runs.training.updates import compute_gradients, make_update
+from headway.tasks.task import TrainingCorpus
+from headway.tensors.batch import TargetBatch
+
+SIZES = tuple(1 << power for power in range(10, 17))  # tokens of a batch, of one process
+MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces
+
+
+def batch_tokens(
+    recipe: Recipe, manifest: Mapping[str, Any], parallel: Parallel, fits: Callable[[int], bool]
+) -> int | None:
+    """The number that stands for `auto`: the run's own, or what is found now; None where the recipe has a number."""
+    if recipe.training.batch_tokens != "auto":
+        return None
+    if "batch_tokens" in manifest:
+        return int(manifest["batch_tokens"])
+    if not has_memory(parallel.device) or recipe.training.batch_sentences is not None:
+        return USUAL_TOKENS
+    found = largest_fitting(fits) * parallel.world_size
+    say(f"training.batch_tokens: {found:,} are the most that fit in the memory of the GPU, up to {SIZES[-1]:,} each")
+    return found
+
+
+def has_memory(device: torch.device) -> bool:
+    """Whether a device has a memory of its own, whose end a trial may reach without harm."""
+    return device.type == "cuda"
+
+
+def largest_fitting(fits: Callable[[int], bool], sizes: Sequence[int] = SIZES) -> int:
+    """The largest of ascending sizes that fits; the smallest where none does, so that training itself says so."""
+    found = sizes[0]
+    for size in sizes:
+        if not fits(size):
+            break
+        found = size
+    return found
+
+
+def longest_batch(corpus: TrainingCorpus, tokens: int) -> TargetBatch:
+    """A batch of so many tokens whose rows are as long as the longest source and target of a corpus."""
+    source, target = corpus.widths()
+    longest = np.array([source.argmax(), target.argmax()])
+    rows = max(1, tokens // int(max(source.max(), target.max())))
+    return corpus.collate(np.resize(longest, rows))
+
+
+def update_fits(
+    recipe: Recipe, corpus: TrainingCorpus, model: Model[Any], step: nn.Module, parallel: Parallel
+) -> Callable[[int], bool]:
+    """What tells whether an update with the longest batch of so many tokens fits; weights are as before then."""
+
+    def fits(tokens: int) -> bool:
+        before = {name: each.to("cpu", copy=True) for name, each in model.state_dict().items()}
+        optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
+        own_memory = has_memory(parallel.device)
+        try:
+            if own_memory:
+                torch.cuda.set_per_process_memory_fraction(MEMORY)
+            batch = longest_batch(corpus, tokens)
+            make_update(optimizer, compute_gradients(step, [batch], parallel, recipe.training.clip_norm, None), 0.0)
+        except Exception as error:
+            if not any(is_out_of_memory(each) for each in (error, error.__cause__) if each is not None):
+                raise
+            return False
+        else:
+            return True
+        finally:
+            step.zero_grad(set_to_none=True)
+            model.load_state_dict(before)
+            if own_memory:
+                torch.cuda.empty_cache()
+                torch.cuda.set_per_process_memory_fraction(1.0)
+
+    return fits
