@@ -29,6 +29,7 @@ from headway.metrics.metric import Metric, Signature, Statistics
 from headway.models.interventions import Mean, Resample, Rules, named_parts, parts_of
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import Example
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.load import load
 from headway.runs.run import open_run
 from headway.tensors.batch import collate

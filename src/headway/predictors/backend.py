@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -90,21 +89,21 @@ class TorchBackend(Backend):
     name = "torch"
 
     def __init__(self, model: EncodingModel, device: torch.device) -> None:
-        self.model, self.device, self.lock = model, device, Lock()
+        self.model, self.device = model, device
         record = recorder(device) if isinstance(model, Seq2Seq | Ensemble) else None
         self.recorded = None if record is None else RecordedModel(model, record)
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         options, search = request.options, request.search
         model: Searchable = self.model
+        turn: AbstractContextManager[Any, None] = nullcontext()
         batch = collate([np.asarray(source) for source in request.sources], None).to(self.device)
         source, mask = batch.source, batch.source_mask
         if self.recorded is not None and search.cuda_graphs and not self._changed():
-            model, more = self.recorded, few(mask.shape[1]) - mask.shape[1]
+            model, turn, more = self.recorded, self.recorded.turn, few(mask.shape[1]) - mask.shape[1]
             source, mask = F.pad(source, (0, 0) * (source.dim() - 2) + (0, more), value=PAD), F.pad(mask, (0, more))
         with torch.inference_mode():
             memory = self.model.encode(source, mask)
-        turn: AbstractContextManager[Any, None] = nullcontext() if model is self.model else self.lock
         with turn:
             if search.kind == "beam" and not options.sample:
                 return beam_search(model, memory, request.limits, beam=search.beam, alpha=search.length_penalty)

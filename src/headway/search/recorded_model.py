@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import methodcaller
+from threading import Lock
 from typing import Any
 
 import torch
@@ -99,6 +101,7 @@ class RecordedModel:
 
     def __init__(self, model: Any, record: Recorder) -> None:
         self.model, self.record = model, record
+        self.turn = Lock()  # of one search at a time
         self.records: dict[Any, _Record | None] = {}  # the last used last; None for a kind that was seen once
 
     def start(self, memory: Memory, capacity: int) -> RecordedState:
@@ -109,7 +112,7 @@ class RecordedModel:
         """As that of the model. Raises UserError where its state changes its size."""
         inner, index, used, room = state.inner, state.index, state.used + tokens.shape[1], state.room
         while used > room:
-            inner, room = mapped(inner, lambda state, more=room: state.grown(more), MixerState), 2 * room
+            inner, room = mapped(inner, methodcaller("grown", room), MixerState), 2 * room
         rows, record = None if index is None else index.shape, state.record
         if record is None or inner is not record.state or rows != state.rows:
             kind = _kind(given := (inner, index, tokens))

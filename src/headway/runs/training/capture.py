@@ -65,7 +65,8 @@ class GraphRecorder(Recorder):
     """What runs work on a GPU, and replays it as a graph, on a stream of its own as libraries prepare themselves."""
 
     def __init__(self) -> None:
-        self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
 
     def warm(self, work: Work) -> None:
         self._stream.wait_stream(torch.cuda.current_stream())
