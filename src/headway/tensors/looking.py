@@ -11,7 +11,7 @@ _recorded = False
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """What runs within this context is the same for all numbers, so that a device can repeat it without the program."""
+    """Let what runs within this context not depend on numbers, so that a device can repeat it without the program."""
     global _recorded
     before, _recorded = _recorded, True
     try:

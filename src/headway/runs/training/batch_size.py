@@ -63,7 +63,7 @@ def longest_batch(corpus: TrainingCorpus, tokens: int) -> TargetBatch:
 def update_fits(
     recipe: Recipe, corpus: TrainingCorpus, model: Model[Any], step: nn.Module, parallel: Parallel
 ) -> Callable[[int], bool]:
-    """What tells whether an update with the longest batch of so many tokens fits; weights are as before then."""
+    """Make a function that tells whether an update with the longest batch of so many tokens fits. It keeps weights."""
 
     def fits(tokens: int) -> bool:
         before = {name: each.to("cpu", copy=True) for name, each in model.state_dict().items()}

@@ -50,7 +50,7 @@ def check_capture(recipe: Recipe, processes: int) -> None:
 
 
 class Recorder:
-    """What runs work here, and replays it by calling it."""
+    """Does work here, and replays it by calling it."""
 
     def warm(self, work: Work) -> None:
         """Do the work, for the first time."""
@@ -62,7 +62,7 @@ class Recorder:
 
 
 class GraphRecorder(Recorder):
-    """What runs work on a GPU, and replays it as a graph, on a stream of its own as libraries prepare themselves."""
+    """Does work on a GPU, and replays it as a graph, on a stream of its own where libraries prepare themselves."""
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
