@@ -20,7 +20,7 @@ SMALL = (
 
 
 SMALL_GRID = (
-    "'seeds=[1]' tune=null model.dim=16 model.feed_forward=32 model.heads=2 training.updates=4"
+    "'seeds=[1, 2]' tune=null model.dim=16 model.feed_forward=32 model.heads=2 training.updates=4"
     " training.checkpoint_every=4 training.batch_tokens=256 optimizer.warmup=1"
 )
 
