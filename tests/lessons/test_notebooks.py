@@ -59,6 +59,10 @@ def test_a_notebook_runs(path: Path, solved: bool, tmp_path: Path, monkeypatch: 
     notebook = nbformat.read(path, as_version=4)
     name = exercise_name(int(path.name[0]))
     for cell in notebook.cells:
+        # Trainings in miniature: what is learned is not what is tested.
+        cell.source = re.sub(r'("(?:updates|checkpoint_every)": )\d+', r"\g<1>8", cell.source).replace(
+            '"warmup": 50', '"warmup": 2'
+        )
         if solved and "exercise" in cell.metadata.get("tags", []):
             cell.source = (LESSONS / "solutions" / f"{name.lower()}.py").read_text(encoding="utf-8")
     client = NotebookClient(
