@@ -41,6 +41,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: Path, capsys) -> None:
     monkeypatch.setattr(gpu, "compete", compete)
     monkeypatch.setattr(bench_decode, "compete", compete)

@@ -47,6 +47,9 @@ def scored(score: Any, **changes: Any) -> dict[str, Any]:
 
 DELTA: dict[str, Any] = {"negative_eigenvalues": True, "output_gate": True}
 # By name a model of `MODELS`, attention where there is none of that name, and what is changed in it.
+FAST = {"n-grams", "modern", "decoder-only, modern", "Canon", "merged", "delta, all"} | {
+    f"{kind}, preset" for kind in ("bahdanau", "luong")
+}
 KINDS: dict[str, dict[str, Any]] = {
     **{name: {} for name in MODELS},
     "n-grams": {
@@ -182,7 +185,9 @@ def test_a_trained_model_writes_the_same(predictor: SequencePredictor, browser: 
         check_alike(page, predictor, off)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_every_kind_of_model_writes_the_same(predictor: SequencePredictor, page: Page, kind: str) -> None:
     base = next((name for name in (kind, kind.partition(",")[0]) if name in MODELS), "attention")
     own = untrained(predictor, base, **KINDS[kind])

@@ -58,10 +58,10 @@ def test_metrics_have_the_keys_that_others_rely_on(tmp_path):
 def test_a_fused_step_may_be_left_out_where_momentum_has_begun():
     layer = torch.nn.Linear(2, 2)
     plain, moving = (build_optimizer(OptimizerConfig(kind="sgd", momentum=share), layer) for share in (0.0, 0.9))
-    assert (updates._decides_itself(plain), updates._decides_itself(moving)) == (True, False)
+    assert (updates.decides_itself(plain), updates.decides_itself(moving)) == (True, False)
     layer(torch.ones(1, 2)).sum().backward()
     moving.step()
-    assert updates._decides_itself(moving)
+    assert updates.decides_itself(moving)
 
 
 def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from headway.corpora.plan import EncodedPairs
 from headway.recipe import TrainingConfig, dump_recipe
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import planned_updates, prepare_update
+from headway.runs.training.updates import planned_updates, prepare_update, sizes_of
 from tests.command_server import commands
 from tests.conftest import write_reversal
 from tests.rounding import rounding
@@ -177,7 +177,7 @@ def test_gradients_are_exchanged_in_buckets_while_the_backward_pass_goes_on():
 def test_the_plan_of_updates_and_their_rows_do_not_depend_on_the_number_of_processes():
     corpus = Numbers()
     config, state = TrainingConfig(updates=1, batch_tokens=60, accumulate=2), TrainingState()
-    plans = list(islice(planned_updates(corpus, config, state), 7))  # more than an epoch
+    plans = list(islice(planned_updates(corpus, config, state, sizes_of(corpus, config)), 7))  # more than an epoch
     assert [plan.epoch for plan in plans][-1] == 1
     for plan in plans:
         for count in (1, 2, 3, 4):
