@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 from math import atanh, log, sqrt, tanh
@@ -20,7 +21,7 @@ from headway.comparison.compare import Existing, name_runs
 from headway.comparison.comparison import ComparedPair, Measure, compared_pairs, measures_of
 from headway.comparison.options import LOGPROB, AblateOptions, How
 from headway.core.errors import UserError, option
-from headway.core.log import counted, progress
+from headway.core.log import counted, progress, silenced
 from headway.core.processes import batched
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import metric_in
@@ -289,7 +290,8 @@ def cut(
     scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # of each seed and metric
     with progress("cutting", len(seeds) * len(plan), "parts", long=True) as work:
         for one, (how, part) in work.over(product(seeds, plan)):
-            scored[how, part].append(one.statistics(one.parts[part] if how else [], how or "zero"))
+            with silenced() if how else nullcontext():  # each time it would be said again of the same sentences
+                scored[how, part].append(one.statistics(one.parts[part] if how else [], how or "zero"))
     wholes, ablations = {}, []
     for index, measure in enumerate(measures):
         whole = linearise(measure.metric, [rows[index] for rows in scored["", WHOLE]])
