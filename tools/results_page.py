@@ -191,9 +191,10 @@ def _trainings(found: Iterable[Findings]) -> Iterator[str]:
             yield "**Most of these findings are on early training.**"
         yield (
             f"Of {counted(len(regimes), 'decided claim')}, {early} are on early training: in the last fifth of the "
-            "updates, one of the two variants still gained the margin or more on dev. "
-            f"The records of {unknown} keep no curve of dev, so nothing is known of how far training was."
+            "updates, one of the two variants still gained the margin or more on dev."
         )
+    if unknown:
+        yield f"The records of {unknown} keep no curve of dev, so nothing is known of how far training was."
 
 
 def _expected_errors(
