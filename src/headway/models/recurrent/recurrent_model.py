@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from pydantic import BeforeValidator, Field, model_validator
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from headway.core.config import named
 from headway.mixers import State
@@ -31,6 +31,7 @@ from headway.models.recurrent.recurrent_decoder import (
 from headway.models.recurrent.recurrent_encoder import EncodedSource, Encoder, RecurrentEncoderConfig
 from headway.tensors.batch import Batch
 from headway.tensors.dropout import Dropout
+from headway.tensors.exchange import summed
 from headway.tensors.linear import Linear
 
 
@@ -72,9 +73,8 @@ class Reinforce(nn.Module):
     @torch.no_grad()
     def _remember(self, rewards: Tensor, mask: Tensor) -> None:
         earned = rewards.masked_fill(~mask, 0).sum()
-        totals = torch.stack((earned, mask.sum().to(earned)))
-        if distributed.is_initialized():  # each process has rows of its own, and all need one baseline
-            distributed.all_reduce(totals)
+        # Each process has rows of its own, and all need one baseline.
+        totals = summed(torch.stack((earned, mask.sum().to(earned))))
         mean = totals[0] / totals[1].clamp(min=1)
         usable = mean.isfinite() & (totals[1] > 0)
         self.baseline.lerp_(torch.where(usable, mean.to(self.baseline), self.baseline), 1 - self.decay)

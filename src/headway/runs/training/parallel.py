@@ -35,6 +35,7 @@ from headway.core.device import pick_device
 from headway.core.errors import RunError, UserError, option
 from headway.core.log import last_word, say
 from headway.recipe import TrainingConfig
+from headway.tensors.exchange import alone
 from headway.tensors.precision import autocast
 
 EVERY = 3.0  # seconds between two heartbeats
@@ -120,7 +121,8 @@ class Parallel:
         result: list[Any] = [None, None]
         if self.first:
             try:
-                result[0] = work()
+                with alone():
+                    result[0] = work()
             except Exception as error:
                 distributed.broadcast_object_list([None, str(error)])
                 raise
