@@ -95,8 +95,10 @@ def write_corpus(data: Path, folder: Path, count: int) -> Path:
         "vocabulary": {"kind": "bpe", "size": 8000},
         "model": MODEL,
         "optimizer": {"learning_rate": 1e-3, "warmup": 100},
-        "training": {"updates": 1, "batch_tokens": 2048, "checkpoint_every": 100_000, "dev_metrics": []},
-    }
+        "training": {
+            "updates": 1, "batch_tokens": 2048, "precision": "float32", "checkpoint_every": 100_000, "dev_metrics": [],
+        },
+    }  # fmt: skip
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     return folder / "recipe.yaml"
 
