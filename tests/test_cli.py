@@ -73,7 +73,7 @@ def test_help_lists_every_option(run_headway: Command, command: str, words: list
 
 def test_help_says_what_stands_for_an_option_that_is_not_given(run_headway: Command) -> None:
     predict, score = (run_headway(command, "--help").out.replace("│", " ") for command in ("predict", "score"))
-    assert " ".join(predict.split()).count("[default: the recipe's]") == 14
+    assert " ".join(predict.split()).count("[default: the recipe's]") == 16
     assert "[default: the last but one, or the only one]" in " ".join(predict.split())
     assert "[default: every pair is compared]" in " ".join(score.split())
     assert "[default: six bins of equal size]" in " ".join(score.split())

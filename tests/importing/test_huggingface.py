@@ -130,12 +130,11 @@ def start_of(both: Both) -> int:
 
 
 def generated(both: Both, lines: list[str], beam: int, longest: int, **options: Any) -> list[list[int]]:
-    """The rows that `generate` writes, without the first; of beams, by their log probability alone, as headway's."""
-    beams = {"early_stopping": False, "length_penalty": 0.0} if beam > 1 else {}
+    """The rows that `generate` writes, without the first."""
     with torch.inference_mode():
         rows = both.theirs.generate(
             **both.theirs_of(lines), num_beams=beam, max_new_tokens=longest, max_length=None,
-            use_cache=False, suppress_tokens=[both.theirs.config.pad_token_id], **beams, **options,
+            use_cache=False, suppress_tokens=[both.theirs.config.pad_token_id], **options,
         )  # fmt: skip
     return [row[1:] for row in rows.tolist()]
 
@@ -146,12 +145,21 @@ def until_end(both: Both, rows: list[int]) -> list[int]:
     return rows[: rows.index(end, 1)] if end in rows[1:] else rows
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_the_same_tokens_are_written(both: Both, beam: int) -> None:
+# Beams as `generate` ranks and stops them by default, and otherwise.
+SEARCHES: list[tuple[int, dict[str, Any], dict[str, Any]]] = [
+    (1, {}, {}),
+    (3, {}, {}),
+    (3, {"length_penalty": 0.0}, {"length_penalty": 0.0}),
+    (3, {"length_penalty": 2.0, "early_stopping": True}, {"length_penalty": 2.0, "stop": "full"}),
+]
+
+
+@pytest.mark.parametrize(("beam", "theirs", "ours"), SEARCHES)
+def test_the_same_tokens_are_written(both: Both, beam: int, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     longest = 25
     end, written = both.theirs.config.eos_token_id, 0
-    expected = generated(both, LINES, beam, longest)
-    found = both.predictor.predict(LINES, beam=beam, length_penalty=0.0, max_length=longest)
+    expected = generated(both, LINES, beam, longest, **theirs)
+    found = both.predictor.predict(LINES, beam=beam, max_length=longest, **ours)
     for output, rows in zip(found, expected, strict=True):
         ids = output.hypotheses[0].ids
         begun = len(both.target.vocabulary.beginning)
@@ -164,6 +172,18 @@ def test_the_same_tokens_are_written(both: Both, beam: int) -> None:
         elif beam == 1:  # of beams that are cut, the last may be others: headway counts the end mark that it puts there
             assert both.rows[1][list(ids)].tolist()[: longest - 1] == rows[: longest - 1]
     assert written
+
+
+@pytest.mark.parametrize("name", ["t5", "m2m"])
+def test_the_search_is_that_of_the_settings(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write_model(tmp_path / "model", name)
+    path = folder / "generation_config.json"
+    search = {"num_beams": 3, "length_penalty": 1.5, "early_stopping": True, "max_new_tokens": 7, "do_sample": True}
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | search), encoding="utf-8")
+    both = Both(folder, tmp_path / "run")
+    assert "search goes without what the settings of this model ask for (do_sample: True)" in caplog.text
+    decoding = both.predictor.recipe.decoding
+    assert (decoding.beam, decoding.length_penalty, decoding.stop, decoding.max_length) == (3, 1.5, "full", 7)
 
 
 @pytest.mark.parametrize("name", list(WITH_CODES))

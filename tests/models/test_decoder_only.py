@@ -10,7 +10,8 @@ from headway.core.errors import UserError
 from headway.models.decoder_only import packing, take
 from headway.search import beam
 from headway.search.beam import beam_search
-from headway.search.limits import Limits, length_penalty
+from headway.search.decoding_options import Ranking
+from headway.search.limits import Limits
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import Batch, collate
 from tests import reference
@@ -73,7 +74,7 @@ def search(built, given: Batch, **options):
     limits = Limits(0, [6] * len(given.source))
     if "sampling" in options:
         return sample(built, memory, limits, lines=[1, 2, 3], **options)
-    return beam_search(built, memory, limits, alpha=0.6, **options)
+    return beam_search(built, memory, limits, ranking=Ranking(0.6), **options)
 
 
 def test_a_sample_scores_what_its_rescoring_says():
@@ -85,9 +86,7 @@ def test_a_sample_scores_what_its_rescoring_says():
             scores = built(again).logits.log_softmax(-1)[0].gather(1, again.target_output[0, :, None]).squeeze(1)
             # The scores of a search are kept in float32.
             assert torch.allclose(scores, torch.tensor(hypothesis.log_probabilities).double(), atol=1e-5)
-            assert hypothesis.score == pytest.approx(
-                float(scores.detach().sum()) / length_penalty(len(scores), 0.0), abs=1e-4
-            )
+            assert hypothesis.score == pytest.approx(float(scores.detach().sum()), abs=1e-4)
 
 
 def test_outputs_do_not_depend_on_the_batch():

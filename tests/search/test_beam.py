@@ -13,7 +13,8 @@ from headway.core.errors import NotFiniteError
 from headway.mixers import State
 from headway.models import Memory, build_model
 from headway.search.beam import Ensemble, beam_search, largest
-from headway.search.limits import Limits, length_penalty
+from headway.search.decoding_options import Ranking
+from headway.search.limits import Limits
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD, collate
 from tests.models import toys
@@ -60,12 +61,12 @@ def memory(*sentences: int) -> Memory:
     return Memory(values, torch.ones(len(sentences), 1, dtype=torch.bool))
 
 
-def enumerate_all(table: Table, sentence: int, shortest: int, longest: int, alpha: float):
+def enumerate_all(table: Table, sentence: int, shortest: int, longest: int, ranking: Ranking):
     """Every output within the limits (the unknown symbol included), best first."""
     found = []
     for length in range(shortest, longest + 1):
         for ids in itertools.product((3, *SYMBOLS), repeat=length):
-            found.append((sum(table.score(sentence, ids)) / length_penalty(length + 1, alpha), ids))
+            found.append((sum(table.score(sentence, ids)) / ranking.penalty(length + 1), ids))
     return sorted(found, reverse=True)
 
 
@@ -75,16 +76,16 @@ def repeats(ids, size: int) -> bool:
     return len(set(ngrams)) < len(ngrams)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("ranking", [Ranking(), Ranking(0.6), Ranking(1.0), Ranking(1.0, "power", "worst")])
 @pytest.mark.parametrize(
     ("shortest", "longest", "size"), [(0, 3, 0), (2, 3, 0), (0, 4, 1), (0, 4, 2), (3, 4, 2), (3, 4, 3)]
 )
-def test_wide_beam_equals_exhaustive_enumeration(alpha, shortest, longest, size):
+def test_wide_beam_equals_exhaustive_enumeration(ranking, shortest, longest, size):
     """No `size` tokens in a row come twice, where that is not 0."""
     table = Table(2, seed=4)
-    found = beam_search(table, memory(0, 1), Limits(shortest, [longest] * 2, (), size), beam=900, alpha=alpha)
+    found = beam_search(table, memory(0, 1), Limits(shortest, [longest] * 2, (), size), beam=900, ranking=ranking)
     for sentence, hypotheses in enumerate(found):
-        every = enumerate_all(table, sentence, shortest, longest, alpha)
+        every = enumerate_all(table, sentence, shortest, longest, ranking)
         expected = [(score, ids) for score, ids in every if not size or not repeats(ids, size)]
         assert (len(expected) < len(every)) == (size > 0)
         assert len(hypotheses) == len(expected)
@@ -108,7 +109,7 @@ def greedy(table: Table, sentence: int, longest: int) -> tuple[int, ...]:
 @pytest.mark.parametrize("seed", range(5))
 def test_beam_of_one_is_greedy(seed):
     table = Table(4, seed=seed)
-    found = beam_search(table, memory(0, 1, 2, 3), Limits(0, [6] * 4), beam=1, alpha=0.6)
+    found = beam_search(table, memory(0, 1, 2, 3), Limits(0, [6] * 4), beam=1, ranking=Ranking(0.6))
     assert [hypotheses[0].ids for hypotheses in found] == [greedy(table, sentence, 6) for sentence in range(4)]
 
 
@@ -116,14 +117,14 @@ def test_beam_of_one_is_greedy(seed):
 def test_a_hypothesis_scores_as_its_rescoring(beam):
     table = Table(3, seed=7)
     for sentence, hypotheses in enumerate(
-        beam_search(table, memory(0, 1, 2), Limits(0, [5] * 3), beam=beam, alpha=0.6)
+        beam_search(table, memory(0, 1, 2), Limits(0, [5] * 3), beam=beam, ranking=Ranking(0.6))
     ):
         assert len(hypotheses) == beam
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for hypothesis in hypotheses:
             expected = table.score(sentence, hypothesis.ids)
             assert hypothesis.log_probabilities == pytest.approx(expected)
-            penalty = length_penalty(len(expected), 0.6)
+            penalty = Ranking(0.6).penalty(len(expected))
             assert hypothesis.score == pytest.approx(sum(expected) / penalty)
 
 
@@ -172,7 +173,7 @@ def test_ends_that_are_not_probable_do_not_end_the_search(alpha):
     table.table[:, :6, :, EOS], table.table[:, 6:, :, EOS] = math.log(0.02), math.log(0.9)
     for time, token in enumerate(written):
         table.table[:, time, :, token] = math.log(0.9)
-    (hypotheses,) = beam_search(table, memory(0), Limits(0, [12]), beam=4, alpha=alpha)
+    (hypotheses,) = beam_search(table, memory(0), Limits(0, [12]), beam=4, ranking=Ranking(alpha))
     assert hypotheses[0].ids == written
     assert hypotheses[0].log_probability == pytest.approx(7 * math.log(0.9))
     scores = [each.score for each in hypotheses]
@@ -233,7 +234,7 @@ def test_transformer_hypotheses_score_as_the_whole_target_pass(beam):
     model, batch = toys.model(), toys.batch()
     with torch.inference_mode():
         encoded = model.encode(batch.source, batch.source_mask)
-        found = beam_search(model, encoded, Limits(1, [5, 4, 7]), beam=beam, alpha=0.6)
+        found = beam_search(model, encoded, Limits(1, [5, 4, 7]), beam=beam, ranking=Ranking(0.6))
         for row, hypotheses in enumerate(found):
             source = batch.source[row][batch.source_mask[row]][:-1].numpy()
             for hypothesis in hypotheses:

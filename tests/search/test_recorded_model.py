@@ -8,6 +8,7 @@ from headway.core.errors import UserError
 from headway.mixers.mixer import mapped
 from headway.search import beam, recorded_model
 from headway.search.beam import Ensemble, beam_search
+from headway.search.decoding_options import Ranking
 from headway.search.limits import Limits
 from headway.search.recorded_model import MOST_RECORDS, RecordedModel, few
 from headway.search.sampling import Sampling, sample
@@ -100,8 +101,8 @@ def test_recorded_steps_are_steps(name, tapes):
     other = model.encode(batch.source.flip(0), batch.source_mask.flip(0))
     recorded = RecordedModel(model, recorder_into(tapes))
     for given in (encoded, other, encoded):
-        found = beam_search(recorded, given, limits, beam=3, alpha=0.6)
-        assert_same(found, beam_search(model, given, limits, beam=3, alpha=0.6))  # sums over other rooms
+        found = beam_search(recorded, given, limits, beam=3, ranking=Ranking(0.6))
+        assert_same(found, beam_search(model, given, limits, beam=3, ranking=Ranking(0.6)))  # sums over other rooms
     for seed in (1, 2):
         drawn = {"sampling": Sampling(seed=seed), "lines": (1, 2, 3), "count": 2}
         assert_same(sample(recorded, encoded, limits, **drawn), sample(model, encoded, limits, **drawn))

@@ -8,7 +8,8 @@ import torch
 
 import headway.search.beam
 from headway.search.beam import Ensemble, beam_search
-from headway.search.limits import Hypothesis, Limits, length_penalty
+from headway.search.decoding_options import Ranking
+from headway.search.limits import Hypothesis, Limits
 from headway.search.sampling import Sampling, sample
 from headway.tensors.batch import BOS, EOS, PAD
 from tests.models import test_decoder_only as decoder_only
@@ -30,7 +31,12 @@ def allowed(token: int, ids: list[int], sentence: int, limits: Limits) -> bool:
     return not (token in (PAD, BOS) or (token == EOS and time < limits.shortest) or (*ids, token)[-n:] in grams)
 
 
-def one_sentence(model, state, sentence: int, limits: Limits, beam: int, alpha: float) -> list[Hypothesis]:
+def penalty(length: int, ranking: Ranking) -> float:
+    """Wu et al. (2016), equation 14, or a power of the length."""
+    return length**ranking.exponent if ranking.kind == "power" else ((5 + length) / 6) ** ranking.exponent
+
+
+def one_sentence(model, state, sentence: int, limits: Limits, beam: int, ranking: Ranking) -> list[Hypothesis]:
     """Beam search over lists, one hypothesis after the other; `state` is that of the one sentence."""
     live, finished = [([], [], 0.0)], []
     scores, state = model.extend(torch.tensor([[BOS]]), state)
@@ -45,12 +51,14 @@ def one_sentence(model, state, sentence: int, limits: Limits, beam: int, alpha: 
         for total, parent, token, score in best[:beam]:
             if token == EOS:
                 ids, logs, _ = live[parent]
-                finished.append(Hypothesis(tuple(ids), (*logs, score), total / length_penalty(time + 1, alpha)))
+                finished.append(Hypothesis(tuple(ids), (*logs, score), total / penalty(time + 1, ranking)))
         finished = sorted(finished, key=lambda hypothesis: -hypothesis.score)[:beam]
         going = [each for each in best if each[2] != EOS][:beam]
         if not going:
             break
-        if len(finished) == beam and going[0][0] / length_penalty(time + 1, alpha) <= finished[0].score:
+        best_alive = going[0][0] / penalty(time + 1, ranking)
+        reached = {"best": finished[:1], "worst": finished[-1:], "full": []}[ranking.stop]
+        if len(finished) == beam and all(best_alive <= each.score for each in reached):
             break
         parents, tokens = [each[1] for each in going], [[each[2]] for each in going]
         live = [([*live[p][0], token], [*live[p][1], score], total) for total, p, token, score in going]
@@ -87,23 +95,27 @@ LIMITS = [
 @torch.no_grad()
 def test_models(name, beam, limits):
     model, batch = MODELS[name](), toys.batch()
-    found = beam_search(model, model.encode(batch.source, batch.source_mask), limits, beam=beam, alpha=0.6)
+    found = beam_search(model, model.encode(batch.source, batch.source_mask), limits, beam=beam, ranking=Ranking(0.6))
     expected = []
     for row in range(3):
         state = model.start(model.encode(batch.source, batch.source_mask), 10).select(torch.tensor([row]))
-        expected.append(one_sentence(model, state, row, limits, beam, 0.6))
+        expected.append(one_sentence(model, state, row, limits, beam, Ranking(0.6)))
     assert_same(found, expected)
 
 
+RANKINGS = [Ranking(1.0), Ranking(1.0, "power", "worst"), Ranking(2.0, "power", "full"), Ranking(-1.0, "wu", "worst")]
+
+
+@pytest.mark.parametrize("ranking", RANKINGS)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("beam", [2, 7])
-def test_tables_which_search_leaves_as_they_are(seed, beam):
+def test_tables_which_search_leaves_as_they_are(seed, beam, ranking):
     table, limits = Table(4, seed=seed), Limits(1, [6, 2, 4, 7], [[7], [], [], []], 2)
-    found = beam_search(table, memory(0, 1, 2, 3), limits, beam=beam, alpha=1.0)
+    found = beam_search(table, memory(0, 1, 2, 3), limits, beam=beam, ranking=ranking)
     sample(table, memory(0, 1), Limits(1, [5, 5], (), 1), sampling=Sampling(), lines=(1, 2), count=3)
     assert all(torch.equal(now, before) for now, before in table.gave)
     slow = Table(4, seed=seed)
-    assert_same(found, [one_sentence(slow, slow.start(memory(row), 9), row, limits, beam, 1.0) for row in range(4)])
+    assert_same(found, [one_sentence(slow, slow.start(memory(row), 9), row, limits, beam, ranking) for row in range(4)])
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=["free", "no pair twice", "prefixes"])
@@ -113,12 +125,12 @@ def test_looking_seldom_and_keeping_the_finished_changes_nothing(monkeypatch, li
     encoded = model.encode(batch.source, batch.source_mask).__class__(
         *(part.detach() for part in vars(model.encode(batch.source, batch.source_mask)).values())
     )
-    often = beam_search(model, encoded, limits, beam=3, alpha=0.6)
+    often = beam_search(model, encoded, limits, beam=3, ranking=Ranking(0.6))
     drawn = sample(model, encoded, limits, sampling=Sampling(), lines=(1, 2, 3), count=2)
     looks = lambda time, device: time % 3 == 2  # noqa: E731
     monkeypatch.setattr(headway.search.beam, "time_to_look", looks)
     monkeypatch.setattr("headway.search.sampling.time_to_look", looks)
-    assert_same(beam_search(model, encoded, limits, beam=3, alpha=0.6), often)
+    assert_same(beam_search(model, encoded, limits, beam=3, ranking=Ranking(0.6)), often)
     assert sample(model, encoded, limits, sampling=Sampling(), lines=(1, 2, 3), count=2) == drawn
 
 

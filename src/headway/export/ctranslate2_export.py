@@ -59,7 +59,8 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
-from headway.search.limits import Hypothesis, Limits, length_penalty
+from headway.search.decoding_options import UNPENALIZED, Ranking
+from headway.search.limits import Hypothesis, Limits
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
@@ -142,7 +143,7 @@ def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextPr
         found: list[list[Hypothesis]] = []
         for some in batched((source.encode(line, run.recipe.data.truncation()).values for line in lines), BATCH):
             limits = Limits(0, [search.longest] * len(some))
-            found += engine.search(some, limits, beam=search.beam, alpha=0.0, count=search.beam)
+            found += engine.search(some, limits, beam=search.beam, ranking=UNPENALIZED, count=search.beam)
         return [
             [Answer(tuple(target.tokens(each.ids)), each.score, target.decode(each.ids), each.ids) for each in outputs]
             for outputs in found
@@ -214,18 +215,18 @@ class CTranslate2Search:
         self._ids = {token: id for id, token in enumerate(target)}
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Limits, *, beam: int, alpha: float, count: int
+        self, sources: Sequence[Sequence[int]], limits: Limits, *, beam: int, ranking: Ranking, count: int
     ) -> list[list[Hypothesis]]:
         """The `count` best hypotheses of each source (ids without the end mark), best first."""
         outputs: list[list[Hypothesis]] = [[] for _ in sources]
         for rows, part in _alike(limits, len(sources)):
             tokens = [[self._source[id] for id in sources[row]] for row in rows]
-            for row, hypotheses in zip(rows, self._some(tokens, part, beam, alpha, count), strict=True):
+            for row, hypotheses in zip(rows, self._some(tokens, part, beam, ranking, count), strict=True):
                 outputs[row] = hypotheses
         return outputs
 
     def _some(
-        self, sources: list[Tokens], limits: Limits, beam: int, alpha: float, count: int
+        self, sources: list[Tokens], limits: Limits, beam: int, ranking: Ranking, count: int
     ) -> list[list[Hypothesis]]:
         """`search` for sources whose outputs have one longest length, and all a prefix or none."""
         prefixes = [[self._target[id] for id in prefix] for prefix in limits.prefix] or None
@@ -239,7 +240,9 @@ class CTranslate2Search:
             for row, outputs in zip(wrong, instead, strict=True):
                 found[row] = outputs
         repeated = [source for source, outputs in zip(sources, found, strict=True) for _ in outputs]
-        scored = iter(self.score(repeated, [output for outputs in found for output in outputs], alpha))
+        scored = iter(
+            self.score(repeated, [output for outputs in found for output in outputs], ranking, limits.uncounted)
+        )
         ranked = [sorted((next(scored) for _ in outputs), key=lambda each: -each.score) for outputs in found]
         return [hypotheses[:count] for hypotheses in ranked]
 
@@ -257,14 +260,16 @@ class CTranslate2Search:
         )  # fmt: skip
         return [list(map(list, result.hypotheses)) for result in results]
 
-    def score(self, sources: list[Tokens], outputs: list[Tokens], alpha: float = 0.0) -> list[Hypothesis]:
+    def score(
+        self, sources: list[Tokens], outputs: list[Tokens], ranking: Ranking = UNPENALIZED, uncounted: int = 0
+    ) -> list[Hypothesis]:
         """Outputs with the log probability of each token and of the end mark."""
         scored = self._translator.score_batch(sources, outputs, max_input_length=0) if sources else []
         hypotheses = []
         for output, result in zip(outputs, scored, strict=True):
             logs, ids = tuple(result.log_probs), tuple(self._ids[token] for token in output)
             assert len(logs) == len(ids) + 1
-            hypotheses.append(Hypothesis(ids, logs, sum(logs) / length_penalty(len(logs), alpha)))
+            hypotheses.append(Hypothesis(ids, logs, sum(logs[uncounted:]) / ranking.penalty(len(logs))))
         return hypotheses
 
 
@@ -303,7 +308,7 @@ class CTranslate2Backend(Backend):
         limits = replace(request.limits, longest=[min(longest, POSITIONS - 1) for longest in request.limits.longest])
         return self._engine.search(
             request.sources, limits,
-            beam=search.beam, alpha=search.length_penalty, count=request.options.nbest,
+            beam=search.beam, ranking=search.ranking, count=request.options.nbest,
         )  # fmt: skip
 
 

@@ -231,16 +231,17 @@ def _config(run: Run, transformers: Any) -> Any:
 def _generation_config(run: Run, transformers: Any) -> Any:
     """The run's search, as far as `generate` has it.
 
-    Its scores are log probabilities over length ** exponent. Those of headway, ((5 + length) / 6) ** alpha, grow like
-    the exponent alpha * length / (length + 5); it is taken at 20 tokens. Its lengths count the decoder's start, too. It
-    cannot say a longest length that hangs on the source's.
+    Its scores are log probabilities over length ** exponent. ((5 + length) / 6) ** alpha grows like the exponent
+    alpha * length / (length + 5), which is taken at 20 tokens. Its lengths count the decoder's start, too. It cannot
+    say a longest length that hangs on the source's.
     """
     search = run.recipe.decoding
     longest = LONGEST if search.max_length is None else min(LONGEST, search.max_length + 1)
+    exponent = search.length_penalty * (1.0 if search.length_penalty_kind == "power" else 0.8)
     return transformers.GenerationConfig(
         num_beams=search.beam,
-        early_stopping=False if search.beam > 1 else None,
-        length_penalty=round(0.8 * search.length_penalty, 4) if search.beam > 1 else None,
+        early_stopping=search.stop == "full" if search.beam > 1 else None,
+        length_penalty=exponent if search.beam > 1 else None,
         min_length=search.min_length + 1 if search.min_length else 0,
         max_length=longest,
         no_repeat_ngram_size=search.no_repeat_ngram,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from headway.core.config import Section
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
+from headway.core.log import warn
 from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.importing.architectures import carried, model_section
 from headway.importing.hub_tokenizers import TOKENIZERS, read_tokenizer, sides_of
@@ -37,9 +38,16 @@ class Searched(BaseModel):
     num_beams: int | None = None
     no_repeat_ngram_size: int | None = None
     length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    max_new_tokens: int | None = None
 
 
 SEARCHED = TypeAdapter(Searched)
+# Settings that change what `generate` writes and that search does not have, with the values that change nothing.
+WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "do_sample": (False,), "repetition_penalty": (1.0,), "num_beam_groups": (1,), "early_stopping": (False, True),
+    "encoder_no_repeat_ngram_size": (0,), "exponential_decay_length_penalty": (),
+}  # fmt: skip
 
 
 class HuggingFaceOptions(Section):
@@ -112,14 +120,25 @@ def _files(folder: Path) -> list[Path]:
 def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
     """The search that the files say, as far as headway has it.
 
-    The library's lengths count the decoder's start. It divides by length ** exponent, which grows like ((5 + length) /
-    6) ** alpha at 20 tokens for alpha = exponent / 0.8.
+    The library's limits of lengths count the decoder's start, and an end mark that is forced.
     """
+    unlike = [
+        f"{key}: {search[key]}"
+        for key, values in WITHOUT_EFFECT.items()
+        if search.get(key) is not None and search[key] not in values
+    ]
+    if unlike:
+        warn(f"search goes without what the settings of this model ask for ({', '.join(unlike)})")
     longest, shortest, exponent = search.get("max_length"), search.get("min_length"), search.get("length_penalty")
+    if search.get("max_new_tokens"):
+        longest = search["max_new_tokens"] + 1
+    uncounted = 1 if search.get("forced_eos_token_id") is None else 2
     return {
         "beam": search.get("num_beams") or 1,
-        "length_penalty": max(0.0, round((1.0 if exponent is None else exponent) / 0.8, 4)),
-        "max_length": max(1, longest - 1) if longest else None,
+        "length_penalty": 1.0 if exponent is None else exponent,
+        "length_penalty_kind": "power",
+        "stop": "full" if search.get("early_stopping") is True else "worst",
+        "max_length": max(1, longest - uncounted) if longest else None,
         "min_length": max(0, shortest - 1) if shortest else 0,
         "no_repeat_ngram": search.get("no_repeat_ngram_size") or 0,
     }

@@ -106,11 +106,11 @@ class TorchBackend(Backend):
             memory = self.model.encode(source, mask)
         with turn:
             if search.kind == "beam" and not options.sample:
-                return beam_search(model, memory, request.limits, beam=search.beam, alpha=search.length_penalty)
+                return beam_search(model, memory, request.limits, beam=search.beam, ranking=search.ranking)
             return sample(
                 model, memory, request.limits,
                 sampling=options.sampling, lines=request.lines,
-                count=options.nbest if options.sample else search.samples, alpha=search.length_penalty,
+                count=options.nbest if options.sample else search.samples, ranking=search.ranking,
             )  # fmt: skip
 
     def _changed(self) -> bool:

@@ -40,7 +40,7 @@ from headway.processing.text.framed_vocabulary import code_of
 from headway.processing.text.text_processor import TextProcessor
 from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
-from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
+from headway.search.limits import Hypothesis, Limits, check_scores
 from headway.search.recorded_model import few
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
@@ -60,6 +60,7 @@ class PredictionRequest(Request):
         search: the options of search, those of the recipe included.
         unknown: what replaces unknown words; None where they are kept.
         mark: the id of the token between sentences, where the vocabulary has it.
+        uncounted: how many first tokens of outputs no score counts.
         utility: by what outputs are compared with each other; None where they are searched for, or just drawn.
         glossary: the terms, where any are asked for.
         terms: those of the outputs, by row.
@@ -74,6 +75,7 @@ class PredictionRequest(Request):
     formatter: Formatter
     unknown: UnknownWords | None
     mark: int | None = None
+    uncounted: int = 0
     utility: Metric | None = None
     glossary: Glossary | None = None
     terms: dict[int, TermCount] = field(default_factory=dict)
@@ -84,7 +86,9 @@ class PredictionRequest(Request):
         """The request of some rows to a backend, with what the decoder reads before their outputs."""
         prefixes, longest = [self.prefixes[row] for row in rows], [self.longest[row] for row in rows]
         prefixes = prefixes if any(prefixes) else []
-        limits = Limits(search.min_length, longest, prefixes, search.no_repeat_ngram, contexts, self.mark)
+        limits = Limits(
+            search.min_length, longest, prefixes, search.no_repeat_ngram, contexts, self.mark, self.uncounted
+        )
         sources, texts = [self.sources[row].values for row in rows], [self.texts[row] for row in rows]
         options = self.options if nbest == self.options.nbest else self.options.model_copy(update={"nbest": nbest})
         return SearchRequest(sources, texts, limits, [self.first_line + row for row in rows], options, search)
@@ -167,10 +171,11 @@ class SequencePredictor(Predictor[Recording, Output]):
         if search.kind == "mbr" and not options.sample:
             utility = utility_of(search.utility, self.recipe.text.target.language, of_texts=of_texts)
         glossary = Glossary(options.terms) if options.terms else None
-        mark = self.target.vocabulary.mark
+        mark, begun = self.target.vocabulary.mark, len(self.target.vocabulary.beginning)
         request = PredictionRequest(
-            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown, mark, utility, glossary
-        )
+            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown,
+            mark, begun, utility, glossary,
+        )  # fmt: skip
         for row, line in enumerate(map(self._window, inputs)):
             try:
                 text, source, longest = self._read_one(line, request, row)
@@ -546,6 +551,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         check_texts(texts, self.target.characters, option("target"), column=2)
         options = self.Options()
         formatter, search = self.formatter(options), self.recipe.decoding
+        penalty, begun = search.ranking.penalty, len(self.target.vocabulary.beginning)
         sources = [self.read(line, formatter) for line in raw]
         read = [formatter.source(self._window(line)) for line in raw]
         windows = [
@@ -567,9 +573,10 @@ class SequencePredictor(Predictor[Recording, Output]):
                 captured = self._cut(output.attention, batch, capture, [before[row] for row in rows])
             for row, values, weights in zip(rows, chosen, captured, strict=True):
                 log_probabilities = tuple(values[before[row] : len(target_ids[row]) + 1])
-                penalty = length_penalty(len(log_probabilities), search.length_penalty)
                 ids = tuple(target_ids[row][before[row] :])
-                forced = Hypothesis(ids, log_probabilities, sum(log_probabilities) / penalty)
+                forced = Hypothesis(
+                    ids, log_probabilities, sum(log_probabilities[begun:]) / penalty(len(log_probabilities))
+                )
                 results[row] = self._output(request, row, [(forced, ())], weights)
         with accounted() as account:
             account.read_inputs(self.runs[0], read, sources)

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from headway.mixers import State
 from headway.models.model import Memory, Seq2Seq
-from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
+from headway.search.decoding_options import UNPENALIZED, Ranking
+from headway.search.limits import Hypothesis, Limits, check_scores
 from headway.tensors.batch import EOS
 
 # For each step and sentence the parents, tokens and log probabilities of the W hypotheses.
@@ -82,8 +83,8 @@ class _Finished:
     way back from it begins. A score of minus infinity says that there is none.
     """
 
-    def __init__(self, count: int, beam: int, alpha: float, like: Tensor) -> None:
-        self.alpha = alpha
+    def __init__(self, count: int, beam: int, ranking: Ranking, like: Tensor) -> None:
+        self.ranking = ranking
         exact = torch.promote_types(like.dtype, torch.float32)  # bf16 counts no further than 256
         self.rows = torch.full((count, beam, 4), -torch.inf, dtype=exact, device=like.device)
         self.done = torch.zeros(count, dtype=torch.bool, device=like.device)
@@ -92,21 +93,15 @@ class _Finished:
         """Note those of the best W candidates of some sentences (N',) that end, where they belong to the best W."""
         sums, parents, tokens, log_probabilities = candidates.first(self.rows.shape[1])
         ended = (tokens == EOS) & ~self.done[sentences, None]
-        scores = (sums / length_penalty(time + 1, self.alpha)).masked_fill(~ended, -torch.inf)
+        scores = (sums / self.ranking.penalty(time + 1)).masked_fill(~ended, -torch.inf)
         fresh = torch.stack([scores, log_probabilities, torch.full_like(sums, time), parents.to(sums.dtype)], 2)
         rows = torch.cat([self.rows[sentences], fresh], 1)
         order = rows[..., 0].sort(dim=1, descending=True, stable=True).indices[:, : self.rows.shape[1]]
         self.rows[sentences] = rows.gather(1, order[..., None].expand(-1, -1, 4))
 
     def settle(self, sentences: Tensor, time: int, best: Tensor) -> None:
-        """Note the sentences (N',) that are done: W are finished, and the `best` (N',) alive is not above the best.
-
-        `best` are sums of log probabilities. They only fall; the penalty is that of the length so far.
-        """
-        scores = self.rows[sentences, :, 0]
-        self.done[sentences] |= (scores[:, -1] > -torch.inf) & (
-            best / length_penalty(time + 1, self.alpha) <= scores[:, 0]
-        )
+        """Note the sentences (N',) that are done where the log probability of the best alive is `best` (N',)."""
+        self.done[sentences] |= self.ranking.ends(self.rows[sentences, :, 0], best, time + 1)
 
     def some_wait(self, sentences: Tensor) -> bool:
         """Whether some of the sentences (N',) have W finished hypotheses and are not done."""
@@ -155,21 +150,21 @@ def _unrolled(way: Way, sentence: int, score: float, end: float, step: float, pa
 
 @torch.inference_mode()
 def beam_search(
-    model: Searchable, memory: Memory, limits: Limits, *, beam: int, alpha: float = 0.0
+    model: Searchable, memory: Memory, limits: Limits, *, beam: int, ranking: Ranking = UNPENALIZED
 ) -> list[list[Hypothesis]]:
     """The best outputs of each of N sentences, best first; beam 1 is greedy search.
 
     At each step the 2 * beam best continuations of a sentence are ranked; those among the first `beam` that end are
-    finished, and the best `beam` of the others live on. A sentence is done when `beam` hypotheses are finished and none
-    that is alive has a better score, or when its longest length is reached, where the end is forced. The best `beam` of
-    the finished are given. A score is what `Hypothesis` says, so it equals the re-scoring.
+    finished, and the best `beam` of the others live on. A sentence is done when the ranking says so, or when its
+    longest length is reached, where the end is forced. The best `beam` of the finished are given. A score is what
+    `Hypothesis` says, so it equals the re-scoring.
 
     Args:
         model: anything with start and extend.
         memory: the encoded sources, N rows.
         limits: shortest and longest output, forced prefixes, repetitions.
         beam: W.
-        alpha: the exponent of the length penalty.
+        ranking: the length penalty, and what may end the search of a sentence.
 
     Raises:
         NotFiniteError: the model's scores are not finite.
@@ -180,7 +175,7 @@ def beam_search(
     state = model.start(memory, steps + last.shape[1])
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)
-    trail, finished, waiting = _Trail(), _Finished(count, beam, alpha, raw), False
+    trail, finished, waiting = _Trail(), _Finished(count, beam, ranking, raw), False
     for time in range(steps + 1):
         width = scores.shape[1]
         candidates = _candidates(scores, raw, limits, sentences, time, history, 2 * beam)
@@ -205,6 +200,8 @@ def beam_search(
         if limits.no_repeat:
             history = torch.cat([history[index.flatten()], last], 1)
         scores = chosen.scores
+        if time < limits.uncounted:
+            scores = scores.where(scores == -torch.inf, 0.0)
         raw, state = model.extend(last, state)
     unsound = (
         trail.log_probabilities(raw).isnan().any(),

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from headway.core.config import Section, mistake
 
+if TYPE_CHECKING:  # the command line says its options without torch
+    from torch import Tensor
+
 MOST_HYPOTHESES = 10_000  # of a sentence
 LONGEST = 100_000  # tokens of an output
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The penalty that log probabilities are divided by, and the end of search, as `SearchOptions` has them."""
+
+    exponent: float = 0.0
+    kind: Literal["wu", "power"] = "wu"
+    stop: Literal["best", "worst", "full"] = "best"
+
+    def penalty(self, length: int) -> float:
+        """((5 + length) / 6) ** exponent, Wu et al. (2016), equation 14, or a power; `length` counts the end mark."""
+        return float((length if self.kind == "power" else (5 + length) / 6) ** self.exponent)
+
+    def ends(self, finished: Tensor, best: Tensor, length: int) -> Tensor:
+        """The sentences (N,) whose search may end after `length` tokens.
+
+        Args:
+            finished: (N, W), scores of the best finished hypotheses, best first; minus infinity where there is none.
+            best: (N,), the highest log probabilities of hypotheses that go on.
+        """
+        full = finished[:, -1] > -math.inf
+        if self.stop == "full":
+            return full
+        return full & (best / self.penalty(length) <= finished[:, 0 if self.stop == "best" else -1])
+
+
+UNPENALIZED = Ranking()
 
 
 def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
@@ -23,7 +56,11 @@ def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
 
 
 class SearchOptions(Section):
-    """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
+    """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14), or
+    over length ** length_penalty if `length_penalty_kind` is `power`.
+
+    The search of a sentence ends once `beam` hypotheses are finished and none that goes on is above the best of them.
+    With `stop: worst` it goes on while one is above the worst, as in transformers, and with `full` it ends then.
 
     The longest output is `max_length` tokens where given, else `max_length_ratio` * source + `max_length_offset`. No
     sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all. `unknown_words`: `copy` replaces each
@@ -34,7 +71,11 @@ class SearchOptions(Section):
     """
 
     beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0, le=MOST_HYPOTHESES)
-    length_penalty: float = _of_recipe(0.6, "Exponent of the length penalty.", ge=0, le=10)
+    length_penalty: float = _of_recipe(0.6, "Exponent of the length penalty.", ge=-10, le=10)
+    length_penalty_kind: Literal["wu", "power"] = _of_recipe("wu", "((5 + length) / 6), or length, to the exponent.")
+    stop: Literal["best", "worst", "full"] = _of_recipe(
+        "best", "End of search: the beam is full of finished hypotheses, and none alive is above their best or worst."
+    )
     min_length: int = _of_recipe(0, "Shortest output in tokens.", ge=0, le=LONGEST)
     max_length: int | None = _of_recipe(None, "Longest output in tokens.", gt=0, le=LONGEST)
     max_length_ratio: float = _of_recipe(1.0, "Else so many tokens for each of the source, and ...", ge=0, le=1000)
@@ -49,6 +90,11 @@ class SearchOptions(Section):
     samples: int = _of_recipe(32, "Outputs drawn for mbr.", ge=2, le=MOST_HYPOTHESES)
     utility: str = _of_recipe("chrf", "The metric by which mbr compares outputs, with its options behind it.")
     beam_candidates: bool = _of_recipe(False, "Let mbr choose among the hypotheses of the beam, too.")
+
+    @property
+    def ranking(self) -> Ranking:
+        """The order of hypotheses, and the end of search."""
+        return Ranking(self.length_penalty, self.length_penalty_kind, self.stop)
 
     def longest(self, source_length: int) -> int:
         """The longest output that a source of so many tokens gives; 1.15 * 100 is a little below 115 in floats."""

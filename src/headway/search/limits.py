@@ -20,7 +20,7 @@ class Hypothesis:
     Args:
         ids: token ids, without the marks at either end.
         log_probabilities: of each token and, last, of the end mark; their sum is the log probability of the hypothesis.
-        score: what hypotheses are ranked by: that sum over `length_penalty`, or an expected utility.
+        score: what hypotheses are ranked by: that sum over a length penalty (see `Ranking`), or an expected utility.
         text: what an engine wrote that gives text alone. Its ids are then those that this text has, and its log
             probabilities, which the engine does not tell, are NaN.
     """
@@ -45,11 +45,6 @@ def check_scores(faults: Tensor) -> None:
         )
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ** alpha, Wu et al. (2016), equation 14; `length` counts the end mark."""
-    return float(((5 + length) / 6) ** alpha)
-
-
 NEVER = (PAD, BOS, EOS)  # no tokens of an output: the first of the vocabulary, in this order
 
 
@@ -60,7 +55,7 @@ class Limits:
     `prefix` holds, for each sentence, the ids that its output starts with. No `no_repeat` tokens in a row come twice in
     an output, unless they are forced to or nothing else is left; 0 for no such limit. `context`, equally many ids of
     each sentence, is what the decoder reads before the output; no length, score or repetition counts it. No output
-    has the token `mark`.
+    has the token `mark`. Scores do not count the first `uncounted` tokens, which are forced, though lengths do.
     """
 
     shortest: int
@@ -69,6 +64,7 @@ class Limits:
     no_repeat: int = 0
     context: Sequence[Sequence[int]] = ()
     mark: int | None = None
+    uncounted: int = 0
 
     def start(self, count: int, device: torch.device) -> Tensor:
         """(N, 1 + n): what the decoder reads first for N sentences, the begin mark and n tokens of context."""

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from headway.models.model import Memory
 from headway.search.beam import Searchable, time_to_look
-from headway.search.limits import Hypothesis, Limits, check_scores, length_penalty
+from headway.search.decoding_options import UNPENALIZED, Ranking
+from headway.search.limits import Hypothesis, Limits, check_scores
 from headway.tensors.batch import EOS
 from headway.tensors.precision import exact_dtype
 
@@ -61,7 +62,7 @@ def sample(
     sampling: Sampling,
     lines: Sequence[int],
     count: int,
-    alpha: float = 0.0,
+    ranking: Ranking = UNPENALIZED,
 ) -> list[list[Hypothesis]]:
     """`count` independent outputs of each of N sentences, best first by score.
 
@@ -72,7 +73,7 @@ def sample(
         sampling: how tokens are drawn.
         lines: (N,) the line numbers that the random streams hang on.
         count: outputs a sentence.
-        alpha: the exponent of the length penalty in the score; log probabilities are the model's, at temperature 1.
+        ranking: the length penalty of the score; log probabilities are the model's, at temperature 1.
 
     Raises:
         NotFiniteError: the model's scores are not finite.
@@ -98,7 +99,9 @@ def sample(
     check_scores(scores.isnan().any(keepdim=True))
     ends = (tokens == EOS).int().argmax(1).tolist()
     outputs = [
-        Hypothesis(tuple(ids[:end]), tuple(logs[: end + 1]), sum(logs[: end + 1]) / length_penalty(end + 1, alpha))
+        Hypothesis(
+            tuple(ids[:end]), tuple(logs[: end + 1]), sum(logs[limits.uncounted : end + 1]) / ranking.penalty(end + 1)
+        )
         for ids, logs, end in zip(tokens.tolist(), scores.tolist(), ends, strict=True)
     ]
     grouped = [outputs[start : start + count] for start in range(0, len(outputs), count)]

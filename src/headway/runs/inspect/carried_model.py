@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def _carried(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[st
         "weights": modules.packed(),
         "switches": [name for name in model.points() if not name.endswith(".residual")],
         "tokens": predictor.target.tokens(range(model.projection.out_features)),
-        "search": {"beam": options.beam, "nbest": nbest, "alpha": options.length_penalty}
+        "search": {"beam": options.beam, "nbest": nbest, "ranking": asdict(options.ranking)}
         | {"shortest": options.min_length, "no_repeat": options.no_repeat_ngram},
         "sentences": [
             {"ids": [*map(int, each.values), EOS], "longest": longest} if len(each.values) else None

@@ -57,7 +57,9 @@ function createModel(spec) {
     return { state, logs: logits.map((logit) => logit - total) };
   }
 
-  const penalty = (length) => ((5 + length) / 6) ** spec.search.alpha;
+  const { exponent, kind, stop } = spec.search.ranking;
+  const penalty = (length) => (kind === "power" ? length : (5 + length) / 6) ** exponent;
+  const ended = (finished, best, length) => stop === "full" || best / penalty(length) <= finished.at(stop === "best" ? 0 : -1).score;
 
   /** The tokens that would complete as many as come twice in no output. */
   function repeated(ids) {
@@ -86,7 +88,7 @@ function createModel(spec) {
       }
       finished = finished.sort((one, other) => other.score - one.score).slice(0, beam);
       const chosen = candidates.filter(({ token }) => token !== EOS).slice(0, beam);
-      if (!chosen.length || (finished.length === beam && chosen[0].sum / penalty(time + 1) <= finished[0].score)) break;
+      if (!chosen.length || (finished.length === beam && ended(finished, chosen[0].sum, time + 1))) break;
       if (time === longest) break;
       alive = chosen.map(({ before, token, log, sum }) => ({
         sum, ids: [...before.ids, token], chosen: [...before.chosen, log], ...step(before.state, token, off),
