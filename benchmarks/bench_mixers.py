@@ -111,7 +111,7 @@ def run_bench_mixers(
     if figure is not None:
         from headway.runs.inspect.charts import Panel, panel_chart
 
-        panel = Panel("", "length", "milliseconds per 1,000 tokens", _lines(passes), logarithmic=True)
+        panel = Panel("", "length", "milliseconds per 1,000 tokens", _lines(passes), logarithmic="xy")
         panel_chart([panel], figure)
     return report
 

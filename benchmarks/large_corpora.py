@@ -209,8 +209,8 @@ def draw(stages: Sequence[Stage], path: Path) -> None:
     memory = {name: points(name, "private", 1e9) for name in STAGES}
     panel_chart(
         [
-            Panel("time", "pairs", "seconds", times, logarithmic=True),
-            Panel("memory without pages of files", "pairs", "GB", memory, logarithmic=True),
+            Panel("time", "pairs", "seconds", times, logarithmic="xy"),
+            Panel("memory without pages of files", "pairs", "GB", memory, logarithmic="x"),
         ],
         path,
     )

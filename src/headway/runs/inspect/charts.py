@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from headway.core.errors import UserError
 from headway.core.figures import DARK, GRID, MUTED, STYLE, draw_weights, drawable, pick_fonts, save_figure
@@ -50,7 +50,7 @@ class Panel(NamedTuple):
     lines: Mapping[str, Sequence[tuple[float, float]]]  # points by name, in ascending order of x
     percent: bool = False  # y goes from 0 to 100
     limits: tuple[float | None, float | None] = (None, None)  # of y
-    logarithmic: bool = False  # both axes
+    logarithmic: Literal["", "x", "xy"] = ""  # these axes
     shaded: tuple[float, float, str] | None = None  # a range of x and its name, such as the lengths in training
     dots: Sequence[tuple[float, float]] = ()  # points without a line
     bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})  # low and high end at each point of a line
@@ -133,6 +133,12 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         axes.text(0, 0.15, f"{panel.y}, {panel.x} {', '.join(at)}", color=MUTED, va="center")
         axes.set_axis_off()
         return
+    for name in panel.logarithmic:  # before the lines, whose limits follow the scale
+        values = [dict(zip("xy", point, strict=True))[name] for points in panel.lines.values() for point in points]
+        scale, axis = (axes.set_xscale, axes.xaxis) if name == "x" else (axes.set_yscale, axes.yaxis)
+        scale("log", base=2 if name == "x" and max(values) < 100 * min(values) else 10)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+        axis.set_minor_formatter(NullFormatter())
     for name, points in panel.lines.items():
         style: dict[str, Any] = {"label": name, "linewidth": 1.3, "markersize": 3.5}
         style |= BASELINE if name == panel.baseline else styles[name]
@@ -149,13 +155,8 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         axes.axvspan(first, last, color=GRID, linewidth=0)
         look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": MUTED}
         axes.text((first + last) / 2, 1.01, label, transform=axes.get_xaxis_transform(), **look)
-    if panel.logarithmic:
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(ScalarFormatter())
-            axis.set_minor_formatter(NullFormatter())
-    else:  # the axis of values begins at zero, unless another beginning was chosen, or all lie in its upper third
+    if panel.logarithmic != "xy":
+        # The axis of values begins at zero, unless another beginning was chosen, or all lie in its upper third.
         low, high = axes.get_ylim()
         if 0 < low <= 2 / 3 * high and panel.limits[0] is None:
             axes.set_ylim(0, high)
@@ -183,7 +184,7 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
             axes.text(place, 0.02, f"{count:,}", transform=axes.get_xaxis_transform(), **look)
     axes.grid(axis="y", color=GRID)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0)
+    axes.tick_params(which="both", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
