@@ -176,7 +176,9 @@ def test_sampling_is_reproducible(run_headway: Command, reversal: Reversal) -> N
     assert draw("--top-k", "1") == draw("--top-p", "0.001") == greedy * 8
 
 
-@pytest.mark.parametrize(("count", "window"), [(2100, SequencePredictor.together), (120, 7)])
+@pytest.mark.parametrize(
+    ("count", "window"), [pytest.param(2100, SequencePredictor.together, marks=pytest.mark.slow), (120, 7)]
+)
 def test_many_lines_keep_their_order(
     run_headway: Command,
     reversal: Reversal,

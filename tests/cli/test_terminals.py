@@ -15,6 +15,7 @@ from tests.cli.test_shell import VERBS
 from tests.conftest import Command, Reversal
 from tests.docs.pages import ROOT
 from tests.terminal import KINDS, Kind, at_terminal, on_screen, received
+from tests.tiers import thinned
 
 # A command line of every verb that writes results, but for those in `OTHERS`. RUN and files are made by `folder`.
 LINES = {
@@ -80,7 +81,7 @@ def run(arguments: list[str], out: TextIO, errors: TextIO, monkeypatch: pytest.M
     return int(ended.value.code or 0)
 
 
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", thinned(LINES, 5))
 def test_results_are_whole_while_bars_are_drawn(
     name: str, reversal: Reversal, run_headway: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +117,7 @@ def test_results_are_whole_while_bars_are_drawn(
     assert not any("working" in line for line in shown)
 
 
-@pytest.mark.parametrize("out", KINDS)
+@pytest.mark.parametrize("out", thinned(KINDS, 3))
 def test_predict_at_a_terminal(out: Kind, reversal: Reversal, tmp_path: Path) -> None:
     ended = at_terminal("predict", reversal.run, out=out, folder=tmp_path, stdin=WORDS)
     assert ended.code == 0
@@ -125,7 +126,7 @@ def test_predict_at_a_terminal(out: Kind, reversal: Reversal, tmp_path: Path) ->
     assert (ended.out.splitlines(), ended.screen) == (([], answers) if out == "terminal" else (answers, []))
 
 
-@pytest.mark.parametrize("out", ["file", "terminal"])
+@pytest.mark.parametrize("out", thinned(["file", "terminal"], 2))
 def test_who_types_has_a_prompt_and_no_bar(out: Kind, reversal: Reversal, tmp_path: Path) -> None:
     ended = at_terminal("predict", reversal.run, out=out, folder=tmp_path, typed=("ab", "abc"))
     assert ended.code == 0

@@ -47,6 +47,7 @@ from tests.comparison.toy_claims import TREE, write_claims
 from tests.comparison.toys import cell
 from tests.models.encoders import write_encoder
 from tests.runs.training import toys
+from tests.tiers import thinned
 
 FOLDER = Path(__file__).parents[2] / "claims"
 FILES = claim_files(FOLDER)
@@ -59,7 +60,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_encoder(tmp_path_factory.mktemp("encoder"), hidden_size=24, max_position_embeddings=512)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", thinned(FILES, 8))
 def test_the_grids_of_a_claim_file_can_be_run(name: str, encoder: Path, tmp_path: Path) -> None:
     claims, tagger = read_claims(FILES[name]), name.startswith("kaneko")
     overrides = [f"model.encoder={encoder}"] if tagger else []

@@ -505,6 +505,7 @@ print(headway.compare("grid.yaml", output="out", workers=2).seeds)
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_makes_a_grid(tmp_path: Path) -> None:
     path = write_grid(tmp_path, **SMALL, seeds=[1])
     (tmp_path / "script.py").write_text(SCRIPT.replace("grid.yaml", path.name))

@@ -272,6 +272,7 @@ prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), P
 """
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_commands_too(tmp_path: Path) -> None:
     (tmp_path / "killed.py").write_text(KILLED)
     process = subprocess.Popen([commands() / "python", "killed.py"], cwd=tmp_path)

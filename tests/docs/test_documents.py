@@ -4,10 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 from tests.export.student import lines
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     pairs = lines(300, 1)
     units = [

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     changes = {
         "training.seed=": "training.updates=20 training.checkpoint_every=20 training.seed=",

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import write_reversal
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     write_reversal(tmp_path)
     page = ROOT / "docs" / "logging.md"

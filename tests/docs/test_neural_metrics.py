@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from headway.metrics import build_metric
 from tests.conftest import Reversal
 from tests.docs.pages import ROOT, run_page
 from tests.metrics.made_comet import write_checkpoint
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path, reversal: Reversal) -> None:
     words = reversal.words[:4]
     texts = {

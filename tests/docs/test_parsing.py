@@ -1,8 +1,11 @@
 """The page on parsing does what it says."""
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path):
     page = ROOT / "docs" / "parsing.md"
     printed = run_page(page, tmp_path)

@@ -1,11 +1,13 @@
 """The commands of the page on speech run, on tones in the place of digits."""
 
+import pytest
 import soundfile
 
 from tests.docs.pages import ROOT, run_page
 from tests.processing.audio.tones import tone
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path):
     (tmp_path / "recordings").mkdir()
     for digit in range(10):

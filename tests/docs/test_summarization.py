@@ -4,6 +4,8 @@ import random
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 
 WORDS = ["a", "library", "for", "reading", "old", "new", "files", "of", "the", "network", "server", "tools"]
@@ -17,6 +19,7 @@ def write(path: Path, rows: list[tuple[str, ...]]) -> None:
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     draw = random.Random(1)
     sources = [" ".join(draw.choices(WORDS, k=draw.randint(9, 30))).capitalize() + "." for _ in range(120)]

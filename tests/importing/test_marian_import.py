@@ -57,10 +57,10 @@ def test_logits_and_greedy_outputs_are_those_of_marian(tmp_path: Path, changes: 
         encoded = [run.source.encode(source).values, run.target.encode(target).values]
         batch = collate([np.asarray(encoded[0])], [np.asarray(encoded[1])])
         with torch.inference_mode():
-            logits = run.model.eval()(batch).logits[0].double().numpy()
+            logits = run.model.eval().double()(batch).logits[0].numpy()
         expected = marian.logits([*read, 0], written)
         order = [EOS, UNKNOWN, *range(4, logits.shape[1])]
-        np.testing.assert_allclose(logits[:, order], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(logits[:, order], expected, rtol=0, atol=1e-6)
         assert logits[:, :2].max() < expected.min() - 50
         (output,) = predictor.predict([source], beam=1, max_length=12)
         best = marian.greedy([*read, 0], 12)

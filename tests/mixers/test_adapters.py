@@ -144,6 +144,7 @@ def test_layers_that_cannot_decode(layer: str, message: str) -> None:
         adapted(layer)(True).initial_state(2, 3)
 
 
+@pytest.mark.slow
 def test_a_recipe_names_it_in_a_line(tmp_path, run_headway: Command) -> None:
     (tmp_path / "data.tsv").write_text("a b\tb a\n" * 4, encoding="utf-8")
     recipe = tmp_path / "recipe.yaml"

@@ -267,9 +267,16 @@ CHECKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BUILDS)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_model_conforms(name, check):
+# Of every model the steps, and one or two of the other checks, are in the fast tier.
+PAIRS = [
+    pytest.param(check, name, marks=[pytest.mark.slow] * (place > 0 and (place + number) % 4 > 0))
+    for place, check in enumerate(CHECKS)
+    for number, name in enumerate(BUILDS)
+]
+
+
+@pytest.mark.parametrize(("check", "name"), PAIRS, ids=lambda value: getattr(value, "__name__", value))
+def test_model_conforms(check, name):
     check(BUILDS[name])
 
 

@@ -153,6 +153,7 @@ def test_blocks_that_hand_on_several_tensors_can_be_computed_again():
     assert all(map(torch.equal, gradients_of(model, model), expected))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # at which the compiler looks, whatever the model
 def test_they_can_be_compiled():
     model = toys.model(**TOGETHER)

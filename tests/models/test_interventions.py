@@ -19,6 +19,7 @@ from tests.models import toys
 from tests.models.recurrent import toys as recurrent_toys
 from tests.models.test_tagger import batch as word_batch
 from tests.models.test_tagger import stored, tagger  # noqa: F401  # a fixture
+from tests.tiers import thinned
 
 STACKS = [{"mixer": kind} for kind in MIXERS if kind != "nplm"] + [
     {"mixer": {"kind": "nplm", "n": 2, "blocks": 2, "block_size": 1}},
@@ -82,7 +83,7 @@ def scored(model: Seq2Seq, batch: Batch) -> Tensor:
     return model(batch).logits.log_softmax(-1)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 3))
 def test_every_place_is_reached_in_scoring_and_in_steps_alike(name: str) -> None:
     model, batch = MODELS[name](), toys.batch()
     points, before = model.points(), scored(model, batch)

@@ -73,6 +73,7 @@ def test_parses_of_a_changed_file_are_not_mixed_with_its_old_ones(tmp_path):
     assert annotate(["a b", "b"], parser, store).without == 0
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same(tmp_path, monkeypatch):
     pytest.importorskip("spacy")
     parser = ParserConfig(model=str(toys.random_pipeline(tmp_path)))

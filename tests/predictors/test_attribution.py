@@ -27,6 +27,7 @@ from headway.tensors.batch import UNKNOWN, collate
 from tests import reference
 from tests.predictors.test_captured_attention import MODELS, SMALL, stacks, untrained
 from tests.rounding import rounding
+from tests.tiers import thinned
 
 SOURCE, TARGET = [5, 7, 6, 8], [6, 5, 8]
 EXACT = rounding(torch.float64, 10_000)
@@ -97,7 +98,7 @@ def test_vectors_stand_for_tokens(predictor: SequencePredictor, name: str, monke
         torch.testing.assert_close(occlusion[:, place], whole - without, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [*MODELS, *MORE])
+@pytest.mark.parametrize("name", thinned([*MODELS, *MORE], 4))
 def test_every_model_is_asked(predictor: SequencePredictor, name: str, caplog: pytest.LogCaptureFixture) -> None:
     asked = question(predictor, name, [7, 7, 7, 7])
     size, count = len(SOURCE) + 1, len(asked.vectors)

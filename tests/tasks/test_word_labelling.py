@@ -290,6 +290,7 @@ def test_half_of_a_character_is_no_word(predictor: LabelPredictor, sentence: Any
         predictor.predict([sentence])
 
 
+@pytest.mark.slow
 def test_labels_reach_a_file_from_a_terminal(learned: Learned, tmp_path: Path) -> None:
     ended = at_terminal("predict", learned.run, out="file", folder=tmp_path, stdin="he bad\n")
     assert [row.split("\t")[:2] for row in ended.out.splitlines()] == [["he", "c"], ["bad", "i"], [""]]
@@ -505,6 +506,7 @@ def test_inspect_prints_and_draws(learned: Learned, run_headway: Command, tmp_pa
         inspect_layers(learned.run, LayerOptions(data=learned.dev, figure=tmp_path / "b.png", sentence=99))
 
 
+@pytest.mark.slow
 def test_figures_of_a_corpus_of_words(
     learned: Learned, predictor: LabelPredictor, run_headway: Command, tmp_path: Path
 ) -> None:

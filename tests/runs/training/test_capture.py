@@ -23,6 +23,7 @@ from tests.models import toys as models
 from tests.models.recurrent import toys as recurrent_toys
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same
+from tests.tiers import thinned
 
 
 class Tape(TorchDispatchMode):
@@ -156,7 +157,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 3))
 def test_replayed_updates_are_those_that_are_run(name):
     settings = {"kind": "adam"}
     weights, numbers, _ = trained(MODELS[name], updates_of(), settings)

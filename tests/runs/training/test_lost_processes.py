@@ -90,7 +90,10 @@ def together(recipe: Recipe, output: Path, fails: int, fail: Callable[[], object
         return os.waitstatus_to_exitcode(status), pipe.read().decode(), seconds
 
 
-@pytest.mark.parametrize(("how", "fails", "wait"), [("dies", 0, 60.0), ("dies", 1, 60.0), ("hangs", 1, WAIT)])
+@pytest.mark.parametrize(
+    ("how", "fails", "wait"),
+    [pytest.param("dies", 0, 60.0, marks=pytest.mark.slow), ("dies", 1, 60.0), ("hangs", 1, WAIT)],
+)
 def test_the_other_process_says_so(tmp_path: Path, how: str, fails: int, wait: float) -> None:
     """Of a dead one within a minute, however long one that works is waited for."""
     fail = {"dies": lambda: os._exit(9), "hangs": lambda: time.sleep(600)}[how]

@@ -57,6 +57,7 @@ def test_scores_are_those_of_search(run):
     assert again.score == pytest.approx(output.score, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_figures_have_the_weights_over_depth(run, tmp_path):
     analysis = CorpusAnalysis(build_metric("exact_match"), 3)
     for captured in read(headway.load(run), [Example("abc", target="cba")], ReadOptions(hypotheses=False)):
