@@ -201,14 +201,19 @@ def test_every_kind_of_model_writes_the_same(predictor: SequencePredictor, page:
         check_alike(page, own, off, model=model)
 
 
-def test_no_repetition_is_written(predictor: SequencePredictor, page: Page) -> None:
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"no_repeat_ngram": 2},
+        {"length_penalty": 1.5, "length_penalty_kind": "power", "stop": "worst"},
+        {"length_penalty": 3.0, "stop": "full"},
+    ],
+    ids=str,
+)
+def test_the_search_is_that_of_the_recipe(predictor: SequencePredictor, page: Page, search: dict[str, Any]) -> None:
     own = untrained(predictor, "attention")
-    own.recipe = own.recipe.model_copy(
-        update={"decoding": own.recipe.decoding.model_copy(update={"no_repeat_ngram": 2})}
-    )
-    model = carried.carried_model(own, [Example(line) for line in LINES], 3)
-    assert model["search"]["no_repeat"] == 2
-    check_alike(page, own, [], model=model)
+    own.recipe = own.recipe.model_copy(update={"decoding": own.recipe.decoding.model_copy(update=search)})
+    check_alike(page, own, [], model=carried.carried_model(own, [Example(line) for line in LINES], 3))
 
 
 @pytest.mark.parametrize("kind", [PRE, SSRU | TARGET | {"transformer-ffn-activation": "gelu"}])
