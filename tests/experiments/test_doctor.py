@@ -20,6 +20,7 @@ REQUIRES = [
     "no-such-thing>=1.2; extra == 'lacking'",
     "torch>=1.0; extra == 'lacking'",
     "torch>=1000; extra == 'old'",
+    "headway[lacking,whole]; extra == 'together'",
     "no-such-thing; extra == 'elsewhere' and python_version < '3'",
 ]
 
@@ -29,7 +30,7 @@ def fake_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     class Metadata:
         def get_all(self, name: str) -> list[str]:
             assert name == "Provides-Extra"
-            return ["whole", "lacking", "old", "elsewhere"]
+            return ["whole", "lacking", "old", "together", "elsewhere"]
 
     monkeypatch.setattr(doctor, "metadata", lambda name: Metadata())
     monkeypatch.setattr(doctor, "requires", lambda name: REQUIRES)
@@ -37,7 +38,10 @@ def fake_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_requirements")
 def test_what_is_missing_is_named_for_each_extra() -> None:
-    assert missing_by_extra() == {"whole": [], "lacking": ["no-such-thing"], "old": ["torch"], "elsewhere": []}
+    lacking = ["no-such-thing"]
+    assert missing_by_extra() == {
+        "whole": [], "lacking": lacking, "old": ["torch"], "together": lacking, "elsewhere": []
+    }  # fmt: skip
 
 
 def test_every_extra_has_code_behind_it() -> None:
@@ -61,7 +65,7 @@ def test_the_findings_and_the_commands_that_help(
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()}
     facts = {"headway", "python", "torch", "processor", "threads", "precision", "products", "memory"}
-    assert set(lines) == facts | {"[whole]", "[lacking]", "[old]", "[elsewhere]", "self-test"}
+    assert set(lines) == facts | {"[whole]", "[lacking]", "[old]", "[together]", "[elsewhere]", "self-test"}
     assert "lacks no-such-thing: pip install 'headway[lacking]'" in lines["[lacking]"]
     assert lines["[whole]"].endswith("complete")
     assert re.search(r"threads +\d+ would be used now \(.+\)", lines["threads"])

@@ -27,14 +27,15 @@ PRESET = "transformer-small"  # of the steps that precisions are compared in
 
 def missing_by_extra() -> dict[str, list[str]]:
     """For each extra of the package, which of its distributions are not installed, or too old."""
-    missing: dict[str, list[str]] = {name: [] for name in metadata("headway").get_all("Provides-Extra") or []}
-    for text in requires("headway") or []:
-        requirement = Requirement(text)
-        for extra, names in missing.items():
-            wanted = requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
-            if wanted and not _installed(requirement):
-                names.append(requirement.name)
-    return missing
+    requirements = [Requirement(text) for text in requires("headway") or []]
+
+    def missing(extra: str) -> list[str]:
+        wanted = [each for each in requirements if each.marker and each.marker.evaluate({"extra": extra})]
+        others = [name for each in wanted if each.name == "headway" for other in each.extras for name in missing(other)]
+        own = [each.name for each in wanted if each.name != "headway" and not _installed(each)]
+        return sorted({*own, *others})
+
+    return {name: missing(name) for name in metadata("headway").get_all("Provides-Extra") or []}
 
 
 def _installed(requirement: Requirement) -> bool:
