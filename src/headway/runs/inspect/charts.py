@@ -134,9 +134,9 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         axes.set_axis_off()
         return
     for name in panel.logarithmic:  # before the lines, whose limits follow the scale
-        values = [dict(zip("xy", point, strict=True))[name] for points in panel.lines.values() for point in points]
+        along = [point["xy".index(name)] for points in panel.lines.values() for point in points]
         scale, axis = (axes.set_xscale, axes.xaxis) if name == "x" else (axes.set_yscale, axes.yaxis)
-        scale("log", base=2 if name == "x" and max(values) < 100 * min(values) else 10)
+        scale("log", base=2 if name == "x" and max(along) < 100 * min(along) else 10)
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
         axis.set_minor_formatter(NullFormatter())
     for name, points in panel.lines.items():
