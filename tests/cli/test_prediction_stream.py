@@ -56,7 +56,7 @@ def test_only_line_feeds_end_a_line(run_headway: Command, reversal: Reversal) ->
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [(b"\xff", "standard input:3: this is not UTF-8"), (b"ab" * 2000, "line 3: this line is too long")],
+    [(b"\xff", "standard input:3: invalid UTF-8"), (b"ab" * 2000, "line 3: this line is too long")],
 )
 def test_lines_before_one_at_fault_are_answered(
     run_headway: Command, reversal: Reversal, fault: bytes, message: str
@@ -65,6 +65,18 @@ def test_lines_before_one_at_fault_are_answered(
     ended = run_headway("predict", reversal.run, "--scores", stdin=b"abcd\nab\n" + fault + b"\nabc\n")
     assert (ended.code, [line.split("\t")[1] for line in ended.out.splitlines()]) == (2, ["dcba", "ba"])
     assert message in ended.err
+
+
+def test_each_line_at_fault_can_be_skipped(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    content = b"abcd\n\xff\n" + b"ab" * 2000 + b"\nabc\n"
+    (tmp_path / "lines").write_bytes(content)
+    for ended in (
+        run_headway("predict", reversal.run, "--skip-broken", stdin=content),
+        run_headway("predict", reversal.run, "--skip-broken", "--input", tmp_path / "lines"),
+    ):
+        assert (ended.code, ended.out) == (0, "dcba\n\n\ncba\n")
+        assert "2 of 4 were skipped; their lines are empty" in ended.err
+        assert "--truncate cuts longer ones" in ended.err
 
 
 def test_prefixes_of_lines_before_one_at_fault(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def test_by_length_and_group(comparison: Comparison) -> None:
     assert "9" in group.table().text()
 
 
+def test_lengths_of_unspaced_text_are_of_characters() -> None:
+    sources = tuple("私は学生です。昨日は雨が降った。"[: 1 + index % 8] for index in range(160))
+    cells = [cell(name, 1, kept, replace(evaluation_set(), sources=sources)) for name, kept in (("a", 0.7), ("b", 0.9))]
+    found = named(headway.compare(cells, [BLEU]))
+    assert found["BLEU by length of the source in characters"].labels[0] == "1"
+
+
 def test_intervals_end_at_the_bounds_of_a_metric() -> None:
     test = replace(evaluation_set(), groups=tuple(str(index % 2) for index in range(len(REFERENCES) * 20)))
     kept = {"a": (0.2, 1.0), "b": (0.1, 0.2)}  # seeds that differ much

@@ -343,7 +343,7 @@ def test_report_text_and_json(build: Callable[..., Corpus], ten: AnyCorpus) -> N
         "  dropped 1: duplicate (line 7)\n"
         "  dropped 2: over max_length (line 5, 8)\n"
         "  dropped 1: over max_ratio (line 4)\n"
-        "                   tokens     unknown   length: least    1%   25%   50%   75%   95%   99%  most\n"
-        "  source                6           1               1     1     1     1     4     4     4     4\n"
-        "  target                6           1               1     1     1     2     3     3     3     3"
+        "              tokens   unknown  length least   1%  25%  50%  75%  95%  99% most\n"
+        "  source           6         1             1    1    1    1    4    4    4    4\n"
+        "  target           6         1             1    1    1    2    3    3    3    3"
     )

@@ -75,12 +75,20 @@ def test_the_recipe_suits_the_pairs() -> None:
     assert other["data"]["max_length"] == 1000
 
 
+@pytest.mark.parametrize("minutes", ["nan", "inf", "0"])
+def test_minutes_are_a_number_above_0(tmp_path: Path, run_headway: Command, minutes: str) -> None:
+    (tmp_path / "mine.tsv").write_text("a\tb\nc\td\ne\tf\n", encoding="utf-8")
+    ended = run_headway("new", tmp_path / "mine.tsv", "--output", tmp_path / "mine", "--minutes", minutes)
+    assert (ended.code, ended.err.startswith("error: --minutes: input should be ")) == (2, True), ended.err
+    assert not (tmp_path / "mine").exists()
+
+
 def test_minutes_end_training_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command) -> None:
     monkeypatch.chdir(tmp_path)
     pairs = [(" ".join(words(4, seed)), " ".join(words(3, seed + 10_000))) for seed in range(200)]
     Path("mine.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
     ended = run_headway("new", "mine.tsv", "--minutes", "0.001")
     assert ended.code == 0, ended.err
-    assert "1 updates, of " in ended.out
+    assert "1 update, of " in ended.out
     tree = yaml.safe_load(Path("mine/recipe.yaml").read_text(encoding="utf-8"))
     assert tree["training"]["updates"] == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from pydantic import Field
 
 from headway.cli.compare import compare, reproduce
 from headway.cli.data_commands import data_app
@@ -145,7 +146,10 @@ def new(
     columns: Annotated[
         tuple[str, str] | None, flag("Those of source and target in FILE: numbers or names.", "1 2")
     ] = None,
-    minutes: Annotated[float | None, flag("The most that training may take.", "as long as suits the data")] = None,
+    minutes: Annotated[
+        Annotated[float, Field(gt=0, le=10**6)] | None,
+        flag("The most that training may take.", "as long as suits the data"),
+    ] = None,
     skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
 ) -> None:
     """Begin with pairs of your own: train, dev and test, and a recipe of a size that suits them and this machine."""

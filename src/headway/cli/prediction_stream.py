@@ -4,10 +4,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
+from headway.cli.shell import flag_of
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.core.errors import UserError, option, printable
 from headway.core.files import json_line, whole_file
@@ -159,8 +161,8 @@ def predict_stream(
     Args:
         predictor: the model.
         options: how to predict.
-        sources: lines or recordings. Without `source` they are gone through twice: lines are checked before any is
-            decoded.
+        sources: lines or recordings, or the errors of those that cannot be read. Without `source` they are gone through
+            twice: lines are checked before any is decoded.
         source: where they are read as they come; each is then answered as soon as no further one waits.
         write: gets each output with the number of its line.
         prefixes: the beginnings of the outputs.
@@ -176,14 +178,17 @@ def predict_stream(
     total = _checked(predictor, options, sources, prefixes) if source is None else None
     doing = "decoding" if isinstance(options, PredictOptions) else "labelling"
     with accounted(), progress(doing, total, "lines", shown=shown) as line:
-        for window in windows(sources, predictor.together, source):
+        for window in windows(_readable(sources, options), predictor.together, source):
             given = options if prefixes is None else prefixes.given_to(options, done, len(window))
             outputs = []
-            for output in predictor.stream(window, given, first_line=done + 1):
+            answers = predictor.stream(_inputs(window), given, first_line=done + 1)
+            for row, output in zip(window, answers, strict=False):
+                if isinstance(row, UserError):
+                    output = replace(output, problem=row)
                 if output.problem is not None:
                     if not options.skip_broken:
                         raise output.problem
-                    warn(f"skipped: {output.problem}")
+                    warn(f"skipped: {output.problem.spelled(flag_of)}")
                 done += 1
                 outputs.append(output)
                 write(output, done)
@@ -191,6 +196,19 @@ def predict_stream(
             sys.stdout.flush()
             line.update(done)
     return done
+
+
+def _readable(rows: Iterable[Any], options: CaptureOptions) -> Iterator[Any]:
+    """The rows. Raises the error that stands in the place of one, unless it is to be skipped."""
+    for row in rows:
+        if isinstance(row, UserError) and not options.skip_broken:
+            raise row
+        yield row
+
+
+def _inputs(rows: Iterable[Any]) -> list[Any]:
+    """The rows, with a blank one in the place of an error."""
+    return ["" if isinstance(row, UserError) else row for row in rows]
 
 
 def _checked(
@@ -203,9 +221,9 @@ def _checked(
     number = 0
     of_text = isinstance(predictor.runs[0].source, TextProcessor)
     with progress("checking", unit="lines") as line:
-        for window in windows(sources, predictor.together):
+        for window in windows(_readable(sources, options), predictor.together):
             given = options if prefixes is None else prefixes.given_to(options, number, len(window))
-            problems = predictor.request(window, given, number + 1).problems if of_text else {}
+            problems = predictor.request(_inputs(window), given, number + 1).problems if of_text else {}
             if problems and not options.skip_broken:
                 raise problems[min(problems)]
             number += len(window)
@@ -248,8 +266,8 @@ def predict_sequences(
             losses.update(truncated=one.truncated, at_limit=one.at_limit, skipped=one.problem is not None)
             for hypothesis in one.hypotheses:
                 repairs.add(hypothesis.repairs)
-            writer.write(one)
             write(one, line)
+            writer.write(one)
 
         done = predict_stream(predictor, options, sources, source, keep, prefixes)
     _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))

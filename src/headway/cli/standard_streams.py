@@ -15,7 +15,7 @@ from headway.cli import console
 from headway.core.errors import UserError, printable
 from headway.core.files import whole_file
 from headway.core.log import say
-from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, check_length
+from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, text_of
 
 Item = TypeVar("Item")
 
@@ -24,13 +24,13 @@ GRACE = 0.02  # seconds in which a program that writes many lines writes the nex
 
 
 class StandardInput:
-    """The lines of standard input without their ends, read as they come.
+    """The lines of standard input without their ends, read as they come, with the error in the place of no UTF-8.
 
     Attributes:
         typed: whether somebody types them, who gets a prompt where a line is waited for.
 
     Raises:
-        UserError: standard input is closed; while lines are read, one that is not UTF-8, or too long, with its number.
+        UserError: standard input is closed; while lines are read, one that is too long, with its number.
     """
 
     def __init__(self) -> None:
@@ -43,17 +43,12 @@ class StandardInput:
         if self.typed:
             say("reading lines as they are typed; Ctrl-D ends")
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[str | UserError]:
         number = 0
         while self._next_is_there(None):
             number += 1
             raw = self._complete.popleft().removeprefix(BYTE_ORDER_MARK if number == 1 else b"").removesuffix(b"\r")
-            check_length(raw, f"standard input:{number}")
-            try:
-                yield raw.decode()
-            except UnicodeDecodeError as error:
-                what = f"this is not UTF-8 ({error.reason} at byte {error.start + 1})"
-                raise UserError(what, where=f"standard input:{number}") from error
+            yield text_of(raw, "standard input", number)
 
     def waits(self) -> bool:
         """Whether more is expected, but no further line has come for a moment."""

@@ -31,7 +31,7 @@ from headway.core.documents import read_bytes
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.lines import TextFile, check_file
+from headway.formats.lines import TextFile, check_file, read_rows
 from headway.formats.pair_formats import field_of
 from headway.markup.documents import kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
@@ -165,12 +165,15 @@ def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_
     decodes.check(options, options.search(open_run(run, allow_code).recipe.decoding))
 
 
-def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str], StandardInput | None]:
-    """The lines of a file, or those given as words; or those of standard input, which answers who waits for more."""
+def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str | UserError], StandardInput | None]:
+    """The lines of a file, or those given as words; or those of standard input, which answers who waits for more.
+
+    In the place of a line that is not UTF-8 stands the error.
+    """
     if texts:
         return texts, None
     if lines is not None:
-        return TextFile(lines), None
+        return TextFile(lines, read_rows), None
     source = StandardInput()
     return source, source
 
@@ -238,25 +241,31 @@ def _check_names(given: Iterable[str], known: Sequence[str], task: str) -> None:
             raise UserError(what, where=option(name), allowed=map(option, known))
 
 
-def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str, folder: Path = Path()) -> Iterator[str]:
+def recording_paths(
+    corpus: AnyCorpus, lines: Iterable[str | UserError], origin: str, folder: Path = Path()
+) -> Iterator[str | UserError]:
     """The recordings that lines name: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
 
-    A blank line names none, and is passed on, so that its output is empty.
+    A blank line names none, and is passed on, so that its output is empty. In the place of a line without a path stands
+    the error.
 
     Args:
         corpus: what the run was trained on, with the columns or fields of its manifest.
-        lines: one recording each.
+        lines: one recording each, or an error.
         origin: where they come from, for errors.
         folder: what paths are relative to.
 
     Raises:
-        UserError: a line without a path, or a header without the column.
+        UserError: a header without the column.
     """
     _, first = parts(corpus, "data.train")[0]
     name = (getattr(first, "columns", None) or (1,))[0]
     index = name - 1 if isinstance(name, int) else 0
     field = name if isinstance(name, str) else AUDIO_FIELD
     for number, line in enumerate(lines, start=1):
+        if isinstance(line, UserError):
+            yield line
+            continue
         cells, where = line.split("\t"), f"{origin}:{number}"
         if number == 1 and isinstance(name, str) and not line.startswith("{"):
             if name in cells:
@@ -264,8 +273,11 @@ def recording_paths(corpus: AnyCorpus, lines: Iterable[str], origin: str, folder
                 continue
             if len(cells) > 1 and first.kind == "tsv":
                 raise UserError("no column has this name", where=where, received=name, allowed=cells)
-        path = _recording_in(line, cells[index : index + 1] if len(cells) > 1 else cells, field, where)
-        yield str(folder / path) if line.strip() else ""
+        try:
+            path = _recording_in(line, cells[index : index + 1] if len(cells) > 1 else cells, field, where)
+            yield str(folder / path) if line.strip() else ""
+        except UserError as error:
+            yield error
 
 
 def _recording_in(line: str, cells: Sequence[str], field: str, where: str) -> str:

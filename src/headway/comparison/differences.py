@@ -24,7 +24,7 @@ import numpy as np
 
 from headway.comparison.cells import CellOutput, CellResult
 from headway.comparison.comparison import LEARNING, ONE_RATE, POINT, UNTUNED, ComparedPair, Comparison, Measure
-from headway.core.languages import WIDE
+from headway.core.languages import WIDE, look_unspaced
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import METRICS
 from headway.metrics.intervals import Interval, length_bins, linearise, ordered_groups
@@ -194,9 +194,9 @@ def _parts_of(comparison: Comparison, test: int, groups: str = "group", ends: Se
         yield _Part(groups, labels, [labels.index(group) for group in given.groups], lengths)
     of_text = any(measure.metric.of_text for measure in comparison.measures if measure.test == test)
     if given.sources and not _are_files(given.sources):
-        yield _by_length("length of the source in words", given.sources, ends)
+        yield _by_length("source", given.sources, ends)
     elif of_text:
-        yield _by_length("length of the reference in words", given.references[0], ends)
+        yield _by_length("reference", given.references[0], ends)
 
 
 def _are_files(sources: Sequence[str]) -> bool:
@@ -204,7 +204,7 @@ def _are_files(sources: Sequence[str]) -> bool:
     return all(Path(source).suffix and Path(source).is_absolute() for source in sources[:10])
 
 
-def _by_length(axis: str, texts: Sequence[str], ends: Sequence[int]) -> _Part:
+def _by_length(side: str, texts: Sequence[str], ends: Sequence[int]) -> _Part:
     """Bins up to each of the ends and beyond all of them; without ends, bins with about equally many segments."""
     lengths = [len(words_of(text)) for text in texts]
     starts = [0, *(end + 1 for end in sorted(ends))] if ends else length_bins(lengths)
@@ -212,6 +212,7 @@ def _by_length(axis: str, texts: Sequence[str], ends: Sequence[int]) -> _Part:
     used = sorted(set(bins))
     of_bins = [[length for length, bin in zip(lengths, bins, strict=True) if bin == index] for index in used]
     labels = tuple(_range(min(lengths), max(lengths)) for lengths in of_bins)
+    axis = f"length of the {side} in {'characters' if look_unspaced(texts) else 'words'}"
     return _Part(axis, labels, [used.index(bin) for bin in bins], tuple(map(fmean, of_bins)))
 
 

@@ -107,11 +107,11 @@ class CorpusReport:
             share = f"{self.truncated:,} ({self.truncated / max(1, self.pairs_kept):.1%})"
             lines.append(f"  truncated {share}: of each source the first {self.truncated_to} are read")
         if self.pairs_kept:
-            names = "".join(f"{name:>6}" for name in QUANTILES)
-            lines.append(f"  {'':8}{'tokens':>15}{'unknown':>12}   length:{names}")
+            names = "".join(f" {name:>4}" for name in QUANTILES)
+            lines.append(f"  {'':6}{'tokens':>12}{'unknown':>10}  length{names}")  # as wide as a terminal
             for name, side in (("source", self.source), ("target", self.target)):
-                lengths = "".join(f"{length:>6}" for length in side.lengths.values())
-                lines.append(f"  {name:8}{side.tokens:>15,}{side.unknown:>12,}          {lengths}")
+                lengths = "".join(f" {length:>4}" for length in side.lengths.values())
+                lines.append(f"  {name}{side.tokens:>12,}{side.unknown:>10,}         {lengths}")
         for name, counts in self.labels.items():
             lines.append(f"  {name}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items() if count))
         return "\n".join(lines)

@@ -11,7 +11,7 @@ from headway.core.documents import dump_yaml
 from headway.core.errors import UserError, option
 from headway.core.files import write_text
 from headway.core.languages import UNDETERMINED, is_language
-from headway.core.log import duration
+from headway.core.log import counted, duration
 from headway.corpora.split import Split, SplitOptions, split_parallel, split_table, suffix_of
 from headway.formats.corpus_format import Broken
 from headway.formats.pairs import open_source
@@ -180,7 +180,7 @@ def _measured(tree: dict[str, Any], split: Split, pairs: Sequence[tuple[str, str
     return (
         f"{split.text()}\n"
         f"{cost.parameters:,} parameters, {tree['vocabulary']['size']:,} tokens of vocabulary\n"
-        f"{updates:,} updates{cut}: {updates / cost.updates_per_epoch:.1f} passes over the pairs\n"
+        f"{counted(updates, 'update')}{cut}: {updates / cost.updates_per_epoch:.1f} passes over the pairs\n"
         f"about {duration(seconds)} on this machine as it is now\n"
         f"such recipes have reached: {size_for(count).reached}"
     )

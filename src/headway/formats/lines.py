@@ -8,13 +8,13 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from headway.core.errors import UserError
 from headway.core.files import exists
@@ -64,14 +64,14 @@ def read_lines(path: Path) -> Iterator[str]:
         yield row
 
 
-class TextFile(Iterable[str]):
-    """The lines of a text file, read anew each time that they are asked for. Raises UserError as `read_lines`."""
+class TextFile(Iterable[Any]):
+    """The lines of a text file, read anew each time that they are asked for, by `read_lines` or `read_rows`."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, read: Callable[[Path], Iterator[Any]] | None = None) -> None:
+        self.path, self.read = path, read or read_lines
 
-    def __iter__(self) -> Iterator[str]:
-        return read_lines(self.path)
+    def __iter__(self) -> Iterator[Any]:
+        return self.read(self.path)
 
 
 def read_rows(path: Path) -> Iterator[str | UserError]:
@@ -85,22 +85,25 @@ def read_rows(path: Path) -> Iterator[str | UserError]:
                 line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
             elif not line:  # nothing but a byte order mark
                 return
-            check_length(line, f"{path}:{position.line}")
-            try:
-                yield line.decode()
-            except UnicodeDecodeError as error:
-                byte, column = line[error.start], error.start + 1
-                what = f"invalid UTF-8: byte 0x{byte:02x} at byte {column} of the line"
-                seen = [kind for mark, kind in KINDS.items() if position.line == 1 and line.startswith(mark)]
-                if not seen and LATIN_1_WORD.search(line):
-                    seen = [f"Latin-1, which `iconv -f latin1 -t utf-8 {path}` converts"]
-                yield UserError("; this seems to be ".join([what, *seen]), where=f"{path}:{position.line}")
+            yield text_of(line, str(path), position.line)
 
 
-def check_length(line: bytes, where: str) -> None:
-    """Raise UserError, at `where`, for a line that is too long: its tokens take 60 to 100 times the memory."""
+def text_of(line: bytes, file: str, number: int) -> str | UserError:
+    """A line, or the error of one that is not UTF-8.
+
+    Raises UserError for one that is too long: its tokens take 60 to 100 times the memory.
+    """
+    where = f"{file}:{number}"
     if len(line) > LONGEST_LINE:
         raise UserError(f"this line is longer than {LONGEST_LINE:,} bytes", where=where)
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        what = f"invalid UTF-8: byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
+        seen = [kind for mark, kind in KINDS.items() if number == 1 and line.startswith(mark)]
+        if not seen and LATIN_1_WORD.search(line):
+            seen = ["Latin-1, which `iconv -f latin1 -t utf-8` converts"]
+        return UserError("; this seems to be ".join([what, *seen]), where=where)
 
 
 @contextmanager
