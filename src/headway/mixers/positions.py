@@ -100,7 +100,8 @@ class Sinusoidal(AbsolutePosition):
             return self.forward(torch.arange(start, stop, device=self.table.device))
         if stop <= size:
             return self.table[start:stop]
-        beyond = _sinusoids_at(self.first + torch.arange(max(start, size), stop), dim, self.arrangement)
+        positions = torch.arange(max(start, size), stop, device=self.table.device)
+        beyond = _sinusoids_at(self.first + positions, dim, self.arrangement)
         return torch.cat([self.table[start:size], beyond.to(self.table)])
 
     def forward(self, positions: Tensor) -> Tensor:

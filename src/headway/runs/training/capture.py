@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.core.errors import RunError, UserError, is_out_of_memory, memory_named
+from headway.corpora.shapes import MOST
 from headway.models import DecoderOnlyConfig
 from headway.models.recurrent import RecurrentConfig
 from headway.optimizers import OPTIMIZERS
@@ -83,10 +84,16 @@ class GraphRecorder(Recorder):
         return graph.replay
 
 
+def recorder_of(device: torch.device) -> Recorder:
+    """The recorder of a device."""
+    return GraphRecorder() if device.type == "cuda" else Recorder()
+
+
 class CapturedUpdate:
     """Updates of one process, as `compute_gradients` and `make_update` make them.
 
     The first use of each recording is no replay: the optimizer makes its state then, and gradients get their places.
+    As many shapes are recorded as corpora get; those of batches that none of these holds, beyond them, are not.
 
     Args:
         step: a `TrainingStep`.
@@ -137,15 +144,17 @@ class CapturedUpdate:
 
     def _run(self, key: Any, work: Work) -> None:
         """Do some work: by its recording, which is made when it is done for the second time."""
-        if key not in self._recordings and key in self._used and decides_itself(self._optimizer):
+        room = key is None or len(self._recordings) <= MOST
+        if room and key not in self._recordings and key in self._used and decides_itself(self._optimizer):
             for group in self._optimizer.param_groups if key is None else ():
                 group["capturable"] = True  # where its step is recorded, and not before, torch asks for this word
             try:
                 self._recordings[key] = self._recorder.record(work)
             except RuntimeError as error:
-                if is_out_of_memory(error):
-                    raise
-                what = f"a step of this model cannot be recorded ({error}); set training.capture to false"
+                cause = error.__context__ or error  # the end of a recording that has failed fails as well
+                if is_out_of_memory(cause):
+                    raise cause from None
+                what = f"a step of this model cannot be recorded ({cause}); set training.capture to false"
                 raise RunError(what) from error
         self._used.add(key)
         self._recordings.get(key, partial(self._recorder.warm, work))()
