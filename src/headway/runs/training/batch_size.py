@@ -19,7 +19,9 @@ from headway.tasks.task import TrainingCorpus
 from headway.tensors.batch import TargetBatch
 
 SIZES = tuple(1 << power for power in range(10, 17))  # tokens of a batch, of one process
-MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces
+# The share that a trial may take, since later updates find memory in pieces; half of that where updates are recorded,
+# since what is recorded has memory of its own, beside that of what is not recorded yet.
+MEMORY = 0.9
 
 
 def batch_tokens(
@@ -30,11 +32,17 @@ def batch_tokens(
         return None
     if "batch_tokens" in manifest:
         return int(manifest["batch_tokens"])
-    if not has_memory(parallel.device) or recipe.training.batch_sentences is not None:
+    if not is_sought(recipe, parallel.device):
         return USUAL_TOKENS
     found = largest_fitting(fits) * parallel.world_size
     say(f"training.batch_tokens: {found:,} are the most that fit in the memory of the GPU, up to {SIZES[-1]:,} each")
     return found
+
+
+def is_sought(recipe: Recipe, device: torch.device) -> bool:
+    """Whether `auto` tries batches on a device."""
+    training = recipe.training
+    return training.batch_tokens == "auto" and training.batch_sentences is None and has_memory(device)
 
 
 def has_memory(device: torch.device) -> bool:
@@ -52,28 +60,36 @@ def largest_fitting(fits: Callable[[int], bool], sizes: Sequence[int] = SIZES) -
     return found
 
 
-def longest_batch(corpus: TrainingCorpus, tokens: int) -> TargetBatch:
-    """A batch of so many tokens whose rows are as long as the longest source and target of a corpus."""
+def largest_batches(corpus: TrainingCorpus, tokens: int) -> list[TargetBatch]:
+    """The batches of so many tokens that may take the most memory: rows as long as the longest source and target of a
+    corpus, and rows whose sides are most alike, since the longer side alone counts."""
     source, target = corpus.widths()
-    longest = np.array([source.argmax(), target.argmax()])
-    rows = max(1, tokens // int(max(source.max(), target.max())))
-    return corpus.collate(np.resize(longest, rows))
+    longer = np.maximum(source, target)
+    share = np.minimum(source, target) / longer
+    alike = np.where(share == share.max(), longer, 0).argmax()
+    chosen = np.array([source.argmax(), target.argmax()]), np.array([alike])
+    return [corpus.collate(np.resize(each, max(1, tokens // int(longer[each].max())))) for each in chosen]
 
 
 def update_fits(
     recipe: Recipe, corpus: TrainingCorpus, model: Model[Any], step: nn.Module, parallel: Parallel
 ) -> Callable[[int], bool]:
-    """Make a function that tells whether an update with the longest batch of so many tokens fits. It keeps weights."""
+    """Make a function that tells whether updates with the largest batches of so many tokens fit. It keeps weights."""
+    training = recipe.training
+
+    def make_updates(tokens: int) -> None:
+        optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
+        for batch in largest_batches(corpus, tokens) * 2:  # the optimizer makes its state at the end of the first
+            batches = [batch] * min(2, training.accumulate)  # gradients are there during the second
+            make_update(optimizer, compute_gradients(step, batches, parallel, training.clip_norm, None), 0.0)
 
     def fits(tokens: int) -> bool:
         before = {name: each.to("cpu", copy=True) for name, each in model.state_dict().items()}
-        optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
         own_memory = has_memory(parallel.device)
         try:
             if own_memory:
-                torch.cuda.set_per_process_memory_fraction(MEMORY)
-            batch = longest_batch(corpus, tokens)
-            make_update(optimizer, compute_gradients(step, [batch], parallel, recipe.training.clip_norm, None), 0.0)
+                torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + training.capture))
+            make_updates(tokens)
         except Exception as error:
             if not any(is_out_of_memory(each) for each in (error, error.__cause__) if each is not None):
                 raise
@@ -85,6 +101,7 @@ def update_fits(
             model.load_state_dict(before)
             if own_memory:
                 torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()  # the run's own is counted
                 torch.cuda.set_per_process_memory_fraction(1.0)
 
     return fits
