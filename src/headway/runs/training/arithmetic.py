@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,7 @@ from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import cache_folder, locked
 from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder, float32_of
+from headway.runs.training.batch_size import SIZES, is_sought
 from headway.runs.training.trial import Trial
 from headway.tensors.linear import has_onednn, suited_backend
 from headway.tensors.precision import (
@@ -111,13 +113,17 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
     The cache keeps a record a machine, library, kind of model and size class, so that all runs of a size decide alike,
     whatever else the machine does when they begin.
     """
-    trial, float32 = Trial(recipe, device), _float32(recipe, {}, device)
+    float32, recipes = _float32(recipe, {}, device), [recipe]
+    if sought := is_sought(recipe, device):  # the largest that can be tried, as training will find the largest that fit
+        recipes = [computing(recipe, batch_tokens=size * processes) for size in reversed(SIZES)]
+    *larger, smallest = trials = [Trial(each, device) for each in recipes]
+    trial = trials[0]
     with torch.random.fork_rng([device] if device.type == "cuda" else []), threads_set(1):
         with torch.device("meta"):
             model = trial.model()
         weights = sum(parameter.numel() for parameter in model.parameters())
         rows = max(1, trial.sentences // processes)
-        most = max(2, PRODUCTS // (weights * trial.positions)) if device.type == "cpu" else rows
+        most = max(2, PRODUCTS // (weights * trial.positions))
         key = {
             "processor": processor(),
             "instruction_set": [instruction_set(), os.environ.get("ONEDNN_MAX_CPU_ISA")],
@@ -127,15 +133,25 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
             "float32": float32,
             "model": type(model).__name__,
             "size": [weights.bit_length(), rows.bit_length()],
+            "capture": recipe.training.capture,
+            "sought": sought,
         }
+
+        def measured(trial: Trial) -> Speed:
+            share = max(1, trial.sentences // processes)
+            try:
+                return bf16_speed(trial.step(backend), device, share, most if device.type == "cpu" else share)
+            finally:
+                if device.type == "cuda":  # the run's own peak is counted from here on
+                    torch.cuda.empty_cache()
+                    torch.cuda.reset_peak_memory_stats(device)
 
         def measure() -> Speed:
             use_float32(float32, device)
-            speed = bf16_speed(trial.step(backend), device, rows, most)
-            if device.type == "cuda":  # the run's own peak is counted from here on
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats(device)
-            return speed
+            for each in larger:
+                with suppress(RunError):
+                    return measured(each)
+            return measured(smallest)
 
         try:
             return _recorded(key, measure)
@@ -168,8 +184,8 @@ def _threads(before: Mapping[str, Any]) -> Threads:
     return Threads(before["threads"], "as the run began")
 
 
-def computing(recipe: Recipe, **choices: str) -> Recipe:
-    """`recipe` with this `precision`, or `float32`, or both."""
+def computing(recipe: Recipe, **choices: str | int) -> Recipe:
+    """`recipe` with these choices of `training`, such as `precision` or `float32`."""
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=choices)})
 
 
