@@ -14,10 +14,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from bench_decode import run_bench_decode
@@ -45,6 +44,7 @@ from headway.losses import Objective
 from headway.models import build_model
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.recipe import Recipe, TrainingConfig, load_recipe
+from headway.runs.training.capture import CapturedUpdate, recorder_of
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, prepared_updates
@@ -64,12 +64,12 @@ ON_PAPER = {
     "RTX 4090": (165e12, 82.6e12),
 }
 PRECISIONS = ("bf16", "tf32")
+SHAPES: tuple[Literal["any", "few"], ...] = ("any", "few")
 RECIPES = {
     "tanaka": Path("recipes/tanaka/transformer-small.yaml"),
     "multi30k": Path("recipes/multi30k/transformer-tiny.yaml"),
 }
 ROOT = Path(__file__).parents[1]
-SHAPES, CAPTURE = ("shapes" in TrainingConfig.model_fields, "capture" in TrainingConfig.model_fields)
 
 
 @dataclass(frozen=True)
@@ -110,18 +110,15 @@ def alone(size: str, setting: str, contenders: Sequence[Contender], rounds: int)
 
 def setup_captured(name: str, precision: str, device: str) -> tuple[Play, dict[str, Any]]:
     """headway's update as `setup_headway` has it, with `training.capture`: each shape of batches is recorded once."""
-    capture = import_module("headway.runs.training.capture")
     size, where = SIZES[name], pick_device(device)
     corpus = SyntheticCorpus(size.vocabulary, 2 * size.batch_tokens)  # some sixty batches
-    chosen: dict[str, Any] = {"shapes": "few", "capture": True}
-    config = TrainingConfig(updates=1, batch_tokens=size.batch_tokens, **chosen)
+    config = TrainingConfig(updates=1, batch_tokens=size.batch_tokens, shapes="few", capture=True)
     parallel = Parallel(0, 1, where, config, precision=compute_in(precision, where))
     torch.manual_seed(1)
     model = build_model(size.model, size.vocabulary, size.vocabulary, shared=True)
     use_backend(model, suited_backend(where, processor()))
     step = TrainingStep(model, Objective(PLAIN)).to(where).train()
-    recorder = capture.GraphRecorder() if where.type == "cuda" else capture.Recorder()
-    update = capture.CapturedUpdate(step, build_optimizer(OptimizerConfig(), step), parallel, recorder)
+    update = CapturedUpdate(step, build_optimizer(OptimizerConfig(), step), parallel, recorder_of(where))
     updates, shapes = prepared_updates(corpus, parallel, TrainingState()), set()
 
     def play(number: int) -> int:
@@ -152,11 +149,10 @@ def training(scale: Scale, rounds: int, device: torch.device) -> BenchReport:
             Contender(f"headway {each}", setup_headway, (size, each, PLAIN, False, str(device)), "headway tf32")
             for each in PRECISIONS
         ]
-        if CAPTURE:
-            contenders += [
-                Contender(f"headway {each}, captured", setup_captured, (size, each, str(device)), f"headway {each}")
-                for each in PRECISIONS
-            ]
+        contenders += [
+            Contender(f"headway {each}, captured", setup_captured, (size, each, str(device)), f"headway {each}")
+            for each in PRECISIONS
+        ]
         if size == scale.sizes[0]:
             contenders += [
                 Contender(f"plain {each}", setup_plain, (size, each, str(device)), "headway tf32")
@@ -215,9 +211,8 @@ def paddings(data: Mapping[str, str], sizes: Sequence[int]) -> Table:
     for name, folder in data.items():
         recipe = load_recipe(ROOT / RECIPES[name], [f"data.folder={folder}"])
         for size in sizes:
-            for shapes in ("any", "few") if SHAPES else ("any",):
-                chosen: dict[str, Any] = {"shapes": shapes} if SHAPES else {}
-                training = TrainingConfig(updates=1, batch_tokens=size, **chosen)
+            for shapes in SHAPES:
+                training = TrainingConfig(updates=1, batch_tokens=size, shapes=shapes)
                 places = tokens = 0
                 seen = set()
                 for batch in prepared(recipe, training):
