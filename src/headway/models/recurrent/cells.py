@@ -92,24 +92,19 @@ def run(cells: Cells, x: Tensor, states: States | None) -> tuple[Tensor, States]
 
 def run_in_layers(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[Tensor, States]:
     """`run` layer by layer, with dropout of its own between them: the program reads a number where cuDNN's begins."""
-    if states is None:
-        zeros = x.new_zeros(cells.num_layers, len(x), cells.hidden_size)
-        states = (zeros, zeros) if cells.mode == "LSTM" else (zeros,)
-    ended: list[States] = []
+    states = states or (x.new_zeros(cells.num_layers, len(x), cells.hidden_size),) * 2  # GRUs have the first alone
+    ended = []
     for number, weights in enumerate(cells.all_weights):
         x = dropout(x, cells.dropout) if number else x
-        x, after = _layer(cells, x, [state[number : number + 1] for state in states], weights)
+        x, after = _layer(cells, x, tuple(state[number : number + 1] for state in states), weights)
         ended.append(after)
     return x, tuple(map(torch.cat, zip(*ended, strict=True)))
 
 
-def _layer(cells: nn.RNNBase, x: Tensor, before: Sequence[Tensor], weights: list[Tensor]) -> tuple[Tensor, States]:
+def _layer(cells: nn.RNNBase, x: Tensor, before: States, weights: Sequence[Tensor]) -> tuple[Tensor, States]:
     """A layer of the kind of `cells`, with these weights: outputs for x (B, L, I), and states (1, B, H)."""
-    options = weights, True, 1, 0.0, cells.training, False, True
-    if cells.mode == "LSTM":
-        output, *after = torch.lstm(x, before, *options)
-    else:
-        output, *after = torch.gru(x, before[0], *options)
+    kernel, given = (torch.lstm, before) if cells.mode == "LSTM" else (torch.gru, before[0])
+    output, *after = kernel(x, given, weights, True, 1, 0.0, cells.training, False, True)  # type: ignore[operator]
     return output, tuple(after)
 
 

@@ -3,8 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,17 +112,15 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
     The cache keeps a record a machine, library, kind of model and size class, so that all runs of a size decide alike,
     whatever else the machine does when they begin.
     """
-    float32, recipes = _float32(recipe, {}, device), [recipe]
-    if sought := is_sought(recipe, device):  # the largest that can be tried, as training will find the largest that fit
-        recipes = [computing(recipe, batch_tokens=size * processes) for size in reversed(SIZES)]
-    *larger, smallest = trials = [Trial(each, device) for each in recipes]
-    trial = trials[0]
+    float32, sought = _float32(recipe, {}, device), is_sought(recipe, device)
+    sizes = [size * processes for size in reversed(SIZES)] if sought else [recipe.training.batch_tokens]
+    trials = [Trial(computing(recipe, batch_tokens=size), device) for size in sizes]  # the first that fits counts
     with torch.random.fork_rng([device] if device.type == "cuda" else []), threads_set(1):
         with torch.device("meta"):
-            model = trial.model()
+            model = trials[0].model()
         weights = sum(parameter.numel() for parameter in model.parameters())
-        rows = max(1, trial.sentences // processes)
-        most = max(2, PRODUCTS // (weights * trial.positions))
+        rows = max(1, trials[0].sentences // processes)
+        most = max(2, PRODUCTS // (weights * trials[0].positions)) if device.type == "cpu" else rows
         key = {
             "processor": processor(),
             "instruction_set": [instruction_set(), os.environ.get("ONEDNN_MAX_CPU_ISA")],
@@ -133,28 +130,24 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
             "float32": float32,
             "model": type(model).__name__,
             "size": [weights.bit_length(), rows.bit_length()],
-            "capture": recipe.training.capture,
-            "sought": sought,
+            "steps": [recipe.training.capture, sought],
         }
 
-        def measured(trial: Trial) -> Speed:
-            share = max(1, trial.sentences // processes)
+        def measure(trial: Trial, *smaller: Trial) -> Speed:
+            use_float32(float32, device)
             try:
-                return bf16_speed(trial.step(backend), device, share, most if device.type == "cpu" else share)
+                return bf16_speed(trial.step(backend), device, max(1, trial.sentences // processes), most)
+            except RunError:
+                if not smaller:
+                    raise
             finally:
                 if device.type == "cuda":  # the run's own peak is counted from here on
                     torch.cuda.empty_cache()
                     torch.cuda.reset_peak_memory_stats(device)
-
-        def measure() -> Speed:
-            use_float32(float32, device)
-            for each in larger:
-                with suppress(RunError):
-                    return measured(each)
-            return measured(smallest)
+            return measure(*smaller)
 
         try:
-            return _recorded(key, measure)
+            return _recorded(key, partial(measure, *trials))
         except RunError as error:
             warn(f"training.precision: bf16 is not compared with float32, as {error}")
             return REFUSED

@@ -19,9 +19,7 @@ from headway.tasks.task import TrainingCorpus
 from headway.tensors.batch import TargetBatch
 
 SIZES = tuple(1 << power for power in range(10, 17))  # tokens of a batch, of one process
-# The share that a trial may take, since later updates find memory in pieces; half of that where updates are recorded,
-# since what is recorded has memory of its own, beside that of what is not recorded yet.
-MEMORY = 0.9
+MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces
 
 
 def batch_tokens(
@@ -41,8 +39,7 @@ def batch_tokens(
 
 def is_sought(recipe: Recipe, device: torch.device) -> bool:
     """Whether `auto` tries batches on a device."""
-    training = recipe.training
-    return training.batch_tokens == "auto" and training.batch_sentences is None and has_memory(device)
+    return recipe.training.batch_tokens == "auto" and recipe.training.batch_sentences is None and has_memory(device)
 
 
 def has_memory(device: torch.device) -> bool:
@@ -75,20 +72,20 @@ def update_fits(
     recipe: Recipe, corpus: TrainingCorpus, model: Model[Any], step: nn.Module, parallel: Parallel
 ) -> Callable[[int], bool]:
     """Make a function that tells whether updates with the largest batches of so many tokens fit. It keeps weights."""
-    training = recipe.training
 
     def make_updates(tokens: int) -> None:
         optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
         for batch in largest_batches(corpus, tokens) * 2:  # the optimizer makes its state at the end of the first
-            batches = [batch] * min(2, training.accumulate)  # gradients are there during the second
-            make_update(optimizer, compute_gradients(step, batches, parallel, training.clip_norm, None), 0.0)
+            batches = [batch] * min(2, parallel.config.accumulate)  # gradients are there during the second
+            make_update(optimizer, compute_gradients(step, batches, parallel, parallel.config.clip_norm, None), 0.0)
 
     def fits(tokens: int) -> bool:
         before = {name: each.to("cpu", copy=True) for name, each in model.state_dict().items()}
         own_memory = has_memory(parallel.device)
         try:
             if own_memory:
-                torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + training.capture))
+                recorded = parallel.config.capture  # in memory apart from that of updates before
+                torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + recorded))
             make_updates(tokens)
         except Exception as error:
             if not any(is_out_of_memory(each) for each in (error, error.__cause__) if each is not None):

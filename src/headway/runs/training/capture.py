@@ -93,7 +93,6 @@ class CapturedUpdate:
     """Updates of one process, as `compute_gradients` and `make_update` make them.
 
     The first use of each recording is no replay: the optimizer makes its state then, and gradients get their places.
-    As many shapes are recorded as corpora get; those of batches that none of these holds, beyond them, are not.
 
     Args:
         step: a `TrainingStep`.

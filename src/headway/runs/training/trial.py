@@ -64,11 +64,8 @@ class Trial:
         return model
 
     def step(self, backend: str) -> Callable[[int, str], None]:
-        """A function that takes a step, with so many sentences, in a precision; weights stay, as the rate is 0.
-
-        Where the run will replay recorded steps it replays one, which its first call with these arguments records.
-        """
-        model, training = self.model(), self.recipe.training
+        """A function that takes a step, recorded or not, with so many sentences, in a precision; the rate is 0."""
+        model, training, clip = self.model(), self.recipe.training, self.recipe.training.clip_norm
         use_backend(model, backend)
         objective = Objective(ObjectiveConfig(label_smoothing=self.recipe.objective.label_smoothing))
         module = TrainingStep(model, objective).to(self.device).train()
@@ -77,14 +74,10 @@ class Trial:
         @cache
         def update(precision: str) -> Callable[[Sequence[TargetBatch]], object]:
             parallel = Parallel(0, 1, self.device, training, precision=precision)
-            if training.capture:  # whose learning rate is a tensor, and gradients stay where they are
+            if training.capture:  # whose learning rate is a tensor
                 captured = CapturedUpdate(module, optimizers(precision), parallel, recorder_of(self.device))
                 return lambda batches: captured(batches, None, 0.0)
-
-            def run(batches: Sequence[TargetBatch]) -> None:
-                make_update(optimizers(""), compute_gradients(module, batches, parallel, training.clip_norm, None), 0.0)
-
-            return run
+            return lambda each: make_update(optimizers(""), compute_gradients(module, each, parallel, clip, None), 0.0)
 
         @cache
         def prepared(sentences: int, precision: str) -> Sequence[TargetBatch]:
