@@ -104,7 +104,7 @@ def run_in_layers(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[
 def _layer(cells: nn.RNNBase, x: Tensor, before: States, weights: Sequence[Tensor]) -> tuple[Tensor, States]:
     """A layer of the kind of `cells`, with these weights: outputs for x (B, L, I), and states (1, B, H)."""
     kernel, given = (torch.lstm, before) if cells.mode == "LSTM" else (torch.gru, before[0])
-    output, *after = kernel(x, given, weights, True, 1, 0.0, cells.training, False, True)  # type: ignore[operator]
+    output, *after = kernel(x, given, weights, True, 1, 0.0, cells.training, False, True)  # type: ignore[call-overload]
     return output, tuple(after)
 
 

@@ -129,8 +129,7 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
             "backend": backend,
             "float32": float32,
             "model": type(model).__name__,
-            "size": [weights.bit_length(), rows.bit_length()],
-            "steps": [recipe.training.capture, sought],
+            "step": [weights.bit_length(), rows.bit_length(), recipe.training.capture, sought],
         }
 
         def measure(trial: Trial, *smaller: Trial) -> Speed:

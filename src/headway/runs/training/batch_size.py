@@ -19,7 +19,7 @@ from headway.tasks.task import TrainingCorpus
 from headway.tensors.batch import TargetBatch
 
 SIZES = tuple(1 << power for power in range(10, 17))  # tokens of a batch, of one process
-MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces
+MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces; half beside recordings
 
 
 def batch_tokens(
@@ -84,8 +84,7 @@ def update_fits(
         own_memory = has_memory(parallel.device)
         try:
             if own_memory:
-                recorded = parallel.config.capture  # in memory apart from that of updates before
-                torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + recorded))
+                torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + parallel.config.capture))
             make_updates(tokens)
         except Exception as error:
             if not any(is_out_of_memory(each) for each in (error, error.__cause__) if each is not None):
