@@ -26,16 +26,18 @@ Recorder = Callable[[Callable[[], None]], Callable[[], None]]  # from what compu
 
 def recorder(device: torch.device) -> Recorder | None:
     """The recorder of a device; None where there is none."""
-    # Records take turns, so that they can share what is free between steps.
-    pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+    if device.type != "cuda":
+        return None
+    # Records take turns, so that they can share what is free between steps. Torch's own stream may be elsewhere.
+    pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def record(run: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             run()
         return graph.replay
 
-    return None if pool is None else record
+    return record
 
 
 def few(size: int) -> int:

@@ -65,15 +65,16 @@ class Recorder:
 class GraphRecorder(Recorder):
     """Does work on a GPU, and replays it as a graph, on a stream of its own where libraries prepare themselves."""
 
-    def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
 
     def warm(self, work: Work) -> None:
-        self._stream.wait_stream(torch.cuda.current_stream())
+        current = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             work()
-        torch.cuda.current_stream().wait_stream(self._stream)
+        current.wait_stream(self._stream)
 
     def record(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
@@ -86,7 +87,7 @@ class GraphRecorder(Recorder):
 
 def recorder_of(device: torch.device) -> Recorder:
     """The recorder of a device."""
-    return GraphRecorder() if device.type == "cuda" else Recorder()
+    return GraphRecorder(device) if device.type == "cuda" else Recorder()
 
 
 class CapturedUpdate:
