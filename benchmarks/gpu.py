@@ -44,7 +44,7 @@ from headway.losses import Objective
 from headway.models import build_model
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.recipe import Recipe, TrainingConfig, load_recipe
-from headway.runs.training.capture import CapturedUpdate, recorder_of
+from headway.runs.training.capture import CapturedUpdate
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, prepared_updates
@@ -118,7 +118,7 @@ def setup_captured(name: str, precision: str, device: str) -> tuple[Play, dict[s
     model = build_model(size.model, size.vocabulary, size.vocabulary, shared=True)
     use_backend(model, suited_backend(where, processor()))
     step = TrainingStep(model, Objective(PLAIN)).to(where).train()
-    update = CapturedUpdate(step, build_optimizer(OptimizerConfig(), step), parallel, recorder_of(where))
+    update = CapturedUpdate(step, build_optimizer(OptimizerConfig(), step), parallel)
     updates, shapes = prepared_updates(corpus, parallel, TrainingState()), set()
 
     def play(number: int) -> int:

@@ -9,13 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headway.core.errors import UserError
 from headway.mixers.mixer import mapped
-from headway.runs.training.capture import recorder_of
 from headway.search import beam, recorded_model
 from headway.search.beam import Ensemble, beam_search
 from headway.search.decoding_options import Ranking
 from headway.search.limits import Limits
 from headway.search.recorded_model import MOST_RECORDS, RecordedModel, few
 from headway.search.sampling import Sampling, sample
+from headway.tensors.looking import GraphRecorder
 from tests.models import test_decoder_only as decoder_only
 from tests.models import toys
 from tests.models.recurrent import toys as recurrent
@@ -125,7 +125,7 @@ def test_a_state_that_grows_with_each_step_is_refused(tapes):
         beam_search(recorded, memory(0, 1), Limits(4, [6, 6]), beam=2)
 
 
-@pytest.mark.parametrize("make", [recorded_model.recorder, lambda device: recorder_of(device).record])
+@pytest.mark.parametrize("make", [recorded_model.recorder, lambda device: GraphRecorder(device).record])
 def test_a_step_is_recorded_on_its_device(make, monkeypatch):
     """On another one nothing would be recorded, and a replay would do nothing."""
     streams = []

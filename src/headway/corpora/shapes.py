@@ -117,12 +117,10 @@ def batches_of_shapes(
     for number, shape in enumerate(shapes):
         full, left = divmod(len(waiting[number]), shape.rows)
         batches += [waiting[number][start * shape.rows :][: shape.rows] for start in range(full + (left > 0))]
-        others = range(number + 1, len(shapes))
-        larger = [
-            each for each in others if shapes[each].source >= shape.source and shapes[each].target >= shape.target
-        ]
-        if left and larger and left * (shapes[larger[0]].row - shape.row) < (shape.rows - left) * shape.row:
-            waiting[larger[0]] = np.concatenate([batches.pop(), waiting[larger[0]]])
+        larger = number + 1 + int(_homes(np.array([shape.source]), np.array([shape.target]), shapes[number + 1 :])[0])
+        more = shapes[larger].row - shape.row if larger < len(shapes) else math.inf
+        if left and left * more < (shape.rows - left) * shape.row:
+            waiting[larger] = np.concatenate([batches.pop(), waiting[larger]])
     return batches, waiting[-1]
 
 

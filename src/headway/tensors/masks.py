@@ -31,14 +31,11 @@ def band_mask(
     return (offsets > -n) & (offsets <= 0 if causal else offsets < n)
 
 
-FULL = "headway_full"  # an attribute of the masks that were seen to be full before they came to a device
-
-
 def moved(tensor: Tensor, device: torch.device | str, non_blocking: bool = False) -> Tensor:
     """A tensor on a device, where `drop_full` knows that a mask is full without looking."""
     there = tensor.to(device, non_blocking=non_blocking)
     if tensor.dtype is torch.bool and there is not tensor and may_look(tensor) and tensor.all():
-        setattr(there, FULL, True)
+        there.was_full = True  # type: ignore[attr-defined]
     return there
 
 
@@ -50,7 +47,7 @@ def drop_full(mask: Tensor | None) -> Tensor | None:
     """
     if mask is None or torch.compiler.is_compiling():
         return mask
-    return None if hasattr(mask, FULL) or (may_look(mask) and mask.all()) else mask
+    return None if hasattr(mask, "was_full") or (may_look(mask) and mask.all()) else mask
 
 
 def padding_is_last(mask: Tensor) -> bool:

@@ -37,7 +37,7 @@ def test_a_run_keeps_what_was_found(tmp_path, monkeypatch, caplog):
 
     with monkeypatch.context() as patch:
         patch.setattr(start, "update_fits", lambda *given: fits)
-        patch.setattr(batch_size, "has_memory", lambda device: True)
+        patch.setattr(batch_size, "is_sought", lambda recipe, device: True)
         run = toys.run(tmp_path, updates=2, batch_tokens="auto")
     assert asked == [1024, 2048, 4096]
     assert "training.batch_tokens: 2,048 are the most that fit" in caplog.text

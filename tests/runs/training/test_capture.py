@@ -13,11 +13,12 @@ from headway.models.components import model_section
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.recipe import TrainingConfig
 from headway.runs.training import capture
-from headway.runs.training.capture import CapturedUpdate, Recorder, check_capture
+from headway.runs.training.capture import CapturedUpdate, check_capture
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
 from headway.tensors import looking
 from headway.tensors.batch import collate, of_one_update
+from headway.tensors.looking import Recorder
 from tests.losses import toys as labelled
 from tests.models import toys as models
 from tests.models.recurrent import toys as recurrent_toys

@@ -7,12 +7,12 @@ import torch
 
 from headway.core.errors import RunError
 from headway.recipe import Recipe, parse_recipe
-from headway.runs.training import trial
+from headway.runs.training import arithmetic, capture, trial
 from headway.runs.training.arithmetic import measured_speed
-from headway.runs.training.capture import Recorder
 from headway.runs.training.trial import Trial
 from headway.tasks import build_task
 from headway.tasks.translation import new_processors
+from headway.tensors.looking import Recorder
 from headway.tensors.precision import Speed
 from tests.models.encoders import write_encoder
 from tests.runs.training import toys
@@ -133,7 +133,7 @@ def test_steps_are_recorded_where_those_of_the_run_are(monkeypatch: pytest.Monke
         def record(self, work):
             return lambda: made.append("again") or work()
 
-    monkeypatch.setattr(trial, "recorder_of", lambda device: Noted())
+    monkeypatch.setattr(capture, "Recorder", Noted)
     of = recipe(SMALL, training={"shapes": "few", "capture": True})
     step = Trial(of, CPU).step("torch")
     for precision in ("float32", "bf16"):
@@ -147,7 +147,7 @@ def test_steps_are_recorded_where_those_of_the_run_are(monkeypatch: pytest.Monke
 
 def test_the_largest_batch_that_fits_is_tried_where_training_will_find_it(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
-    monkeypatch.setattr("headway.runs.training.batch_size.has_memory", lambda device: True)
+    monkeypatch.setattr(arithmetic, "is_sought", lambda recipe, device: recipe.training.batch_tokens == "auto")
     rows: list[int] = []
 
     def measured(step, device, count, most) -> Speed:

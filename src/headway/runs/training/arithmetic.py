@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -232,7 +233,8 @@ class SharedPrecision:
         if made := self._made("precision"):
             return made
         left = [self._with_float32(recipe) for recipe, _ in self._runs if recipe.training.precision == AUTO]
-        sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe in left}
+        settings = attrgetter("batch_tokens", "capture")
+        sizes = {(recipe.model.model_dump_json(), settings(recipe.training)): recipe for recipe in left}
         device = pick_device()
         backend = suited_backend(device, processor())
         with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in left)):

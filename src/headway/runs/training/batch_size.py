@@ -1,6 +1,7 @@
 """`training.batch_tokens: auto`: the largest batches whose whole update fits in the memory of a GPU."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -38,23 +39,14 @@ def batch_tokens(
 
 
 def is_sought(recipe: Recipe, device: torch.device) -> bool:
-    """Whether `auto` tries batches on a device."""
-    return recipe.training.batch_tokens == "auto" and recipe.training.batch_sentences is None and has_memory(device)
-
-
-def has_memory(device: torch.device) -> bool:
-    """Whether a device has a memory of its own, whose end a trial may reach without harm."""
-    return device.type == "cuda"
+    """Whether `auto` tries batches, as it does on a GPU: a trial may reach the end of its memory without harm."""
+    training = recipe.training
+    return training.batch_tokens == "auto" and training.batch_sentences is None and device.type == "cuda"
 
 
 def largest_fitting(fits: Callable[[int], bool], sizes: Sequence[int] = SIZES) -> int:
     """The largest of ascending sizes that fits; the smallest where none does, so that training itself says so."""
-    found = sizes[0]
-    for size in sizes:
-        if not fits(size):
-            break
-        found = size
-    return found
+    return max(takewhile(fits, sizes), default=sizes[0])
 
 
 def largest_batches(corpus: TrainingCorpus, tokens: int) -> list[TargetBatch]:
@@ -81,7 +73,7 @@ def update_fits(
 
     def fits(tokens: int) -> bool:
         before = {name: each.to("cpu", copy=True) for name, each in model.state_dict().items()}
-        own_memory = has_memory(parallel.device)
+        own_memory = parallel.device.type == "cuda"
         try:
             if own_memory:
                 torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + parallel.config.capture))

@@ -46,7 +46,7 @@ from headway.runs.run_folder import (
 )
 from headway.runs.training.arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
 from headway.runs.training.batch_size import batch_tokens, update_fits
-from headway.runs.training.capture import CapturedUpdate, check_capture, recorder_of
+from headway.runs.training.capture import CapturedUpdate, check_capture
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
 from headway.runs.training.loggers import LOGGERS, check_loggers
 from headway.runs.training.parallel import Parallel, joined
@@ -441,7 +441,7 @@ def _session(
     if recipe.training.capture:
         if parallel.device.type != "cuda":
             say(f"training.capture: nothing is recorded on {parallel.device.type}; steps run as they do without")
-        captured = CapturedUpdate(step, optimizer, parallel, recorder_of(parallel.device))
+        captured = CapturedUpdate(step, optimizer, parallel)
 
     def other_model() -> Model[Any]:
         other = new_model(recipe, corpora, initial=False)

@@ -14,7 +14,7 @@ from headway.models import Model, ModelConfig, Seq2Seq, Tagger, TaggerConfig, bu
 from headway.optimizers.optimizers import build_optimizer
 from headway.processing.pretrained import encoder_location
 from headway.recipe import Recipe
-from headway.runs.training.capture import CapturedUpdate, recorder_of
+from headway.runs.training.capture import CapturedUpdate
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import SMALLER_BATCHES, TrainingStep, compute_gradients, make_update
 from headway.tasks.pretrained_encoder import build_tagger
@@ -75,7 +75,7 @@ class Trial:
         def update(precision: str) -> Callable[[Sequence[TargetBatch]], object]:
             parallel = Parallel(0, 1, self.device, training, precision=precision)
             if training.capture:  # whose learning rate is a tensor
-                captured = CapturedUpdate(module, optimizers(precision), parallel, recorder_of(self.device))
+                captured = CapturedUpdate(module, optimizers(precision), parallel)
                 return lambda batches: captured(batches, None, 0.0)
             return lambda each: make_update(optimizers(""), compute_gradients(module, each, parallel, clip, None), 0.0)
 
