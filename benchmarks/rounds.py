@@ -7,6 +7,7 @@ so that whatever else the machine does meets them alike, and a ratio always comp
 import json
 import multiprocessing
 import statistics
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,8 +66,8 @@ def _transformer(section: Any) -> TransformerConfig:
 
 SIZES = {
     "base": Size(_transformer("transformer-base"), 10_000, 4096, 1, 30),
-    "base-25k": Size(_transformer("transformer-base"), 10_000, 25_000, 4, 30),
-    "big-25k": Size(_transformer("transformer-big"), 10_000, 25_000, 4, 30),
+    "base-25k": Size(_transformer("transformer-base"), 10_000, 25_000, 16, 30),
+    "big-25k": Size(_transformer("transformer-big"), 10_000, 25_000, 16, 30),
     "small": Size(_transformer("transformer-small"), 8_000, 4096, 2, 30),
     "tiny": Size(_transformer({"preset": "transformer-tiny", "dim": 32, "feed_forward": 48}), 101, 256, 1, 7),
 }
@@ -196,7 +197,9 @@ def _workers(
     """The connections to all contenders, which were warmed up one after another, and their facts."""
     # Copies of a server that has only imported the package start at once, and none has computed anything before.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    # Each of them runs the script anew, which takes seconds where its imports are not there yet.
+    script = Path(getattr(sys.modules["__main__"], "__file__", "") or "").stem
+    context.set_forkserver_preload([__name__, *[script] * (script not in ("", "__main__"))])
     processes, connections, facts = [], {}, {}
     try:
         with progress(what, len(contenders), "contenders") as line:

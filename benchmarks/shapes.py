@@ -1,29 +1,49 @@
 """Padding and the number of shapes of a recipe's batches, with `training.shapes: any` and with `few`."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headway.core.tables import Table
-from headway.corpora.shapes import Shape, Widths, few_shapes
+from headway.core.tables import Cell, Column, Table
+from headway.corpora.shapes import Shape, few_shapes
 from headway.recipe import load_recipe
 from headway.tasks import build_task
 from headway.tasks.task import TrainingCorpus
+from headway.tensors.batch import Indices
 
 
-def sizes_of(corpus: TrainingCorpus, tokens: int, shapes: Sequence[Shape] = ()) -> list[Shape]:
-    """The sizes of the batches of an epoch, padded to `shapes` where there are any."""
+def sizes_of(corpus: TrainingCorpus, batches: Sequence[Indices], shapes: Sequence[Shape] = ()) -> list[Shape]:
+    """The sizes of batches, padded to `shapes` where there are any."""
     source, target = corpus.widths()
-    plan = corpus.plan(1, 0, batch_tokens=tokens, shapes=shapes)
-    sizes = [Shape(len(batch), int(source[batch].max()), int(target[batch].max())) for batch in plan]
-    return [shape.fitted(shapes) for shape in sizes]
+    sizes = (Shape(len(batch), int(source[batch].max()), int(target[batch].max())) for batch in batches)
+    return [size.fitted(shapes) for size in sizes]
 
 
-def padding(widths: tuple[Widths, Widths], sizes: Sequence[Shape]) -> float:
-    """The padding of both sides, spare rows counted, in percent of what is no padding."""
-    real = sum(int(each.sum()) for each in widths)
-    return 100 * sum(shape.rows * shape.row for shape in sizes) / real - 100
+def padding(corpus: TrainingCorpus, batches: Sequence[Indices], shapes: Sequence[Shape] = ()) -> float:
+    """The share of the positions of all batches, on both sides and in spare rows, that hold no token."""
+    tokens = sum(int(width[batch].sum()) for width in corpus.widths() for batch in batches)
+    return 1 - tokens / sum(size.rows * size.row for size in sizes_of(corpus, batches, shapes))
+
+
+def paddings(corpora: Mapping[str, TrainingCorpus], sizes: Sequence[int]) -> Table:
+    """Batches, sizes and padding of an epoch, with any and with few shapes, for each number of tokens."""
+    rows: list[list[Cell]] = []
+    for name, corpus in corpora.items():
+        for tokens in sizes:
+            for kind, shapes in ("any", []), ("few", few_shapes(*corpus.widths(), tokens)):
+                batches = corpus.plan(1, 0, batch_tokens=tokens, shapes=shapes)
+                count = len(set(sizes_of(corpus, batches, shapes)))
+                rows.append([name, tokens, kind, len(batches), count, padding(corpus, batches, shapes)])
+    columns = [Column("tokens a batch", format=","), "shapes", "batches", "different shapes"]
+    return Table(["corpus", *columns, Column("padding", format=".1%")], rows, title="Padding of real batches")
+
+
+def corpus_of(path: Path, overrides: Sequence[str]) -> TrainingCorpus:
+    """The encoded training corpus of a recipe."""
+    recipe = load_recipe(path, overrides)
+    with TemporaryDirectory() as folder:
+        return build_task(recipe.task).corpora(recipe, Path(folder) / "vocabulary").train
 
 
 def main() -> None:
@@ -34,16 +54,7 @@ def main() -> None:
         "--tokens", type=int, nargs="+", default=[1024, 4096, 16384, 25000], help="training.batch_tokens"
     )
     given = parser.parse_args()
-    recipe = load_recipe(given.recipe, given.overrides)
-    with TemporaryDirectory() as folder:
-        corpus = build_task(recipe.task).corpora(recipe, Path(folder) / "vocabulary").train
-    rows = []
-    for tokens in given.tokens:
-        for name, shapes in ("any", []), ("few", few_shapes(*corpus.widths(), tokens)):
-            sizes = sizes_of(corpus, tokens, shapes)
-            share = f"{padding(corpus.widths(), sizes):.1f}"
-            rows.append((f"{tokens:,}", name, f"{len(sizes):,}", f"{len(set(sizes)):,}", share))
-    print(Table(["batch_tokens", "shapes", "batches", "distinct shapes", "padding %"], rows).text())
+    print(paddings({given.recipe.stem: corpus_of(given.recipe, given.overrides)}, given.tokens).text())
 
 
 if __name__ == "__main__":

@@ -3,15 +3,22 @@
 import json
 import time
 from pathlib import Path
+from typing import Literal
 
 import bench_decode
 import gpu
 import pytest
+import torch
 from rounds import Measurement
+from shapes import corpus_of, paddings
 
 from headway.comparison.reproduce import read_record
-from headway.core.errors import UserError
+from headway.core.errors import RunError, UserError
 from headway.core.tables import Table
+from headway.recipe import TrainingConfig
+from headway.runs.training.checkpoints import TrainingState
+from headway.runs.training.parallel import Parallel
+from headway.runs.training.updates import prepared_updates
 
 
 def compete(size, setting, contenders, rounds) -> list[Measurement]:
@@ -44,7 +51,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: Path, capsys) -> None:
     monkeypatch.setattr(gpu, "compete", compete)
-    monkeypatch.setattr(bench_decode, "compete", compete)
+    monkeypatch.setattr(bench_decode, "_records", lambda device: True)
+    monkeypatch.setattr(bench_decode, "recorder", lambda device: lambda run: run)
     monkeypatch.setattr("rounds.PEAK_SHAPES", ((64, 64, 64),))
     output = tmp_path / "gpu.json"
     arguments = [str(output), "--sizes", "tiny", "--rounds", "2", "--device", "cpu", "--data", f"made={corpus}"]
@@ -57,7 +65,10 @@ def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpu
     assert rows["tiny: bf16, times tf32"] > 0
     assert rows["tiny, plain tf32: headway, times the plain loop"] > 0
     assert rows["tiny: n-grams at 9 tokens, times attention"] > 0
+    assert rows["tiny, headway bf16, captured: times without"] > 0
     assert 0 < rows["made: padding, 4,096 tokens a batch, any shapes"] < 1
+    decoded = tables["decoding, output tokens a second"].rows
+    assert {row[2]: row[-1] for row in decoded}["headway float32, recorded"] == 1  # equal outputs
     assert list(tables["Training, target tokens a second"].rows[0])[:2] == ["tiny", "headway bf16"]
     assert {row[0] for row in tables["Padding of real batches"].rows} == {"made"}
     assert record.text[0] == "This device has no TF32: what is called tf32 is exact."
@@ -66,21 +77,55 @@ def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpu
     assert json.loads(output.read_text())["title"] == record.title
 
 
-def test_padding_is_that_of_the_batches(corpus: Path) -> None:
-    (row, *_) = gpu.paddings({"made": str(corpus)}, [128]).rows
-    batches = list(gpu.prepared(gpu.load_recipe(corpus / "made.yaml"), gpu.TrainingConfig(updates=1, batch_tokens=128)))
-    assert sum(len(batch.indices) for batch in batches) == 60  # an epoch
-    places = sum(batch.source_mask.numel() + batch.target_mask.numel() for batch in batches)
-    tokens = sum(int(batch.source_mask.sum() + batch.target_mask.sum()) for batch in batches)
-    assert list(row)[:3] == ["made", 128, "any"]
-    assert row[-1] == pytest.approx(1 - tokens / places)
+@pytest.mark.parametrize("kind", ["any", "few"])
+def test_padding_is_that_of_the_batches(corpus: Path, kind: Literal["any", "few"]) -> None:
+    encoded = corpus_of(corpus / "made.yaml", [f"data.folder={corpus}"])
+    config = TrainingConfig(updates=1, batch_tokens=128, shapes=kind)
+    places = tokens = examples = 0
+    for update in prepared_updates(encoded, Parallel(0, 1, torch.device("cpu"), config), TrainingState()):
+        (batch,) = update.batches
+        examples += len(update.plan.indices[0])
+        places += batch.source_mask.numel() + batch.target_mask.numel()
+        tokens += int(batch.source_mask[: update.plan.sentences].sum() + batch.target_mask.sum())
+        if update.plan.ends_epoch:
+            break
+    assert examples == 60
+    found = {row[2]: row[-1] for row in paddings({"made": encoded}, [128]).rows}
+    assert found[kind] == pytest.approx(1 - tokens / places)
+
+
+def measured(scale: gpu.Scale = gpu.SCALES["tiny"]) -> gpu.Measured:
+    return gpu.Measured(scale, {}, 1, torch.device("cpu"))
 
 
 def test_what_is_not_installed_is_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_decode, "find_spec", lambda name: None)
-    said = gpu.decoding(gpu.SCALES["tiny"], 1, gpu.CPU)
-    assert isinstance(said, str)
-    assert said.startswith("Decoding is left out: bench decode measures beside CTranslate2 and Hugging Face")
+    everything = measured()
+    monkeypatch.setattr(everything, "training", everything.padding)
+    monkeypatch.setattr(everything, "by_length", everything.padding)
+    assert not list(everything.parts())
+    assert everything.said[-1].startswith("decoding is left out: bench decode measures beside CTranslate2 and Hugging")
+
+
+def test_a_contender_that_fails_is_left_out_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(size, setting, contenders, rounds) -> list[Measurement]:
+        if contenders[0].name.endswith("captured") or contenders[0].name == "headway tf32":
+            raise RunError(f"{contenders[0].name}: Traceback\nRuntimeError: this operation is not permitted\n")
+        facts = {"precision": "bf16", "flops_per_token": 1.0}
+        return [Measurement(size, setting, contenders[0].name, facts, "", [1], [1.0], [1.0])]
+
+    monkeypatch.setattr(gpu, "compete", failing)
+    monkeypatch.setattr(gpu, "matrix_peak", lambda *given: 1.0)
+    some = measured()
+    assert [row[:2] for row in some.training().rows] == [
+        ("tiny", "headway bf16"), ("tiny", "plain bf16"), ("tiny", "plain tf32"),
+    ]  # fmt: skip
+    assert "tiny, headway bf16, captured is left out: RuntimeError: this operation is not permitted" in some.said
+    assert [name for name, _ in some.summary] == [
+        "tiny, headway bf16: share of the matrix peak measured here",
+        "tiny, plain bf16: headway, times the plain loop",
+    ]
+    assert Table.from_json(some.record("command").tables[0]).rows
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,9 @@ def test_contenders_on_an_accelerator(monkeypatch):
     builds, missing = bench_decode._contenders(None, torch.device("cuda"))
     assert [(name, baseline) for name, baseline, _ in builds] == [
         ("headway float32", "Hugging Face float32"),
+        ("headway float32, recorded", "Hugging Face float32"),
         ("headway bf16", "Hugging Face float32"),
+        ("headway bf16, recorded", "Hugging Face float32"),
         ("Hugging Face float32", "Hugging Face float32"),
     ]
     assert missing == ["CTranslate2 is left out, since it has nothing for cuda here"]
@@ -279,6 +281,7 @@ def test_contenders_on_an_accelerator(monkeypatch):
     builds, missing = bench_decode._contenders(["bf16"], torch.device("cuda"))
     assert [(name, baseline) for name, baseline, _ in builds] == [
         ("headway bf16", "CTranslate2 bf16"),
+        ("headway bf16, recorded", "CTranslate2 bf16"),
         ("CTranslate2 bf16", "CTranslate2 bf16"),
         ("Hugging Face float32", "CTranslate2 bf16"),
     ]

@@ -32,7 +32,8 @@ def test_each_pair_is_in_one_batch_that_a_shape_holds(lengths, batch_tokens, sen
     shapes = few_shapes(source, target, batch_tokens, sentences)
     assert len(set(shapes)) == len(shapes) <= MOST
     for shape in shapes:
-        assert shape.rows == (sentences or max(1, batch_tokens // max(shape[1:])))
+        most = max(1, batch_tokens // max(shape[1:]))
+        assert shape.rows == sentences if sentences else shape.rows <= most
     plan = plan_epoch(source, target, batch_tokens, 1, epoch, sentences, shapes)
     assert sorted(index for batch in plan for index in batch) == list(range(len(lengths)))
     for batch in plan:
@@ -73,6 +74,15 @@ def test_padding_is_small_and_shapes_are_those_of_all_epochs():
     assert len(set(any_shapes)) > 5 * MOST
     assert set(few) | set(sizes(1, shapes=shapes)) <= set(shapes)
     assert tokens(few) < 1.08 * tokens(any_shapes)
+
+
+def test_hardly_a_row_is_spare():
+    """The batches of a shape share its pairs evenly, however few they are."""
+    source, target = corpus_lengths(10_000)
+    shapes = few_shapes(source, target, 25_000)
+    plan = plan_epoch(source, target, 25_000, 1, 0, shapes=shapes)
+    shown = [Shape(len(batch), int(source[batch].max()), int(target[batch].max())).fitted(shapes) for batch in plan]
+    assert sum(shape.rows for shape in shown) <= 10_000 + len(plan)
 
 
 def test_batches_are_drawn_anew_and_longer_pairs_have_batches_of_their_own():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from headway.core.errors import UserError
 from headway.models import PRESETS, build_model, model_section
@@ -184,3 +185,18 @@ def test_learned_positions_end_and_sinusoids_do_not():
     toys.model(max_position=16)(long)
     with pytest.raises(UserError, match=r"model\.max_position"):
         toys.model(max_position=16, position="learned")(long)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_attention_on_a_device_has_a_mask_only_where_something_is_padding(padded: bool, monkeypatch) -> None:
+    masks, attention = [], F.scaled_dot_product_attention
+
+    def noted(query, key, value, mask, **options):
+        masks.append(mask is not None)
+        return attention(query, key, value, mask, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
+    rows = [np.arange(4, 7), np.arange(4, 7 - padded)]
+    model, batch = toys.model().to("meta"), collate(rows, rows).to("meta")
+    model(batch)
+    assert masks == [padded, padded, False, padded, False, padded]  # encoder; decoder, itself and the source

@@ -1,5 +1,8 @@
 """Recorded steps give what steps give: a record repeats operations on fixed memory, and looks at no value."""
 
+from contextlib import contextmanager
+from unittest.mock import MagicMock
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -12,6 +15,7 @@ from headway.search.decoding_options import Ranking
 from headway.search.limits import Limits
 from headway.search.recorded_model import MOST_RECORDS, RecordedModel, few
 from headway.search.sampling import Sampling, sample
+from headway.tensors.looking import GraphRecorder
 from tests.models import test_decoder_only as decoder_only
 from tests.models import toys
 from tests.models.recurrent import toys as recurrent
@@ -119,6 +123,24 @@ def test_a_state_that_grows_with_each_step_is_refused(tapes):
     recorded = RecordedModel(Table(2), recorder_into(tapes))
     with pytest.raises(UserError, match="state changes its size"):
         beam_search(recorded, memory(0, 1), Limits(4, [6, 6]), beam=2)
+
+
+@pytest.mark.parametrize("make", [recorded_model.recorder, lambda device: GraphRecorder(device).record])
+def test_a_step_is_recorded_on_its_device(make, monkeypatch):
+    """On another one nothing would be recorded, and a replay would do nothing."""
+    streams = []
+
+    @contextmanager
+    def graph(graph, *, stream, **options):
+        streams.append(stream)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: device)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", MagicMock)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    make(torch.device("cuda:1"))(lambda: None)
+    assert streams == [torch.device("cuda:1")]
 
 
 def test_few_sizes():

@@ -5,6 +5,7 @@ Shapes: N examples, C distinct pairs of lengths.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from headway.tensors.batch import AnyBatch, Batch, Indices
 
 MOST = 32  # shapes of a corpus
-LEAST_GAIN = 0.125  # tokens of padding that a further shape saves in an epoch, in times those of a batch
+LEAST_GAIN = 1 / 16  # tokens of padding that a further shape saves in an epoch, in times those of a batch
 
 Widths = NDArray[np.integer]
 
@@ -43,7 +44,8 @@ def few_shapes(
     """The shapes that all batches of a corpus get, those with the shortest rows first. A pure function.
 
     All examples have one shape to begin with. The split of a shape in two that saves the most padding is made, at a
-    length of either side, again and again, as long as it saves more than the batches that it leaves unfilled.
+    length of either side, again and again, as long as it is worth a further batch. Then the batches of a shape share
+    its examples evenly, since rows that the last one lacks would be padding.
 
     Args:
         source_widths: (N,) what a source takes of a row.
@@ -64,8 +66,14 @@ def few_shapes(
         parts[best : best + 1] = halves
         splits[best : best + 1] = map(_best_split, halves)
     tops = [part[:, :2].max(0).tolist() for part in parts]
-    shapes = {Shape(batch_sentences or max(1, batch_tokens // max(top)), *top) for top in tops}
-    return sorted(shapes, key=lambda shape: (shape.row, shape))
+    most = {Shape(batch_sentences or max(1, batch_tokens // max(top)), *top) for top in tops}
+    shapes = sorted(most, key=lambda shape: (shape.row, shape))
+    if batch_sentences is not None:
+        return shapes
+    source, target, counts = np.concatenate(parts).T
+    examples = np.bincount(_homes(source, target, shapes), counts, len(shapes)).tolist()
+    sized = ((shape, math.ceil(count / shape.rows), count) for shape, count in zip(shapes, examples, strict=True))
+    return [shape._replace(rows=math.ceil(count / batches)) for shape, batches, count in sized if batches]
 
 
 def _best_split(cells: NDArray[np.int64]) -> tuple[Any, ...]:
@@ -86,6 +94,14 @@ def _best_split(cells: NDArray[np.int64]) -> tuple[Any, ...]:
     return best
 
 
+def _homes(source: Widths, target: Widths, shapes: Sequence[Shape]) -> Indices:
+    """The number of the shape of each example, whose rows are the shortest that hold it; behind all where none does."""
+    homes = np.full(len(source), len(shapes))
+    for number in reversed(range(len(shapes))):
+        homes[(source <= shapes[number].source) & (target <= shapes[number].target)] = number
+    return homes
+
+
 def batches_of_shapes(
     source_widths: Widths, target_widths: Widths, shapes: Sequence[Shape], random: np.random.Generator
 ) -> tuple[list[Indices], Indices]:
@@ -96,19 +112,15 @@ def batches_of_shapes(
     """
     order = random.permutation(len(source_widths))
     source, target = np.asarray(source_widths)[order], np.asarray(target_widths)[order]
-    homes = np.full(len(order), len(shapes))
-    for number in reversed(range(len(shapes))):  # the shortest rows that hold an example are its own
-        homes[(source <= shapes[number].source) & (target <= shapes[number].target)] = number
+    homes = _homes(source, target, shapes)
     waiting, batches = [order[homes == number] for number in range(len(shapes) + 1)], list[Indices]()
     for number, shape in enumerate(shapes):
         full, left = divmod(len(waiting[number]), shape.rows)
         batches += [waiting[number][start * shape.rows :][: shape.rows] for start in range(full + (left > 0))]
-        others = range(number + 1, len(shapes))
-        larger = [
-            each for each in others if shapes[each].source >= shape.source and shapes[each].target >= shape.target
-        ]
-        if left and larger and left * (shapes[larger[0]].row - shape.row) < (shape.rows - left) * shape.row:
-            waiting[larger[0]] = np.concatenate([batches.pop(), waiting[larger[0]]])
+        larger = number + 1 + int(_homes(np.array([shape.source]), np.array([shape.target]), shapes[number + 1 :])[0])
+        more = shapes[larger].row - shape.row if larger < len(shapes) else math.inf
+        if left and left * more < (shape.rows - left) * shape.row:
+            waiting[larger] = np.concatenate([batches.pop(), waiting[larger]])
     return batches, waiting[-1]
 
 

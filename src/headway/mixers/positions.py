@@ -95,13 +95,9 @@ class Sinusoidal(AbsolutePosition):
         self.table: Tensor
 
     def between(self, start: int, stop: int) -> Tensor:
-        size, dim = self.table.shape
-        if torch.compiler.is_exporting():  # a graph is for every length
-            return self.forward(torch.arange(start, stop, device=self.table.device))
-        if stop <= size:
+        if stop <= len(self.table) and not torch.compiler.is_exporting():  # a graph is for every length
             return self.table[start:stop]
-        beyond = _sinusoids_at(self.first + torch.arange(max(start, size), stop), dim, self.arrangement)
-        return torch.cat([self.table[start:size], beyond.to(self.table)])
+        return self.forward(torch.arange(start, stop, device=self.table.device))
 
     def forward(self, positions: Tensor) -> Tensor:
         size, dim = self.table.shape

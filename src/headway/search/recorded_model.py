@@ -18,24 +18,16 @@ from headway.core.errors import UserError, option
 from headway.mixers import MixerState, State
 from headway.mixers.mixer import mapped
 from headway.models.model import Memory
+from headway.tensors.looking import GraphRecorder, Work
 
 ROOM = 32  # positions that a state has room for at first; these double whenever they are used up
 MOST_RECORDS = 16  # each holds a state
-Recorder = Callable[[Callable[[], None]], Callable[[], None]]  # from what computes a step to what repeats it
+Recorder = Callable[[Work], Work]  # from what computes a step to what repeats it
 
 
 def recorder(device: torch.device) -> Recorder | None:
     """The recorder of a device; None where there is none."""
-    # Records take turns, so that they can share what is free between steps.
-    pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-
-    def record(run: Callable[[], None]) -> Callable[[], None]:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            run()
-        return graph.replay
-
-    return None if pool is None else record
+    return GraphRecorder(device).record if device.type == "cuda" else None
 
 
 def few(size: int) -> int:

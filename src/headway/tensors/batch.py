@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from headway.tensors.masks import padding_mask
+from headway.tensors.masks import moved, padding_mask
 
 # Ids and names of the special tokens, the same in every kind of vocabulary. Text never turns into the first three.
 PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
@@ -71,9 +71,9 @@ class TargetBatch:
         labels = {name: change(each) for name, each in self.labels.items()}
         return replace(self, **changed, labels=labels)
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
         """The same batch on `device`."""
-        return self.each_tensor(lambda tensor: tensor.to(device))
+        return self.each_tensor(lambda tensor: moved(tensor, device, non_blocking))
 
 
 AnyBatch = TypeVar("AnyBatch", bound=TargetBatch)

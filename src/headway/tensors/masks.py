@@ -31,15 +31,23 @@ def band_mask(
     return (offsets > -n) & (offsets <= 0 if causal else offsets < n)
 
 
+def moved(tensor: Tensor, device: torch.device | str, non_blocking: bool = False) -> Tensor:
+    """A tensor on a device, where `drop_full` knows that a mask is full without looking."""
+    there = tensor.to(device, non_blocking=non_blocking)
+    if tensor.dtype is torch.bool and there is not tensor and may_look(tensor) and tensor.all():
+        there.was_full = True  # type: ignore[attr-defined]
+    return there
+
+
 def drop_full(mask: Tensor | None) -> Tensor | None:
-    """None instead of a mask without any padding, so that later work is skipped.
+    """None instead of a mask without any padding, so that later work is skipped, and attention has its fastest kernels.
 
     Looking at a mask on an accelerator would wait for the device, and a compiled program cannot branch on it; there it
-    is returned as it is.
+    is returned as it is, unless it was seen to be full before.
     """
-    if mask is None or not may_look(mask):
+    if mask is None or torch.compiler.is_compiling():
         return mask
-    return None if mask.all() else mask
+    return None if hasattr(mask, "was_full") or (may_look(mask) and mask.all()) else mask
 
 
 def padding_is_last(mask: Tensor) -> bool:

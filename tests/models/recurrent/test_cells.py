@@ -16,6 +16,7 @@ from headway.models.recurrent.cells import (
     read_packed,
     run,
 )
+from headway.tensors.looking import recorded
 
 LENGTHS = [[4, 7, 1, 7, 2], [3, 3, 3], [1], [1, 2, 3, 4, 5, 6]]
 
@@ -95,3 +96,18 @@ def test_kernels_that_compute_in_float16_are_left_to_float16(cell, dtype, left, 
     assert not leaves_autocast(cells, "meta")
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
     assert not leaves_autocast(cells, "cuda")
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_in_recorded_steps_dropout_is_torchs_between_layers(cell: str, begun: bool, monkeypatch) -> None:
+    torch.manual_seed(1)
+    cells, x = build_cells(cell, 3, 5, layers=3, dropout=0.5).double(), torch.randn(2, 4, 3, dtype=torch.float64)
+    state = tuple(torch.randn(3, 2, 5, dtype=torch.float64) for _ in range(2 if cell == "lstm" else 1))
+    states, dropped = state if begun else None, []
+    with monkeypatch.context() as patch, recorded():
+        patch.setattr(recurrent_cells, "dropout", lambda x, share: dropped.append(share) or x)
+        found, after = run(cells, x, states)
+    assert dropped == [0.5, 0.5]
+    expected, ended = run(cells.eval(), x, states)
+    torch.testing.assert_close((found, after), (expected, ended))

@@ -13,11 +13,12 @@ from headway.models.components import model_section
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.recipe import TrainingConfig
 from headway.runs.training import capture
-from headway.runs.training.capture import CapturedUpdate, Recorder, check_capture
+from headway.runs.training.capture import CapturedUpdate, check_capture
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
 from headway.tensors import looking
 from headway.tensors.batch import collate, of_one_update
+from headway.tensors.looking import Recorder
 from tests.losses import toys as labelled
 from tests.models import toys as models
 from tests.models.recurrent import toys as recurrent_toys
@@ -63,7 +64,7 @@ class TapeRecorder(Recorder):
     """Records operations, undoing what they did meanwhile, as recording on a device does nothing."""
 
     def __init__(self, *kept):
-        self.kept, self.replays = kept, 0
+        self.kept, self.replays, self.recorded = kept, 0, 0
 
     def record(self, work):
         before = [each.clone() for tensors in self.kept for each in tensors()]
@@ -74,6 +75,8 @@ class TapeRecorder(Recorder):
         with torch.no_grad():
             for each, value in zip((each for tensors in self.kept for each in tensors()), before, strict=True):
                 each.copy_(value)
+
+        self.recorded += 1
 
         def replay():
             self.replays += 1
@@ -218,6 +221,58 @@ def test_what_waits_for_the_device_is_named(monkeypatch):
     monkeypatch.setattr(capture, "recorded", nullcontext)
     with pytest.raises(RunError, match=r"_local_scalar_dense waits.*training\.capture to false"):
         trained(MODELS["ngram"], updates_of(), {}, TapeRecorder)
+
+
+class Ending:
+    """Fails as the end of a recording on a device does, after what failed within it."""
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *given):
+        raise RuntimeError("the recording was invalidated")
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (RuntimeError("it waits for the device"), r"cannot be recorded \(it waits for the device\)"),
+        (torch.OutOfMemoryError("none left"), "memory ran out in a batch of 3 examples"),
+    ],
+)
+def test_what_failed_first_is_named(failure, message):
+    class FailingRecorder(Recorder):
+        def record(self, work):
+            with Ending():
+                raise failure
+
+    with pytest.raises(RunError, match=message):
+        trained(MODELS["attention"], updates_of(), {}, lambda held: FailingRecorder())
+
+
+def test_no_more_shapes_are_recorded_than_corpora_get(monkeypatch):
+    monkeypatch.setattr(capture, "MOST", 0)
+    *_, tape = trained(MODELS["attention"], updates_of(), {}, TapeRecorder)
+    assert tape.recorded == 2  # a shape, and the optimizer's step
+
+
+class OnDevice(TorchDispatchMode):
+    """Refuses tensors on another device than `meta`: to copy them to a GPU would wait for it."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for each in tree_flatten(result)[0]:
+            assert not isinstance(each, torch.Tensor) or each.is_meta, f"{function} on {each.device}"
+        return result
+
+
+@pytest.mark.parametrize("name", [*MODELS, "beyond the table"])
+def test_all_of_a_step_is_on_the_device(name):
+    make = MODELS.get(name, lambda: models.model(max_position=2))
+    step = TrainingStep(make().float().train(), Objective(ObjectiveConfig())).to("meta")
+    batch = updates_of()[0][0].to("meta")
+    with looking.recorded(), OnDevice():
+        step(batch).total.backward()
 
 
 SETTINGS = {

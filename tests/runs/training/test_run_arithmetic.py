@@ -258,14 +258,15 @@ def test_bf16_has_to_suit_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     by_width, seen = dict(zip((32, 64), speeds, strict=True)), []
 
     def measured(recipe: Recipe, *given: object) -> Speed:
-        seen.append(width := recipe.model.width())
+        seen.append((width := recipe.model.width(), recipe.training.capture))
         return Speed(by_width[width], by_width[width])
 
     monkeypatch.setattr(arithmetic, "measured_speed", measured)
     recipes = [toys.recipe(tmp_path, model={"dim": dim}, seed=seed) for dim in (32, 64) for seed in (1, 2)]
+    recipes.append(toys.recipe(tmp_path, model={"dim": 64}, shapes="few", capture=True))  # whose steps are others
     shared = SharedPrecision([(recipe, tmp_path / str(index)) for index, recipe in enumerate(recipes)])
     assert {shared.given(recipe).training.precision for recipe in recipes} == {chosen}
-    assert seen == [32, 64]
+    assert seen == [(32, False), (64, False), (64, True)]
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from headway.core.errors import RunError
 from headway.recipe import Recipe, parse_recipe
-from headway.runs.training import trial
+from headway.runs.training import arithmetic, capture, trial
 from headway.runs.training.arithmetic import measured_speed
 from headway.runs.training.trial import Trial
 from headway.tasks import build_task
 from headway.tasks.translation import new_processors
+from headway.tensors.looking import Recorder
 from headway.tensors.precision import Speed
 from tests.models.encoders import write_encoder
 from tests.runs.training import toys
@@ -118,6 +120,56 @@ def test_each_process_is_measured_with_its_share(monkeypatch: pytest.MonkeyPatch
     for processes in (1, 4, 1):
         measured_speed(of, CPU, "torch", processes)
     assert rows == [512, 128]
+
+
+def test_steps_are_recorded_where_those_of_the_run_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    class Noted(Recorder):
+        def warm(self, work) -> None:
+            made.append("first")
+            work()
+
+        def record(self, work):
+            return lambda: made.append("again") or work()
+
+    monkeypatch.setattr(capture, "Recorder", Noted)
+    of = recipe(SMALL, training={"shapes": "few", "capture": True})
+    step = Trial(of, CPU).step("torch")
+    for precision in ("float32", "bf16"):
+        step(2, precision)
+        assert made == ["first"] * 2 + ["again"] * 4  # batch and optimizer, three times
+        made.clear()
+        step(2, precision)
+        assert made == ["again"] * 2
+        made.clear()
+
+
+def test_the_largest_batch_that_fits_is_tried_where_training_will_find_it(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    monkeypatch.setattr(arithmetic, "is_sought", lambda recipe, device: recipe.training.batch_tokens == "auto")
+    rows: list[int] = []
+
+    def measured(step, device, count, most) -> Speed:
+        rows.append(count)
+        if count > 1024:
+            raise RunError("memory ran out")
+        return Speed(1.0, 1.0)
+
+    monkeypatch.setattr("headway.runs.training.arithmetic.bf16_speed", measured)
+    assert measured_speed(recipe(SMALL, training={"batch_tokens": "auto"}), CPU, "torch", 2) == (1, 1)
+    assert rows == [65536 // 8, 32768 // 8, 16384 // 8, 8192 // 8]
+    measured_speed(recipe(SMALL, training={"batch_tokens": 4096}), CPU, "torch")
+    assert rows[4:] == [4096 // 8]
+
+
+def test_memory_that_runs_out_in_the_optimizer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given):
+        raise torch.OutOfMemoryError("none left")
+
+    monkeypatch.setattr(trial, "make_update", full)
+    with pytest.raises(RunError, match="memory ran out in a batch of 2 examples"):
+        Trial(recipe(SMALL), CPU).step("torch")(2, "float32")
 
 
 def test_a_step_that_does_not_fit_is_no_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog) -> None:

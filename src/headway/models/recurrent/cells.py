@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from headway.tensors.dropout import Dropout
+from headway.tensors.dropout import Dropout, dropout
 from headway.tensors.linear import Linear
 from headway.tensors.looking import is_recorded
 
@@ -84,8 +84,28 @@ def run(cells: Cells, x: Tensor, states: States | None) -> tuple[Tensor, States]
     if leaves_autocast(cells, x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             return run(cells, x.float(), None if states is None else tuple(state.float() for state in states))
+    if is_recorded() and isinstance(cells, nn.RNNBase) and cells.training and cells.dropout:
+        return run_in_layers(cells, x, states)
     output, after = cells(x, states[0] if states is not None and len(states) == 1 else states)
     return output, _as_states(after)
+
+
+def run_in_layers(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[Tensor, States]:
+    """`run` layer by layer, with dropout of its own between them: the program reads a number where cuDNN's begins."""
+    states = states or (x.new_zeros(cells.num_layers, len(x), cells.hidden_size),) * 2  # GRUs have the first alone
+    ended = []
+    for number, weights in enumerate(cells.all_weights):
+        x = dropout(x, cells.dropout) if number else x
+        x, after = _layer(cells, x, tuple(state[number : number + 1] for state in states), weights)
+        ended.append(after)
+    return x, tuple(map(torch.cat, zip(*ended, strict=True)))
+
+
+def _layer(cells: nn.RNNBase, x: Tensor, before: States, weights: Sequence[Tensor]) -> tuple[Tensor, States]:
+    """A layer of the kind of `cells`, with these weights: outputs for x (B, L, I), and states (1, B, H)."""
+    kernel, given = (torch.lstm, before) if cells.mode == "LSTM" else (torch.gru, before[0])
+    output, *after = kernel(x, given, weights, True, 1, 0.0, cells.training, False, True)  # type: ignore[call-overload]
+    return output, tuple(after)
 
 
 def leaves_autocast(cells: Cells, device: str) -> bool:
@@ -147,14 +167,9 @@ def read_gated(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, S
     weights = [torch.cat([inner, column], 1), *others]
     inputs = torch.cat([x, padding[..., None].to(x.dtype)], 2)
     zeros = x.new_zeros(1, x.shape[0], cells.hidden_size)
-    last = (lengths - 1)[:, None, None].expand(-1, 1, cells.hidden_size)
-    if cells.mode == "LSTM":
-        output, _, memory = torch.lstm(inputs, (zeros, zeros), weights, True, 1, 0.0, cells.training, False, True)
-        states: States = (output.gather(1, last).transpose(0, 1), memory)
-    else:
-        output, _ = torch.gru(inputs, zeros, weights, True, 1, 0.0, cells.training, False, True)
-        states = (output.gather(1, last).transpose(0, 1),)
-    return output.masked_fill(padding[..., None], 0), states
+    output, (_, *memory) = _layer(cells, inputs, (zeros, zeros), weights)
+    last = output.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, cells.hidden_size)).transpose(0, 1)
+    return output.masked_fill(padding[..., None], 0), (last, *memory)
 
 
 def read_packed(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:

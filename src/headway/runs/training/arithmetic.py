@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import cache_folder, locked
 from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder, float32_of
+from headway.runs.training.batch_size import SIZES, is_sought
 from headway.runs.training.trial import Trial
 from headway.tensors.linear import has_onednn, suited_backend
 from headway.tensors.precision import (
@@ -111,13 +113,15 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
     The cache keeps a record a machine, library, kind of model and size class, so that all runs of a size decide alike,
     whatever else the machine does when they begin.
     """
-    trial, float32 = Trial(recipe, device), _float32(recipe, {}, device)
+    float32, sought = _float32(recipe, {}, device), is_sought(recipe, device)
+    sizes = [size * processes for size in reversed(SIZES)] if sought else [recipe.training.batch_tokens]
+    trials = [Trial(computing(recipe, batch_tokens=size), device) for size in sizes]  # the first that fits counts
     with torch.random.fork_rng([device] if device.type == "cuda" else []), threads_set(1):
         with torch.device("meta"):
-            model = trial.model()
+            model = trials[0].model()
         weights = sum(parameter.numel() for parameter in model.parameters())
-        rows = max(1, trial.sentences // processes)
-        most = max(2, PRODUCTS // (weights * trial.positions)) if device.type == "cpu" else rows
+        rows = max(1, trials[0].sentences // processes)
+        most = max(2, PRODUCTS // (weights * trials[0].positions)) if device.type == "cpu" else rows
         key = {
             "processor": processor(),
             "instruction_set": [instruction_set(), os.environ.get("ONEDNN_MAX_CPU_ISA")],
@@ -126,19 +130,24 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
             "backend": backend,
             "float32": float32,
             "model": type(model).__name__,
-            "size": [weights.bit_length(), rows.bit_length()],
+            "step": [weights.bit_length(), rows.bit_length(), recipe.training.capture, sought],
         }
 
-        def measure() -> Speed:
+        def measure(trial: Trial, *smaller: Trial) -> Speed:
             use_float32(float32, device)
-            speed = bf16_speed(trial.step(backend), device, rows, most)
-            if device.type == "cuda":  # the run's own peak is counted from here on
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats(device)
-            return speed
+            try:
+                return bf16_speed(trial.step(backend), device, max(1, trial.sentences // processes), most)
+            except RunError:
+                if not smaller:
+                    raise
+            finally:
+                if device.type == "cuda":  # the run's own peak is counted from here on
+                    torch.cuda.empty_cache()
+                    torch.cuda.reset_peak_memory_stats(device)
+            return measure(*smaller)
 
         try:
-            return _recorded(key, measure)
+            return _recorded(key, partial(measure, *trials))
         except RunError as error:
             warn(f"training.precision: bf16 is not compared with float32, as {error}")
             return REFUSED
@@ -168,8 +177,8 @@ def _threads(before: Mapping[str, Any]) -> Threads:
     return Threads(before["threads"], "as the run began")
 
 
-def computing(recipe: Recipe, **choices: str) -> Recipe:
-    """`recipe` with this `precision`, or `float32`, or both."""
+def computing(recipe: Recipe, **choices: str | int) -> Recipe:
+    """`recipe` with these choices of `training`, such as `precision` or `float32`."""
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=choices)})
 
 
@@ -224,7 +233,8 @@ class SharedPrecision:
         if made := self._made("precision"):
             return made
         left = [self._with_float32(recipe) for recipe, _ in self._runs if recipe.training.precision == AUTO]
-        sizes = {(recipe.model.model_dump_json(), recipe.training.batch_tokens): recipe for recipe in left}
+        settings = attrgetter("batch_tokens", "capture")
+        sizes = {(recipe.model.model_dump_json(), settings(recipe.training)): recipe for recipe in left}
         device = pick_device()
         backend = suited_backend(device, processor())
         with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in left)):

@@ -1,6 +1,7 @@
 """`training.batch_tokens: auto`: the largest batches whose whole update fits in the memory of a GPU."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from headway.tasks.task import TrainingCorpus
 from headway.tensors.batch import TargetBatch
 
 SIZES = tuple(1 << power for power in range(10, 17))  # tokens of a batch, of one process
-MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces
+MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces; half beside recordings
 
 
 def batch_tokens(
@@ -30,50 +31,53 @@ def batch_tokens(
         return None
     if "batch_tokens" in manifest:
         return int(manifest["batch_tokens"])
-    if not has_memory(parallel.device) or recipe.training.batch_sentences is not None:
+    if not is_sought(recipe, parallel.device):
         return USUAL_TOKENS
     found = largest_fitting(fits) * parallel.world_size
     say(f"training.batch_tokens: {found:,} are the most that fit in the memory of the GPU, up to {SIZES[-1]:,} each")
     return found
 
 
-def has_memory(device: torch.device) -> bool:
-    """Whether a device has a memory of its own, whose end a trial may reach without harm."""
-    return device.type == "cuda"
+def is_sought(recipe: Recipe, device: torch.device) -> bool:
+    """Whether `auto` tries batches, as it does on a GPU: a trial may reach the end of its memory without harm."""
+    training = recipe.training
+    return training.batch_tokens == "auto" and training.batch_sentences is None and device.type == "cuda"
 
 
 def largest_fitting(fits: Callable[[int], bool], sizes: Sequence[int] = SIZES) -> int:
     """The largest of ascending sizes that fits; the smallest where none does, so that training itself says so."""
-    found = sizes[0]
-    for size in sizes:
-        if not fits(size):
-            break
-        found = size
-    return found
+    return max(takewhile(fits, sizes), default=sizes[0])
 
 
-def longest_batch(corpus: TrainingCorpus, tokens: int) -> TargetBatch:
-    """A batch of so many tokens whose rows are as long as the longest source and target of a corpus."""
+def largest_batches(corpus: TrainingCorpus, tokens: int) -> list[TargetBatch]:
+    """The batches of so many tokens that may take the most memory: rows as long as the longest source and target of a
+    corpus, and rows whose sides are most alike, since the longer side alone counts."""
     source, target = corpus.widths()
-    longest = np.array([source.argmax(), target.argmax()])
-    rows = max(1, tokens // int(max(source.max(), target.max())))
-    return corpus.collate(np.resize(longest, rows))
+    longer = np.maximum(source, target)
+    share = np.minimum(source, target) / longer
+    alike = np.where(share == share.max(), longer, 0).argmax()
+    chosen = np.array([source.argmax(), target.argmax()]), np.array([alike])
+    return [corpus.collate(np.resize(each, max(1, tokens // int(longer[each].max())))) for each in chosen]
 
 
 def update_fits(
     recipe: Recipe, corpus: TrainingCorpus, model: Model[Any], step: nn.Module, parallel: Parallel
 ) -> Callable[[int], bool]:
-    """Make a function that tells whether an update with the longest batch of so many tokens fits. It keeps weights."""
+    """Make a function that tells whether updates with the largest batches of so many tokens fit. It keeps weights."""
+
+    def make_updates(tokens: int) -> None:
+        optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
+        for batch in largest_batches(corpus, tokens) * 2:  # the optimizer makes its state at the end of the first
+            batches = [batch] * min(2, parallel.config.accumulate)  # gradients are there during the second
+            make_update(optimizer, compute_gradients(step, batches, parallel, parallel.config.clip_norm, None), 0.0)
 
     def fits(tokens: int) -> bool:
         before = {name: each.to("cpu", copy=True) for name, each in model.state_dict().items()}
-        optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
-        own_memory = has_memory(parallel.device)
+        own_memory = parallel.device.type == "cuda"
         try:
             if own_memory:
-                torch.cuda.set_per_process_memory_fraction(MEMORY)
-            batch = longest_batch(corpus, tokens)
-            make_update(optimizer, compute_gradients(step, [batch], parallel, recipe.training.clip_norm, None), 0.0)
+                torch.cuda.set_per_process_memory_fraction(MEMORY / (1 + parallel.config.capture))
+            make_updates(tokens)
         except Exception as error:
             if not any(is_out_of_memory(each) for each in (error, error.__cause__) if each is not None):
                 raise
@@ -85,6 +89,7 @@ def update_fits(
             model.load_state_dict(before)
             if own_memory:
                 torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()  # the run's own is counted
                 torch.cuda.set_per_process_memory_fraction(1.0)
 
     return fits

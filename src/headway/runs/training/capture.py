@@ -7,7 +7,7 @@ one pool of memory, since nothing of it outlives a replay. Elsewhere a replay is
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.core.errors import RunError, UserError, is_out_of_memory, memory_named
+from headway.corpora.shapes import MOST
 from headway.models import DecoderOnlyConfig
 from headway.models.recurrent import RecurrentConfig
 from headway.optimizers import OPTIMIZERS
@@ -25,62 +26,25 @@ from headway.recipe import Recipe
 from headway.runs.training.parallel import Parallel
 from headway.runs.training.updates import SMALLER_BATCHES, Gradients, decides_itself, step_if
 from headway.tensors.batch import TargetBatch
-from headway.tensors.looking import recorded
+from headway.tensors.looking import GraphRecorder, Recorder, Work, recorded
 from headway.tensors.precision import exact_dtype
-
-Work = Callable[[], None]
 
 
 def check_capture(recipe: Recipe, processes: int) -> None:
     """Raise UserError for what cannot be recorded, since what comes next depends on numbers that a device computes."""
-    where, model = "", recipe.model
-    received: object
-    if processes > 1:
-        where, received, allowed = "processes", processes, "one process, or capture: false"
-    elif not issubclass(OPTIMIZERS.get(recipe.optimizer.kind), FusedAdam | FusedAdamW | FusedSgd):
-        where, received, allowed = "optimizer.kind", recipe.optimizer.kind, "adam, adamw or sgd"
-    elif isinstance(model, RecurrentConfig) and model.cell == "cho_gru":
-        where, received, allowed = "model.cell", model.cell, "lstm or gru"
-    elif isinstance(model, RecurrentConfig) and model.attention.kind in ("hard", "monotonic"):
-        where, received, allowed = "model.attention", model.attention.kind, "another attention"
-    elif isinstance(model, DecoderOnlyConfig) and model.trained_positions() is not None:
-        where, received, allowed = "model.position", "learned", "another position"
-    if where:
-        raise UserError("training.capture cannot record this", where=where, received=received, allowed=allowed)
-
-
-class Recorder:
-    """Does work here, and replays it by calling it."""
-
-    def warm(self, work: Work) -> None:
-        """Do the work, for the first time."""
-        work()
-
-    def record(self, work: Work) -> Work:
-        """Record the work without doing it. Gives what does it."""
-        return work
-
-
-class GraphRecorder(Recorder):
-    """Does work on a GPU, and replays it as a graph, on a stream of its own where libraries prepare themselves."""
-
-    def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def warm(self, work: Work) -> None:
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            work()
-        torch.cuda.current_stream().wait_stream(self._stream)
-
-    def record(self, work: Work) -> Work:
-        graph = torch.cuda.CUDAGraph()
-        # Another thread may pin the memory of the next batches at this moment, which is no fault of the recording.
-        mode = "thread_local"
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode=mode):
-            work()
-        return graph.replay
+    model, kind = recipe.model, recipe.optimizer.kind
+    cell, attention = (model.cell, model.attention.kind) if isinstance(model, RecurrentConfig) else ("", "")
+    learned = isinstance(model, DecoderOnlyConfig) and model.trained_positions() is not None
+    fused = issubclass(OPTIMIZERS.get(kind), FusedAdam | FusedAdamW | FusedSgd)
+    for wrong, where, received, allowed in (
+        (processes > 1, "processes", processes, "one process, or capture: false"),
+        (not fused, "optimizer.kind", kind, "adam, adamw or sgd"),
+        (cell == "cho_gru", "model.cell", cell, "lstm or gru"),
+        (attention in ("hard", "monotonic"), "model.attention", attention, "another attention"),
+        (learned, "model.position", "learned", "another position"),
+    ):
+        if wrong:
+            raise UserError("training.capture cannot record this", where=where, received=received, allowed=allowed)
 
 
 class CapturedUpdate:
@@ -92,12 +56,15 @@ class CapturedUpdate:
         step: a `TrainingStep`.
         optimizer: a fused one; its learning rate is a tensor from here on.
         parallel: this process.
-        recorder: what records.
+        recorder: what records; by default that of the device.
     """
 
-    def __init__(self, step: nn.Module, optimizer: Optimizer, parallel: Parallel, recorder: Recorder) -> None:
-        self._step, self._optimizer, self._parallel, self._recorder = step, optimizer, parallel, recorder
+    def __init__(
+        self, step: nn.Module, optimizer: Optimizer, parallel: Parallel, recorder: Recorder | None = None
+    ) -> None:
+        self._step, self._optimizer, self._parallel = step, optimizer, parallel
         device, exact = parallel.device, exact_dtype(parallel.device)
+        self._recorder = recorder or (GraphRecorder(device) if device.type == "cuda" else Recorder())
         self._rate = torch.zeros((), device=device)
         self._scale, self._norm = (torch.zeros((), dtype=exact, device=device) for _ in range(2))
         self._names: tuple[str, ...] = ()
@@ -137,15 +104,17 @@ class CapturedUpdate:
 
     def _run(self, key: Any, work: Work) -> None:
         """Do some work: by its recording, which is made when it is done for the second time."""
-        if key not in self._recordings and key in self._used and decides_itself(self._optimizer):
+        room = key is None or len(self._recordings) <= MOST
+        if room and key not in self._recordings and key in self._used and decides_itself(self._optimizer):
             for group in self._optimizer.param_groups if key is None else ():
                 group["capturable"] = True  # where its step is recorded, and not before, torch asks for this word
             try:
                 self._recordings[key] = self._recorder.record(work)
             except RuntimeError as error:
-                if is_out_of_memory(error):
-                    raise
-                what = f"a step of this model cannot be recorded ({error}); set training.capture to false"
+                cause = error.__context__ or error  # the end of a recording that has failed fails as well
+                if is_out_of_memory(cause):
+                    raise cause from None
+                what = f"a step of this model cannot be recorded ({cause}); set training.capture to false"
                 raise RunError(what) from error
         self._used.add(key)
         self._recordings.get(key, partial(self._recorder.warm, work))()

@@ -46,7 +46,7 @@ from headway.runs.run_folder import (
 )
 from headway.runs.training.arithmetic import Arithmetic, Changes, choose_arithmetic, compared_with_run
 from headway.runs.training.batch_size import batch_tokens, update_fits
-from headway.runs.training.capture import CapturedUpdate, GraphRecorder, Recorder, check_capture
+from headway.runs.training.capture import CapturedUpdate, check_capture
 from headway.runs.training.checkpoints import TrainingState, load_latest, restore_optimizer
 from headway.runs.training.loggers import LOGGERS, check_loggers
 from headway.runs.training.parallel import Parallel, joined
@@ -439,10 +439,9 @@ def _session(
         average = MovingAverage(model, averaging.decay or DECAY, checkpoint.weights if checkpoint else {})
     captured = None
     if recipe.training.capture:
-        on_gpu = parallel.device.type == "cuda"
-        if not on_gpu:
+        if parallel.device.type != "cuda":
             say(f"training.capture: nothing is recorded on {parallel.device.type}; steps run as they do without")
-        captured = CapturedUpdate(step, optimizer, parallel, GraphRecorder() if on_gpu else Recorder())
+        captured = CapturedUpdate(step, optimizer, parallel)
 
     def other_model() -> Model[Any]:
         other = new_model(recipe, corpora, initial=False)

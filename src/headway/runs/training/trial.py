@@ -1,6 +1,6 @@
 """Whole steps of training on made batches, by which precisions are compared before anything of a run is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from headway.core.errors import memory_named
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import Model, ModelConfig, Seq2Seq, Tagger, TaggerConfig, build_model
 from headway.optimizers.optimizers import build_optimizer
 from headway.processing.pretrained import encoder_location
 from headway.recipe import Recipe
+from headway.runs.training.capture import CapturedUpdate
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import TrainingStep, compute_gradients, make_update
+from headway.runs.training.updates import SMALLER_BATCHES, TrainingStep, compute_gradients, make_update
 from headway.tasks.pretrained_encoder import build_tagger
 from headway.tensors.batch import SPECIALS, TargetBatch, TokenBatch, collate
 from headway.tensors.linear import round_to_int8, use_backend
@@ -62,17 +64,31 @@ class Trial:
         return model
 
     def step(self, backend: str) -> Callable[[int, str], None]:
-        """A function that takes a step, with so many sentences, in a precision; weights stay, as the rate is 0."""
-        model, training = self.model(), self.recipe.training
+        """A function that takes a step, recorded or not, with so many sentences, in a precision; the rate is 0."""
+        model, training, clip = self.model(), self.recipe.training, self.recipe.training.clip_norm
         use_backend(model, backend)
         objective = Objective(ObjectiveConfig(label_smoothing=self.recipe.objective.label_smoothing))
         module = TrainingStep(model, objective).to(self.device).train()
-        optimizer, batch = build_optimizer(self.recipe.optimizer, module, model.blocks()), cache(self.batch)
+        optimizers = cache(lambda kind: build_optimizer(self.recipe.optimizer, module, model.blocks()))
+
+        @cache
+        def update(precision: str) -> Callable[[Sequence[TargetBatch]], object]:
+            parallel = Parallel(0, 1, self.device, training, precision=precision)
+            if training.capture:  # whose learning rate is a tensor
+                captured = CapturedUpdate(module, optimizers(precision), parallel)
+                return lambda batches: captured(batches, None, 0.0)
+            return lambda each: make_update(optimizers(""), compute_gradients(module, each, parallel, clip, None), 0.0)
+
+        @cache
+        def prepared(sentences: int, precision: str) -> Sequence[TargetBatch]:
+            batches = [self.batch(model, sentences)]
+            for _ in range(2 if training.capture else 0):
+                update(precision)(batches)
+            return batches
 
         def take(sentences: int, precision: str) -> None:
-            parallel = Parallel(0, 1, self.device, training, precision=precision)
-            batches = [batch(model, sentences)]
-            make_update(optimizer, compute_gradients(module, batches, parallel, training.clip_norm, None), 0.0)
+            with memory_named(f"in a batch of {sentences} examples", SMALLER_BATCHES):
+                update(precision)(prepared(sentences, precision))
 
         return take
 

@@ -194,7 +194,7 @@ def compute_gradients(
     unsmoothed = torch.zeros((), dtype=exact_dtype(parallel.device), device=parallel.device)
     for position, on_cpu in enumerate(batches, start=1):
         with memory_named(f"in a batch of {len(on_cpu.indices) * parallel.world_size} examples", SMALLER_BATCHES):
-            batch = on_cpu.each_tensor(lambda tensor: tensor.to(parallel.device, non_blocking=True))
+            batch = on_cpu.to(parallel.device, non_blocking=True)
             with parallel.synchronise(step, last=position == len(batches)):
                 with parallel.autocast():
                     loss: Loss = step(batch)
