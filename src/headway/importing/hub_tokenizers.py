@@ -125,7 +125,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
             names = [list(map(named, tokenizer.convert_ids_to_tokens(part), part)) for part in (own, opening, inner)]
             key = str([rows, names])
             free = not codes and forced is None
-            vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, *names, free=free)
+            vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, names[0], names[1], names[2], free)
         sides.append(Side(vocabulary, [*rows, *own], _language(tokenizer, code)))
     return Sides(*sides)
 
