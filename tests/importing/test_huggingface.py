@@ -48,8 +48,10 @@ class Both:
 
     def _rows(self, processor: TextProcessor) -> torch.Tensor:
         """The row that each id has in the library, by the embeddings, which are all different."""
-        embeddings = self.theirs.get_input_embeddings().weight
-        order = self.ours.source_embedding.tokens if processor is self.source else self.ours.target_embedding.tokens
+        theirs, order = self.theirs.get_encoder(), self.ours.source_embedding.tokens
+        if processor is not self.source:
+            theirs, order = self.theirs.get_decoder(), self.ours.target_embedding.tokens
+        embeddings = theirs.get_input_embeddings().weight
         if self.theirs.config.model_type == "marian":
             from headway.tasks.marian import interleaving
 
@@ -187,6 +189,45 @@ def test_the_search_is_that_of_the_settings(tmp_path: Path, name: str, caplog: p
     assert (decoding.beam, decoding.length_penalty, decoding.stop, decoding.max_length) == (3, 1.5, "full", 7)
 
 
+def test_settings_of_generation_alone_say_what_is_written(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", "bart")
+    for name, changes in (
+        ("config.json", {"num_beams": 4, "forced_bos_token_id": 0}),
+        ("generation_config.json", {"forced_bos_token_id": None, "min_length": 3, "min_new_tokens": 6}),
+    ):
+        content = json.loads((folder / name).read_text(encoding="utf-8")) | changes
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    both = Both(folder, tmp_path / "run")
+    assert (both.predictor.recipe.decoding.beam, both.predictor.recipe.decoding.min_length) == (1, 6)
+    for line, output in zip(LINES, both.predictor.predict(LINES), strict=True):  # begun as the model likes
+        (expected,) = both.theirs.generate(**both.theirs_of([line]), use_cache=False).tolist()
+        assert both.rows[1][list(output.hypotheses[0].ids)].tolist() == until_end(both, expected)[1:]
+
+
+@pytest.mark.parametrize("name", ["t5", "mbart50"])
+def test_spaces_are_cleaned_up_where_the_tokenizer_says_so(tmp_path: Path, name: str) -> None:
+    folder = write_model(tmp_path / "model", name)
+    path = folder / "tokenizer_config.json"
+    content = json.loads(path.read_text(encoding="utf-8")) | {"clean_up_tokenization_spaces": True}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    both = Both(folder, tmp_path / "run")
+    ids = both.target.encode("des oiseaux ! un chien , le chat ?").values
+    rows = both.rows[1][ids].tolist()
+    assert both.target.decode(ids).strip() == both.text(rows) == "des oiseaux! un chien, le chat?"
+
+
+@pytest.mark.parametrize("stored", ["lm_head", "model.decoder.embed_tokens"])
+def test_embeddings_that_are_tied_are_stored_once(tmp_path: Path, stored: str) -> None:
+    folder = write_model(tmp_path / "model", "bart")
+    import_run(["hf", str(folder)], tmp_path / "first")
+    weights = load_file(folder / "model.safetensors")
+    weights[f"{stored}.weight"] = weights.pop("model.shared.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    import_run(["hf", str(folder)], tmp_path / "second")
+    first, second = (load_file(tmp_path / run / "model.safetensors") for run in ("first", "second"))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
 @pytest.mark.parametrize("name", list(WITH_CODES))
 def test_languages_are_chosen(tmp_path: Path, name: str) -> None:
     folder = write_model(tmp_path / "model", name)
@@ -294,13 +335,14 @@ class TestRefused:
             ({"decoder_ffn_dim": 32}, "decoder_ffn_dim: headway cannot compute this"),
             ({"architectures": ["BartForSequenceClassification"]}, "architectures: headway cannot compute this"),
             ({"quantization_config": {"bits": 4}}, "quantization_config: headway cannot compute this"),
-            ({"vocab_size": 20}, "no row for a special token|embeddings are not of the size"),
-            ({"d_model": "wide"}, "the configuration cannot be read"),
+            ({"vocab_size": 20}, "vocab_size: the tokenizer has pieces"),
+            ({"d_model": "wide"}, "cannot load the configuration"),
             ({"max_position_embeddings": 30}, "weights are not of this model .first difference: .*position"),
             ({"architectures": [3]}, "architectures"),
             ({"encoder_layers": 1}, "more layers than config.json says; received 'model.encoder.layers.1'"),
             ({"encoder_layers": 3}, "this model lacks the weight model.encoder.layers.2"),
             ({"pad_token_id": None}, "no row for a special token"),
+            ({"vocab_size": 10**12}, "vocab_size: Input should be less than or equal to"),
         ],
     )
     def test_configurations(self, folder: Path, changes: dict[str, Any], message: str) -> None:
@@ -311,6 +353,43 @@ class TestRefused:
     def test_a_search_of_other_types(self, folder: Path, changes: dict[str, Any]) -> None:
         self.edit(folder, "generation_config.json", **changes)
         self.refused(folder, next(iter(changes)))
+
+    @pytest.mark.parametrize(
+        ("case", "changes"),
+        [
+            ("bart", {"eos_token_id": [2, 10]}),
+            ("bart", {"suppress_tokens": [10, 11]}),
+            ("bart", {"bad_words_ids": [[1], [2, 10]]}),
+            ("t5", {"forced_bos_token_id": 7}),
+        ],
+    )
+    def test_a_search_that_writes_others(self, tmp_path: Path, case: str, changes: dict[str, Any]) -> None:
+        folder = write_model(tmp_path / "model", case)
+        self.edit(folder, "generation_config.json", **changes)
+        self.refused(folder, f"{next(iter(changes))}: headway cannot compute this")
+
+    def test_pieces_without_a_row(self, tmp_path: Path) -> None:
+        folder = write_model(tmp_path / "model", "m2m")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+        tokenizer.add_tokens(["[[X]]"])
+        tokenizer.save_pretrained(str(folder))
+        self.refused(folder, "vocab_size: the tokenizer has pieces .* received '..X..'")
+
+    def test_no_tokenizer(self, tmp_path: Path) -> None:
+        folder = write_model(tmp_path / "model", "t5")
+        (folder / "tokenizer.json").unlink()
+        self.refused(folder, "this model has no tokenizer")
+
+    @pytest.mark.parametrize("values", [torch.zeros(24 * 16), torch.zeros(()), torch.zeros(24, 16, dtype=torch.int8)])
+    def test_weights_that_are_no_matrices_of_fractions(self, folder: Path, values: torch.Tensor) -> None:
+        weights = load_file(folder / "model.safetensors") | {"model.encoder.layers.0.self_attn.q_proj.weight": values}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        self.refused(folder, "not of the shape that config.json says|has no fractions")
+
+    def test_pickled_weights_that_are_cut_off(self, folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        (folder / "pytorch_model.bin").write_bytes(b"junk")
+        self.refused(folder, "pytorch_model.bin: these weights cannot be read")
 
     def test_a_gate_that_there_is_not(self, tmp_path: Path) -> None:
         folder = write_model(tmp_path / "model", "t5", feed_forward_proj="gelu")
@@ -324,7 +403,7 @@ class TestRefused:
 
     def test_a_damaged_tokenizer(self, folder: Path) -> None:
         (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
-        self.refused(folder, "the tokenizer cannot be read")
+        self.refused(folder, "cannot load the tokenizer")
 
     def test_weights_of_another_shape(self, folder: Path) -> None:
         weights = load_file(folder / "model.safetensors")
@@ -336,6 +415,13 @@ class TestRefused:
     def test_a_projection_of_its_own(self, folder: Path, name: str) -> None:
         weights = load_file(folder / "model.safetensors")
         weights[f"{name}.weight"] = 2 * weights["model.shared.weight"]
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        self.refused(folder, "these weights have embeddings, or a projection, of their own")
+
+    def test_a_projection_of_its_own_in_marian(self, tmp_path: Path) -> None:
+        folder = write_marian(tmp_path / "model")
+        weights = load_file(folder / "model.safetensors")
+        weights["lm_head.weight"] = 2 * weights["model.shared.weight"]
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         self.refused(folder, "these weights have embeddings, or a projection, of their own")
 

@@ -25,47 +25,44 @@ OFFSET = 2  # of positions: the first of a text has the third row
 BART_LIKE: dict[str, dict[str, Any]] = {
     "bart": {"norm": "post", "embedding_norm": True, "position": "learned"},
     "mbart": {"norm": "pre", "embedding_norm": True, "position": "learned"},
-    "m2m_100": {
-        "norm": "pre",
-        "embedding_norm": False,
-        "position": {"kind": "sinusoidal", "arrangement": "halves", "first": OFFSET},
-    },
+    "m2m_100": {"norm": "pre", "embedding_norm": False, "position": {"kind": "sinusoidal", "arrangement": "halves"}},
 }
 GATED = {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
 HEADLESS = ("ForConditionalGeneration", "Model", "WithLMHeadModel", "MTModel")  # ends of the classes that are held
 
 
-def model_section(config: Any, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The `model` section for a configuration.
+def refusal(key: str, received: Any, allowed: Any) -> UserError:
+    """The error for a setting of a model with which it computes, or writes, otherwise than headway can."""
+    what = "headway cannot compute this as the model does"
+    return UserError(what, where=key, received=received, allowed=allowed)
 
-    Args:
-        config: as the library reads it.
-        raw: as its file has it.
-        where: the file.
 
-    Raises:
-        UserError: what headway does not compute alike, by name.
-    """
-
-    def refuse(key: str, received: Any, allowed: Any) -> None:
-        raise UserError("headway cannot compute this as the model does", where=f"{where}: {key}", received=received,
-                        allowed=allowed)  # fmt: skip
-
-    if other := [name for name in config.architectures or () if not name.endswith(HEADLESS)]:
-        refuse("architectures", other[0], f"classes that end in {', '.join(HEADLESS)}")
+def check_weights(raw: Mapping[str, Any]) -> None:
+    """Raise UserError for a configuration, as its file has it, of a model with other outputs or other numbers."""
+    if other := [name for name in raw.get("architectures") or () if not name.endswith(HEADLESS)]:
+        raise refusal("architectures", other[0], f"classes that end in {', '.join(HEADLESS)}")
     if "quantization_config" in raw:
-        refuse("quantization_config", raw["quantization_config"], "weights that are not quantized")
+        raise refusal("quantization_config", raw["quantization_config"], "weights that are not quantized")
+
+
+def model_section(config: Any) -> dict[str, Any]:
+    """The `model` section for a configuration of the library. UserError: what headway does not compute alike."""
     if config.model_type == "t5":
         if config.feed_forward_proj not in GATED:
-            refuse("feed_forward_proj", config.feed_forward_proj, GATED)
+            raise refusal("feed_forward_proj", config.feed_forward_proj, GATED)
         return _t5_section(config)
     if config.activation_function not in ACTIVATIONS:
-        refuse("activation_function", config.activation_function, ACTIVATIONS)
+        raise refusal("activation_function", config.activation_function, ACTIVATIONS)
     for key in ("ffn_dim", "attention_heads"):
         if getattr(config, f"encoder_{key}") != getattr(config, f"decoder_{key}"):
-            refuse(f"decoder_{key}", getattr(config, f"decoder_{key}"), str(getattr(config, f"encoder_{key}")))
-    tied = "all" if config.tie_word_embeddings else "none"
-    return marian_section(config.to_dict()) | {"tied": tied} | BART_LIKE[config.model_type]
+            received, allowed = getattr(config, f"decoder_{key}"), str(getattr(config, f"encoder_{key}"))
+            raise refusal(f"decoder_{key}", received, allowed)
+    section = marian_section(config.to_dict()) | BART_LIKE[config.model_type]
+    if config.model_type == "m2m_100":
+        if config.d_model % 2:
+            raise refusal("d_model", config.d_model, "an even number, for sines and cosines")
+        section["position"] = section["position"] | {"first": (config.pad_token_id or 0) + 1}
+    return section | {"tied": "all" if config.tie_word_embeddings else "none"}
 
 
 def _t5_section(config: Any) -> dict[str, Any]:
@@ -114,17 +111,20 @@ def carried(
         UserError: a weight that is missing, embeddings of another size, or layers that are too many.
     """
     t5 = config.model_type == "t5"
-    prefix = "" if t5 or "shared.weight" in weights else "model."
+    prefix = "model." if any(name.startswith("model.") for name in weights) else ""
 
     def given(*candidates: str) -> Tensor:
         name = next((name for name in candidates if name in weights), None)
         if name is None:
-            raise UserError(f"this model lacks the weight {candidates[-1]}", where=where)
+            raise UserError(f"this model lacks the weight {candidates[0]}", where=where)
+        if not weights[name].is_floating_point():
+            raise UserError(f"the weight {name} has no fractions", where=where, received=weights[name].dtype)
         return weights[name].float()
 
-    shared = f"{prefix}shared.weight"
-    sides = [given(f"{prefix}{side}.embed_tokens.weight", shared) for side in ("encoder", "decoder")]
-    projection = given("lm_head.weight", f"{prefix}decoder.embed_tokens.weight", shared)
+    own = [f"{prefix}{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    shared = [f"{prefix}shared.weight", *([*own, "lm_head.weight"] if config.tie_word_embeddings else [])]
+    sides = [given(name, *shared) for name in own]
+    projection = given("lm_head.weight", *([own[1], *shared] if config.tie_word_embeddings else []))
     for tensor in (*sides, projection):
         if tensor.shape != (config.vocab_size, config.d_model):
             what = "the embeddings are not of the size that config.json says"
@@ -133,7 +133,7 @@ def carried(
         what = "these weights have embeddings, or a projection, of their own, which config.json does not say"
         raise UserError(what, where=where, allowed="tie_word_embeddings: false")
     source, target = (torch.tensor(each) for each in rows)
-    bias = weights.get("final_logits_bias", sides[0].new_zeros(1, config.vocab_size)).float().flatten()[target]
+    bias = weights.get("final_logits_bias", torch.zeros(config.vocab_size)).float().reshape(config.vocab_size)[target]
     if int(target[BOS]) in [*rows[1][:BOS], *rows[1][BOS + 1 :]]:
         bias[BOS] = NEVER
     result = {

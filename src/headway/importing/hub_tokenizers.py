@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language
+from headway.importing.architectures import refusal
 from headway.processing.marian_files import M2mVocabulary
-from headway.processing.pretrained import transformers_quiet
+from headway.processing.pretrained import loading
 from headway.processing.text.framed_vocabulary import FramedVocabulary, TokenizersVocabulary, code_of, named
 from headway.processing.text.vocabulary import Vocabulary
 from headway.tensors.batch import SPECIALS
@@ -21,6 +23,11 @@ TOKENIZERS = {
     "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
     "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
 }
+CODE = re.compile(r"[a-z]{2,3}_[A-Z]\w+")  # of a language, such as de_DE or eng_Latn
+# What the library writes in the place of what, where a tokenizer's settings say that spaces are cleaned up.
+CLEANED = [(f" {mark}", mark) for mark in ".?!,"] + [(" ' ", "'")] + [
+    (f" {end}", end) for end in ("n't", "'m", "'s", "'ve", "'re")
+]  # fmt: skip
 
 
 class Sides(NamedTuple):
@@ -40,16 +47,21 @@ class Side(NamedTuple):
 
 def read_tokenizer(folder: Path, kind: str, where: str) -> Any:
     """The tokenizer of a folder, of a class that goes with such a model. Nothing of it is executed. UserError."""
-    with transformers_quiet(where) as transformers:
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-        except Exception as error:  # files of others let the library raise anything
-            first = next(iter(str(error).splitlines()), type(error).__name__)
-            raise UserError(f"the tokenizer cannot be read ({first})", where=where, received=str(folder)) from error
+    with loading("the tokenizer", str(folder), where) as transformers:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
     name = type(tokenizer).__name__.removesuffix("Fast")
     if name not in TOKENIZERS[kind] or tokenizer.init_kwargs.get("auto_map"):
         what = f"a model of type {kind} has a tokenizer of another class here"
         raise UserError(what, where=f"{folder}/tokenizer_config.json", received=name, allowed=TOKENIZERS[kind])
+    names = list(tokenizer.vocab_files_names.values())
+    if not any((folder / file).is_file() for file in names):  # the library then makes one without pieces
+        raise UserError("this model has no tokenizer", where=where, received=str(folder), allowed=f"one of {names}")
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if tokenizer.clean_up_tokenization_spaces and backend and type(backend.model).__name__ != "BPE":
+        from tokenizers import decoders
+
+        cleaned = [decoders.Replace(*pair) for pair in CLEANED]
+        backend.decoder = decoders.Sequence([backend.decoder, decoders.Fuse(), *cleaned])
     return tokenizer
 
 
@@ -69,13 +81,25 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         UserError: a language that the model does not have, or none where one is needed.
     """
     framed, bare = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
-    at = next(index for index in range(len(framed)) if framed[index : index + len(bare)] == bare)
+    at = next((index for index in range(len(framed)) if framed[index : index + len(bare)] == bare), 0)
     before, after = framed[:at], framed[at + len(bare) :]
+    if not after:
+        raise UserError("this tokenizer does not end a text", where="tokenizer.json", received=framed)
     codes = _codes(tokenizer)
+    most = config.vocab_size if hasattr(tokenizer, "backend_tokenizer") else len(tokenizer.encoder)
+    known = {*tokenizer.all_special_tokens, *codes}
+    if beyond := [piece for piece, row in tokenizer.get_vocab().items() if row >= most and piece not in known]:
+        what = "the tokenizer has pieces that the model, or the table of its vocabulary, does not have"
+        raise UserError(what, where="config.json: vocab_size", received=beyond[0], allowed=f"{most} pieces")
     tags = list(codes.values()) or before
     usual = next((row for row in framed if row in codes.values()), None)
-    begin = search.get("decoder_start_token_id", config.decoder_start_token_id)
-    wanted = next((row for row in (search.get("forced_bos_token_id"), begin) if row in codes.values()), None)
+    begin, forced = (
+        search.get("decoder_start_token_id", config.decoder_start_token_id),
+        search.get("forced_bos_token_id"),
+    )
+    if forced is not None and languages[1] is None and forced not in ({*codes.values()} - {begin} or before):
+        raise refusal("forced_bos_token_id", forced, "null, or what the tokenizer begins a text with")
+    wanted = next((row for row in (forced, begin) if row in codes.values()), None)
     chosen = (_chosen(codes, languages[0], usual, "source"), _chosen(codes, languages[1], wanted, "target"))
     sides = list[Side]()
     texts, made = dict[tuple[int, ...], Vocabulary](), dict[Any, Vocabulary]()  # what both sides have is one object
@@ -85,8 +109,9 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         )
         *inner, end = closing
         start, own = begin, tags
-        if inner and side == "target":  # the code is the begin mark of an output, and ends a source
-            start, end, inner = end, inner[0], []
+        if inner and side == "target":  # the code ends a source, and an output begins with it or, forced, after a mark
+            start, opening = (end, opening) if begin is None or begin in codes.values() else (begin, [end])
+            end, inner = inner[0], []
         elif inner:
             start, own = end, [*tags, *inner]  # a source has no begin mark
         special = [config.pad_token_id, start, end, tokenizer.unk_token_id]
@@ -99,7 +124,8 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
         if own:
             names = [list(map(named, tokenizer.convert_ids_to_tokens(part), part)) for part in (own, opening, inner)]
             key = str([rows, names])
-            vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, *names)
+            free = not codes and forced is None
+            vocabulary = made[key] = made.get(key) or FramedVocabulary(vocabulary, names[0], names[1], names[2], free)
         sides.append(Side(vocabulary, [*rows, *own], _language(tokenizer, code)))
     return Sides(*sides)
 
@@ -108,11 +134,8 @@ def _codes(tokenizer: Any) -> dict[str, int]:
     """The rows of the languages' codes, by code; none where a model has no languages."""
     if hasattr(tokenizer, "lang_token_to_id"):  # M2M-100's
         return dict(tokenizer.lang_token_to_id)
-    named = {str(token) for token in tokenizer.special_tokens_map.values() if not isinstance(token, list)}
-    codes = [token for token in tokenizer.all_special_tokens if token not in named]
-    return (
-        dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True)) if hasattr(tokenizer, "src_lang") else {}
-    )
+    codes = [token for token in tokenizer.all_special_tokens if CODE.fullmatch(token)]
+    return dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True))
 
 
 def _chosen(codes: Mapping[str, int], language: str | None, usual: int | None, side: str) -> int | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter
 from torch import Tensor
 
 from headway.core.config import Section
@@ -15,16 +15,18 @@ from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
 from headway.core.log import warn
 from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
-from headway.importing.architectures import carried, model_section
+from headway.importing.architectures import carried, check_weights, model_section, refusal
 from headway.importing.hub_tokenizers import TOKENIZERS, read_tokenizer, sides_of
 from headway.importing.importer import Imported, Importer, Weights
 from headway.importing.importing import import_run
 from headway.processing.hub_models import hub_folder, read_weights, weight_files
 from headway.processing.marian_files import PREFIX, marian_section, marian_vocabulary, read_config, read_tokenizers
-from headway.processing.pretrained import transformers_quiet
+from headway.processing.pretrained import loading
 from headway.tasks.marian import marian_weights
+from headway.tensors.batch import BOS, EOS
 
 WHERE = "hf"
+MOST_ROWS = 10_000_000  # of embeddings, which are listed before any weights are read
 
 
 class Searched(BaseModel):
@@ -33,20 +35,27 @@ class Searched(BaseModel):
     model_config = ConfigDict(strict=True)
 
     architectures: list[str] | None = None
-    max_length: int | None = None
+    vocab_size: Annotated[PositiveInt, Field(le=MOST_ROWS)] | None = None
+    max_length: PositiveInt | None = None
+    max_new_tokens: PositiveInt | None = None
     min_length: int | None = None
+    min_new_tokens: int | None = None
     num_beams: int | None = None
     no_repeat_ngram_size: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
-    max_new_tokens: int | None = None
+    bad_words_ids: list[list[int]] | None = None
+    suppress_tokens: list[int] | None = None
+    begin_suppress_tokens: list[int] | None = None
 
 
 SEARCHED = TypeAdapter(Searched)
 # Settings that change what `generate` writes and that search does not have, with the values that change nothing.
 WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    "do_sample": (False,), "repetition_penalty": (1.0,), "num_beam_groups": (1,), "early_stopping": (False, True),
-    "encoder_no_repeat_ngram_size": (0,), "exponential_decay_length_penalty": (),
+    "do_sample": (False,), "repetition_penalty": (1,), "encoder_repetition_penalty": (1,), "guidance_scale": (1,),
+    "num_beam_groups": (1,), "diversity_penalty": (0,), "penalty_alpha": (0,), "early_stopping": (False, True),
+    "encoder_no_repeat_ngram_size": (0,), "exponential_decay_length_penalty": (), "sequence_bias": (),
+    "force_words_ids": (), "stop_strings": (),
 }  # fmt: skip
 
 
@@ -80,15 +89,17 @@ class HuggingFaceImporter(Importer):
         if kind not in ("marian", *TOKENIZERS):
             what, where = "headway has no such architecture", f"{folder / 'config.json'}: model_type"
             raise UserError(what, where=where, received=kind, allowed=["marian", *TOKENIZERS])
-        search = raw | (read_json(generation) if generation.is_file() else {})
-        shaped({key: search[key] for key in search.keys() & Searched.model_fields.keys()}, SEARCHED, str(folder))
+        search = read_json(generation) if generation.is_file() else raw
+        given = {key: (raw | search).get(key) for key in Searched.model_fields}
+        shaped(given, SEARCHED, str(folder))
+        check_weights(raw)
         if kind == "marian" and self.config.model_fields_set:
             what, allowed = (
                 "a Marian model is told a language by each line",
                 "lines that begin with >>fra<<, or the like",
             )
             raise UserError(what, where=next(iter(self.config.model_fields_set)), allowed=allowed)
-        imported = _marian(folder) if kind == "marian" else _other(folder, raw, search, self.config)
+        imported = _marian(folder, search) if kind == "marian" else _other(folder, search, self.config)
         imported.sections["decoding"] = _decoding(search)
         return imported._replace(files=_files(folder))
 
@@ -129,7 +140,7 @@ def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if unlike:
         warn(f"search goes without what the settings of this model ask for ({', '.join(unlike)})")
-    longest, shortest, exponent = search.get("max_length"), search.get("min_length"), search.get("length_penalty")
+    longest, exponent = search.get("max_length"), search.get("length_penalty")
     if search.get("max_new_tokens"):
         longest = search["max_new_tokens"] + 1
     uncounted = 1 if search.get("forced_eos_token_id") is None else 2
@@ -139,35 +150,54 @@ def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
         "length_penalty_kind": "power",
         "stop": "full" if search.get("early_stopping") is True else "worst",
         "max_length": max(1, longest - uncounted) if longest else None,
-        "min_length": max(0, shortest - 1) if shortest else 0,
+        "min_length": max((search.get("min_length") or 1) - 1, search.get("min_new_tokens") or 0),
         "no_repeat_ngram": search.get("no_repeat_ngram_size") or 0,
     }
 
 
-def _marian(folder: Path) -> Imported:
+def _check_written(search: Mapping[str, Any], rows: Sequence[int]) -> None:
+    """Raise UserError where generation ends otherwise than headway's search, or may not write what that may.
+
+    Args:
+        search: what the model's files say of generation.
+        rows: for each id of the target's vocabulary the row that it has in the model.
+    """
+    if (ends := search.get("eos_token_id")) not in (None, rows[EOS], [rows[EOS]]):
+        raise refusal("eos_token_id", ends, str(rows[EOS]))
+    for key in ("bad_words_ids", "suppress_tokens", "begin_suppress_tokens"):
+        words = [word if isinstance(word, list) else [word] for word in search.get(key) or ()]
+        if written := [word for word in words if {*rows[EOS:]}.issuperset(word)]:
+            raise refusal(key, written[0], "padding, and other tokens that headway never writes")
+
+
+def _marian(folder: Path, search: Mapping[str, Any]) -> Imported:
     config, tokenizers = read_config(folder), read_tokenizers(folder)
+    _check_written(search, tokenizers.target_rows)
+    for key, row in (("forced_bos_token_id", None), ("decoder_start_token_id", tokenizers.target_rows[BOS])):
+        if (received := search.get(key, row)) not in (None, row):
+            raise refusal(key, received, str(row))
     sections = {"model": marian_section(config), "vocabulary": marian_vocabulary(config)}
     return Imported(sections, (tokenizers.source, tokenizers.target), partial(marian_weights, folder), ())
 
 
-def _other(folder: Path, raw: Mapping[str, Any], search: Mapping[str, Any], options: HuggingFaceOptions) -> Imported:
-    where = str(folder / "config.json")
-    with transformers_quiet(WHERE) as transformers:
-        try:
-            config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-        except Exception as error:  # files of others let the library raise anything
-            first = next(iter(str(error).splitlines()), type(error).__name__)
-            raise UserError(f"the configuration cannot be read ({first})", where=where) from error
-    section = model_section(config, raw, where)
+def _other(folder: Path, search: Mapping[str, Any], options: HuggingFaceOptions) -> Imported:
+    with loading("the configuration", str(folder), WHERE) as transformers:
+        config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    section = model_section(config)
     tokenizer = read_tokenizer(folder, config.model_type, WHERE)
     sides = sides_of(tokenizer, config, search, (options.source_language, options.target_language))
     source, target = sides
+    _check_written(search, target.rows)
     if source.rows != target.rows and section["tied"] == "all":
         section["tied"] = "target"
     languages = {name: {"language": side.language} for name, side in sides._asdict().items() if side.language}
 
     def weights(names: Mapping[str, Tensor]) -> Weights:
-        return carried(config, read_weights(folder, WHERE), names, (source.rows, target.rows), str(folder))
+        try:
+            return carried(config, read_weights(folder, WHERE), names, (source.rows, target.rows), str(folder))
+        except (IndexError, RuntimeError) as error:
+            what = f"the weights are not of the shape that config.json says ({str(error).splitlines()[0]})"
+            raise UserError(what, where=str(folder)) from error
 
     vocabulary = {"kind": source.vocabulary.family, "shared": source.rows == target.rows}
     sections = {"model": section, "vocabulary": vocabulary, "text": languages}

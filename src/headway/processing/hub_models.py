@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,7 +108,7 @@ def read_weights(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> dict
             else:
                 with safe_open(file, "pt") as tensors:
                     weights |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, EOFError, RuntimeError, ValueError) as error:
+        except (SafetensorError, OSError, EOFError, RuntimeError, ValueError, struct.error) as error:
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise UserError(f"these weights cannot be read ({first})", where=str(file)) from error
     return weights

@@ -207,7 +207,7 @@ def marian_section(config: Mapping[str, Any]) -> dict[str, Any]:
         "attention_dropout": config.get("attention_dropout", 0.0),
         "activation": "swish" if activation == "silu" else activation,
         "max_position": config.get("max_position_embeddings", 512),
-        "tied": "all" if _shared(config) else "target" if config.get("tie_word_embeddings", True) else "none",
+        "tied": "none" if not config.get("tie_word_embeddings", True) else "all" if _shared(config) else "target",
         "output_bias": True,
         "scale_embeddings": config.get("scale_embedding", False),
         "encoder": {"layers": config["encoder_layers"]},

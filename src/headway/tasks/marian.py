@@ -7,6 +7,7 @@ sines before all cosines. So the elements of every vector of size D change place
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -80,10 +81,14 @@ def from_marian(weights: Mapping[str, Tensor], names: Mapping[str, Tensor], sour
 
     Raises:
         KeyError: a weight that is not there, by Marian's name.
+        UserError: embeddings that are tied and not equal.
     """
     embeddings = [_first(weights, f"model.{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
     order = interleaving(embeddings[0].shape[1])
-    projection = _first(weights, "lm_head.weight", "model.decoder.embed_tokens.weight")
+    own = "projection.weight" in names
+    projection = (
+        weights["lm_head.weight"] if own else _first(weights, "lm_head.weight", "model.decoder.embed_tokens.weight")
+    )
     carried = {
         "source_embedding.tokens.weight": embeddings[0][source][:, order],
         "target_embedding.tokens.weight": embeddings[1][target][:, order],
@@ -95,6 +100,11 @@ def from_marian(weights: Mapping[str, Tensor], names: Mapping[str, Tensor], sour
         rows.setdefault(name, {})[part] = weights[marian]
     for name, parts in rows.items():
         carried[name] = _reordered(torch.cat([parts[index] for index in sorted(parts)]), name, order)
+    tied = ("projection.weight", "target_embedding.tokens.weight", "source_embedding.tokens.weight")
+    for name, other in pairwise(tied):
+        if name not in names and not torch.equal(carried[name], carried[other]):
+            what = "these weights have embeddings, or a projection, of their own, which config.json does not say"
+            raise UserError(what, where=WHERE, allowed="tie_word_embeddings: false")
     return {name: tensor.float().contiguous() for name, tensor in carried.items() if name in names}
 
 
@@ -167,8 +177,8 @@ def marian_weights(folder: Path, tensors: Mapping[str, Tensor]) -> Weights:
         carried = from_marian(weights, tensors, *rows)
     except KeyError as error:
         raise UserError(f"this model lacks the weight {error.args[0]}", where=WHERE, received=str(folder)) from error
-    except IndexError as error:
-        raise _wrong_shape("its embeddings", folder) from error
+    except (IndexError, RuntimeError) as error:
+        raise _wrong_shape(str(error).splitlines()[0], folder) from error
     if tokenizers.target_rows[PAD] == tokenizers.target_rows[BOS]:
         carried["projection.bias"][BOS] = NEVER
     for name, tensor in tensors.items():

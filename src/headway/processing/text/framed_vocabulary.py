@@ -154,13 +154,21 @@ class FramedVocabulary(TaggedVocabulary):
         tags: all codes.
         before: those that a line begins with where it says no others.
         after: those that it ends with.
+        free: whether a model begins its outputs as it likes, which then need not be with `before`.
     """
 
     family = "framed"
 
-    def __init__(self, text: Vocabulary, tags: Sequence[str], before: Sequence[str], after: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        text: Vocabulary,
+        tags: Sequence[str],
+        before: Sequence[str],
+        after: Sequence[str] = (),
+        free: bool = False,
+    ) -> None:
         super().__init__(text, tags)
-        self._before, self._after = " ".join(before), " ".join(after)
+        self._before, self._after, self._free = " ".join(before), " ".join(after), free
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> FramedVocabulary:
@@ -169,7 +177,7 @@ class FramedVocabulary(TaggedVocabulary):
 
     @property
     def beginning(self) -> tuple[int, ...]:
-        return tuple(self._ids(self._before))
+        return () if self._free else tuple(self._ids(self._before))
 
     @property
     def no_text(self) -> frozenset[int]:
@@ -201,7 +209,7 @@ class FramedVocabulary(TaggedVocabulary):
         spans, (prefix, rest) = super().encode_with_spans(segmented), self.split_tags(segmented)
         if not self.text.encode(rest):
             return spans
-        before = [] if prefix else [TokenSpan(id, self.token(id), 0, 0) for id in self.beginning]
+        before = [] if prefix else [TokenSpan(id, self.token(id), 0, 0) for id in self._ids(self._before)]
         end = len(segmented)
         return before + spans + [TokenSpan(id, self.token(id), end, end) for id in self._ids(self._after)]
 
@@ -210,9 +218,9 @@ class FramedVocabulary(TaggedVocabulary):
 
     def _write(self, folder: Path) -> None:
         self.text.save(folder / TEXT)
-        write_json(folder / TAGS, [list(self.tags), self._before.split(), self._after.split()])
+        write_json(folder / TAGS, [list(self.tags), self._before.split(), self._after.split(), self._free])
 
     @classmethod
     def load(cls, folder: Path) -> FramedVocabulary:
-        three = TypeAdapter(tuple[list[str], list[str], list[str]])
-        return cls(load_vocabulary(folder / TEXT), *shaped(read_json(folder / TAGS, list), three, str(folder / TAGS)))
+        four = TypeAdapter(tuple[list[str], list[str], list[str], bool])
+        return cls(load_vocabulary(folder / TEXT), *shaped(read_json(folder / TAGS, list), four, str(folder / TAGS)))
