@@ -9,6 +9,7 @@ import torch
 from headway.core.errors import UserError
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.models import Seq2Seq
+from headway.predictors.minimum_risk import utility_of
 from headway.predictors.output import Example, Output
 from headway.predictors.predictor import Run
 from headway.predictors.sentence_translator import SentenceTranslator
@@ -18,6 +19,8 @@ from headway.recipe import Recipe, load_recipe
 from headway.tasks import build_task
 from headway.tasks.task import Corpora
 from headway.tensors.batch import BOS, EOS
+from tests.metrics.made_comet import write_checkpoint
+from tests.predictors.test_minimum_risk import risk_by_loops
 
 SOURCE = ["a b", "c", "", "d a c", "b b", "a", "c d"]
 TARGET = ["x y", "z", "", "y z x", "x", "z z", "y"]
@@ -229,3 +232,28 @@ def test_sentences_by_themselves_are_refused(tmp_path: Path) -> None:
     predictor, _ = made(recipe_with(tmp_path, 1), tmp_path)
     with pytest.raises(UserError, match="this run reads the sentences before each"):
         SentenceTranslator(predictor)
+
+
+def test_outputs_without_a_word_take_no_room(tmp_path: Path) -> None:
+    predictor, _ = made(recipe_with(tmp_path, {"target": 2}, max_length=4), tmp_path)
+    (wanted,), (found,) = (
+        predictor.predict(["a b"], before=[("c", "y"), *blank]) for blank in ((), (("d", ""),))
+    )  # fmt: skip
+    assert_same([found], [wanted.text], [wanted.log_probabilities])
+    assert wanted.log_probabilities != predictor.predict(["a b"])[0].log_probabilities
+
+
+def test_a_utility_reads_the_sentence_alone(tmp_path: Path) -> None:
+    predictor, _ = made(recipe_with(tmp_path, {"source": 2}), tmp_path)
+    name = f"comet:model={write_checkpoint(tmp_path / 'made', 'regression')},device=cpu"
+    found = predictor.predict(SOURCE[:2], kind="mbr", samples=6, temperature=3.0, utility=name)[1]
+    drawn = predictor.predict(SOURCE[:2], sample=True, nbest=6, temperature=3.0)[1]
+    texts = [each.text for each in drawn.hypotheses]
+    expected = risk_by_loops(texts, texts, utility_of(name, None, of_texts=True), SOURCE[1])
+    assert found.score == pytest.approx(max(expected.values()), abs=1e-4)
+
+
+def test_an_ensemble_reads_equally_many_sentences(tmp_path: Path) -> None:
+    runs = [made(recipe_with(tmp_path / str(n), {"source": n}), tmp_path / str(n))[0].runs[0] for n in (1, 2)]
+    with pytest.raises(UserError, match="runs that are averaged prepare text alike"):
+        SequencePredictor(runs, torch.device("cpu"))

@@ -50,6 +50,17 @@ def test_terms_are_searched_for(predictor: SequencePredictor) -> None:
     assert asked[0].text != plain[0].text
 
 
+@pytest.mark.parametrize("options", [{"beam": 4}, {"kind": "mbr", "samples": 8, "temperature": 2.0}], ids=str)
+def test_hypotheses_of_a_wider_search_stand_once_among_the_best(
+    predictor: SequencePredictor, options: dict[str, Any]
+) -> None:
+    """With minimum risk all scores are mean utilities."""
+    (found,) = predictor.predict(["a b c"], terms={"a": "e", "b": "x"}, nbest=4, **options)
+    texts = [one.text for one in found.hypotheses]
+    assert len({*texts}) == len(texts)
+    assert (min(one.score for one in found.hypotheses) >= 0) == ("kind" in options)
+
+
 def test_words_of_an_annotated_source() -> None:
     words = ["the", "⟦", "bank", "⇒", "Ufer", "⟧", "is", "Ufer"]
     assert list(_spans(words, "the bank is Ufer")) == [

@@ -170,6 +170,7 @@ def test_every_task_answers_as_its_predictor_does(server: Running, loaded: dict[
     models = {each["name"]: each for each in server.ask("/v1/models").content}
     assert models["en-de"] == {
         "name": "en-de", "task": "translation", "source": "en", "target": "de", "alignment": True,
+        "context": False,
     }  # fmt: skip
     assert models["tagging"]["alignment"] is False
 
@@ -200,6 +201,8 @@ def test_options_attention_and_alignment_come_by_request(server: Running, loaded
         ("en-de", {"unknown_words": "copy", "dictionary": "/etc/passwd"}, 400),
         ("en-de", {"batch_tokens": 10**9}, 400),
         ("en-de", {"beam": 9}, 400),
+        ("en-de", {"kind": "mbr", "utility": "comet:model=hf:some/one"}, 400),
+        ("en-de", {"kind": "mbr", "samples": 9}, 400),
         ("en-de", {"nbest": 10_000}, 400),
         ("en-de", {"max_length": 100_000}, 400),
         ("en-de", {"min_length": 100_000}, 400),

@@ -115,7 +115,8 @@ class SequencePredictor(Predictor[Recording, Output]):
         assert isinstance(target, TextProcessor)
         self.target = target
         for number, run in enumerate(runs[1:], start=2):
-            if not (run.source.same(self.source) and run.target.same(target)):
+            alike = run.recipe.data.context == self.recipe.data.context
+            if not (alike and run.source.same(self.source) and run.target.same(target)):
                 raise UserError("runs that are averaged prepare text alike, with one vocabulary", where=f"run {number}")
         self.models: list[Seq2Seq] = [run.model for run in runs if isinstance(run.model, Seq2Seq)]
         self.backend: Backend = TorchBackend(self.models[0] if len(runs) == 1 else Ensemble(self.models), device)
@@ -270,9 +271,10 @@ class SequencePredictor(Predictor[Recording, Output]):
         others: list[list[Hypothesis]] = [[]] * len(drawn)
         if asked.search.beam_candidates:
             others = self.backend.hypotheses(replace(asked, search=asked.search.model_copy(update={"kind": "beam"})))
+        texts = [text.rpartition(JOINT)[2] if utility.reads_sources else "" for text in asked.texts]
         return [
             least_risk(samples, more, self.target.decode, utility, text)
-            for samples, more, text in zip(drawn, others, asked.texts, strict=True)
+            for samples, more, text in zip(drawn, others, texts, strict=True)
         ]
 
     def _with_terms(
@@ -298,15 +300,15 @@ class SequencePredictor(Predictor[Recording, Output]):
         outputs = [preferred(index) for index in range(len(rows))]
         failed = [index for index, some in enumerate(outputs) if count(index, some[0]) < wanted[index].total()]
         if failed:
-            wider = request.search.model_copy(update={"beam": max(WIDER_BEAM, request.search.beam)})
+            update = {"beam": max(WIDER_BEAM, request.search.beam), "beam_candidates": True}
             asked = request.asked(
                 [rows[index] for index in failed],
-                wider,
+                request.search.model_copy(update=update),
                 max(WIDER_BEAM, request.options.nbest),
                 [contexts[index] for index in failed] if contexts else [],
             )
-            for index, more in zip(failed, self.backend.hypotheses(asked), strict=True):
-                outputs[index] = [*outputs[index], *more]
+            for index, more in zip(failed, self._hypotheses(asked, request.utility), strict=True):
+                outputs[index] = list({one.ids: one for one in [*outputs[index], *more]}.values())
                 outputs[index] = preferred(index)
         for index, row in enumerate(rows):
             request.terms[row] = TermCount(wanted[index].total(), first[index], count(index, outputs[index][0]))
@@ -377,7 +379,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         by_words, room = data.count == "words", self.longest_target(len(source))
         left = data.max_length - len(request.raw[row].source.split() if by_words else self._alone(source))
         context = list[int]()
-        for text in reversed(texts):
+        for text in filter(str.strip, reversed(texts)):
             ids = self.target.encode(text).values
             left -= (len(self.target.prepare(text).split()) if by_words else len(ids)) + 1
             total = len(ids) + 1 + len(context) + request.longest[row]

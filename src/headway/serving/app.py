@@ -118,6 +118,7 @@ class Model(BaseModel):
     source: str | None
     target: str | None
     alignment: bool = Field(description="Whether it says where a word looks.")
+    context: bool = Field(description="Whether it reads the sentences before each.")
 
 
 class Answers(BaseModel):
@@ -322,6 +323,7 @@ class Server:
             Model(
                 name=each.name, task=each.task, source=each.direction[0] if each.direction else None,
                 target=each.direction[1] if each.direction else None, alignment=each.aligner is not None,
+                context=each.predictor.recipe.data.context.most > 0,
             )
             for each in self.models.values()
         ]  # fmt: skip

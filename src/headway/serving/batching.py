@@ -78,9 +78,11 @@ class Batcher:
 
     def encoded(self, inputs: Sequence[str], options: CaptureOptions, until: float) -> list[Job]:
         """The jobs of some inputs. Raises UserError for inputs or options that the model cannot read."""
-        # Random streams hang on the numbers of lines, and each request counts its own.
-        alike = object() if getattr(options, "sample", False) else options.model_dump_json(exclude={"prefixes"})
         whole = self.predictor.request(list(inputs), options, 1)
+        # Random streams hang on the numbers of lines, and each request counts its own; so do earlier outputs.
+        drawn = getattr(options, "sample", False) or getattr(whole, "utility", None) is not None
+        chained = self.predictor.recipe.data.context.target > 0
+        alike = object() if drawn or chained else options.model_dump_json(exclude={"prefixes"})
         if whole.problems and not options.skip_broken:
             raise whole.problems[min(whole.problems)]
         if hasattr(whole, "longest"):
@@ -88,12 +90,12 @@ class Batcher:
         lengths = [len(source.values) for source in whole.sources] if hasattr(whole, "sources") else None
         lengths = lengths or [len(each) for each in inputs]
         jobs, begin, total = [], 0, 0
-        for row, length in enumerate([*lengths, self.budget]):
-            if row > begin and (total + length + 1 > self.budget or row - begin == MOST_ROWS):
+        for row, length in enumerate(lengths):
+            if row > begin and not chained and (total + length + 1 > self.budget or row - begin == MOST_ROWS):
                 jobs.append(Job(part(whole, begin, row), total, alike, until))
                 begin, total = row, 0
             total += length + 1
-        return jobs
+        return [*jobs, Job(part(whole, begin, len(lengths)), total, alike, until)] if lengths else []
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue the jobs of a request."""

@@ -19,15 +19,16 @@ from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, checked_options
 from headway.predictors.predictor import Predictor
-from headway.predictors.sentence_translator import check_alone, usual_aligner
+from headway.predictors.sentence_translator import usual_aligner
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.serving.batching import MOST_TOKENS, Batcher, Job
 from headway.serving.options import ServeOptions
 
-# A dictionary is a file of the server; the size of batches, and inputs that are left out, are the server's own matter.
-NOT_SERVED = ("dictionary", "batch_tokens", "skip_broken")
+# A dictionary is a file of the server, and a metric may be one, or code; the size of batches, and inputs that are left
+# out, are the server's own matter.
+NOT_SERVED = ("dictionary", "utility", "batch_tokens", "skip_broken")
 BOUNDS = dict.fromkeys(("min_length", "max_length", "max_length_offset", "no_repeat_ngram"), MOST_TOKENS)
 MOST_WEIGHTS = 2**24  # of the attention in an answer
 HEADS = 16  # that a layer is taken to have
@@ -51,7 +52,7 @@ class PredictBody(Section):
 
 def predict_body(name: str, kind: type[CaptureOptions], limits: ServeOptions) -> type[PredictBody]:
     """The requests that a model answers: every option of its predictor but those that reach a file, with bounds."""
-    bounds = {**BOUNDS, "beam": limits.beam, "nbest": limits.beam, "max_length_ratio": 10}
+    bounds = {**BOUNDS, **dict.fromkeys(("beam", "nbest", "samples"), limits.beam), "max_length_ratio": 10}
     declared: dict[str, Any] = {"model": (str, Field(description="The model.", json_schema_extra={"enum": [name]}))}
     for key, given in kind.model_fields.items():
         if key not in NOT_SERVED:
@@ -171,7 +172,6 @@ def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], l
     recipe, direction = predictor.recipe, None
     if isinstance(predictor.runs[0].source, AudioProcessor):
         raise UserError("a server reads text, and this run speech", where=str(path), received=recipe.task)
-    check_alone(predictor)
     if not isinstance(predictor, SequencePredictor | LabelPredictor):
         raise UserError("the predictor of this task is not served", where=str(path), received=recipe.task)
     if recipe.task == "translation":

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -15,7 +16,7 @@ from headway.core.errors import UserError, option
 from headway.core.languages import base_language, has_no_spaces, language_name
 from headway.markup.inline import Aligned
 from headway.predictors.predict_options import checked_options
-from headway.predictors.sentence_translator import aligned
+from headway.predictors.sentence_translator import aligned, check_alone
 from headway.processing.text.sentences import sentences
 from headway.serving.models import ServedModel, TooLargeError
 from headway.serving.options import ServeOptions
@@ -95,13 +96,16 @@ class Translator:
         models = self.route(source, target)
         if not models:
             return [[text] for text in texts]
-        cut = await asyncio.to_thread(lambda: [list(pieces(text, source)) for text in texts])
-        found = [piece for some in cut for piece, is_sentence in some if is_sentence]
-        if len(found) > self.options.sentences:
-            raise TooLargeError(f"request ({len(found)} sentences) exceeds text limit ({self.options.sentences})")
-        written = iter(await self.sentences(found, source, target, seconds, alternatives))
+        cut = await asyncio.to_thread(lambda: [list(documents(text, source)) for text in texts])
+        found = [[piece for piece, is_sentence in part if is_sentence] for some in cut for part in some]
+        if (count := sum(map(len, found))) > self.options.sentences:
+            raise TooLargeError(f"request ({count} sentences) exceeds text limit ({self.options.sentences})")
+        ends = [""] if any(model.predictor.recipe.data.context.most for model in models) else []
+        lines = [line for some in found if some for line in [*some, *ends]]  # an empty line ends a document
+        answered = zip(lines, await self.sentences(lines, source, target, seconds, alternatives), strict=True)
+        written = iter([answer for line, answer in answered if line])
         answers = []
-        for some in cut:
+        for some in map(chain.from_iterable, cut):
             parts = [next(written) if is_sentence else [between(piece, source, target)] for piece, is_sentence in some]
             ranks = range(max([1, *map(len, parts)]))
             joined = ["".join(part[min(rank, len(part) - 1)] for part in parts) for rank in ranks]
@@ -129,6 +133,8 @@ class Translator:
     async def aligned(self, texts: Sequence[str], source: str, target: str, seconds: float) -> list[Aligned]:
         """Translations of sentences with the characters that belong together, of a direct translation."""
         models = self.route(source, target)
+        for each in models:
+            check_alone(each.predictor)
         if len(models) != 1:
             return [Aligned(each[0]) for each in await self.sentences(texts, source, target, seconds)]
         model, until = models[0], time.monotonic() + seconds
@@ -143,6 +149,12 @@ class Translator:
         half = len(texts) // 2
         before = await self.aligned(texts[:half], source, target, seconds)
         return before + await self.aligned(texts[half:], source, target, until - time.monotonic())
+
+
+def documents(text: str, language: str) -> Iterator[list[tuple[str, bool]]]:
+    """The pieces of each part of a text, and what stands between the parts: empty lines."""
+    for number, part in enumerate(re.split(r"(\n\s*\n)", text)):
+        yield [(part, False)] if number % 2 else list(pieces(part, language))
 
 
 def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:

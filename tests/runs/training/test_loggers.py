@@ -6,7 +6,9 @@ import math
 import pytest
 
 from headway.core.errors import UserError
-from headway.runs.training.loggers import LOGGERS, Logger, check_loggers
+from headway.runs.run_folder import RunFolder
+from headway.runs.training.loggers import LOGGERS, Logger, check_loggers, identity
+from headway.runs.training.records import Records
 from tests.runs.training import toys
 
 KEPT = []
@@ -41,7 +43,59 @@ def test_a_logger_of_ones_own_gets_all_numbers(tmp_path):
         assert numbers == {f"a.{name}": value for name, value in wanted.items()}
 
 
-@pytest.mark.parametrize("kind", ["no_such", "no_such_module:Class", "json:JSONDecoder"])
+class Failing(Logger):
+    """Cannot be made, cannot write its second line, or cannot end."""
+
+    def __init__(self, folder, *, at="write"):
+        self.at, self.written = at, 0
+        self.fail("made")
+
+    def fail(self, at):
+        if self.at == at:
+            raise ConnectionError("nobody answers\nat all")
+
+    def write(self, update, numbers):
+        self.written += 1
+        if self.written > 1:
+            self.fail("write")
+
+    def close(self):
+        self.fail("close")
+
+
+@pytest.mark.parametrize("at", ["made", "write", "close"])
+def test_no_training_ends_with_a_logger_that_fails(tmp_path, caplog, at):
+    KEPT.clear()
+    run = toys.run(tmp_path, loggers=[{"kind": f"{__name__}:Failing", "at": at}, f"{__name__}:Kept"])
+    (warning,) = [record.message for record in caplog.records if "training.loggers" in record.message]
+    assert "Failing failed" in warning
+    assert "(ConnectionError: nobody answers)" in warning
+    assert [update for update, _ in KEPT[1:-1]] == [line["update"] for line in lines(run)]
+    assert KEPT[-1] == "closed"
+
+
+def test_all_scores_of_a_line_are_numbers_of_loggers(tmp_path):
+    KEPT.clear()
+    records = Records(RunFolder(tmp_path), write=True, loggers=[{"kind": f"{__name__}:Kept"}])
+    general, leads = {"loss": 2.0, "chrf": 3.0}, {"3-words": {"chrf": 4.0}}
+    records.write({"update": 5, "dev_loss": None, "dev": {"chrf": 1.0}, "general": general, "baselines": leads})
+    wanted = {"update": 5, "chrf": 1.0, "general.loss": 2.0, "general.chrf": 3.0, "baselines.3-words.chrf": 4.0}
+    assert KEPT[1] == (5, wanted)
+
+
+def test_a_run_is_known_by_its_own_name_wherever_it_is(tmp_path):
+    first, moved = tmp_path / "first", tmp_path / "moved"
+    first.mkdir()
+    name = identity(first)
+    first.rename(moved)
+    assert identity(moved) == identity(moved) == name
+    first.mkdir()
+    assert identity(first) != name
+
+
+@pytest.mark.parametrize(
+    "kind", ["no_such", "no_such_module:Class", "json:JSONDecoder", {"kind": f"{__name__}:Kept", "prefixes": "a"}]
+)
 def test_what_is_no_logger_is_told_before_anything_is_made(tmp_path, kind):
     with pytest.raises(UserError, match=r"training\.loggers"):
         toys.run(tmp_path, loggers=[kind])

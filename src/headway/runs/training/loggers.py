@@ -3,13 +3,16 @@
 import importlib
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from headway.core.errors import not_installed
-from headway.core.registry import Registry
-from headway.core.storage import fingerprint
+from headway.core.files import write_text
+from headway.core.log import warn
+from headway.core.registry import Registry, config_of, validated
 
 WHERE = "training.loggers"
 
@@ -57,11 +60,13 @@ class WeightsAndBiases(Logger):
 
     def __init__(self, folder: Path, *, project: str = "headway") -> None:
         wandb: Any = importlib.import_module("wandb")
-        identity = fingerprint(str(folder.absolute()))[:16]
-        self._run = wandb.init(project=project, name=folder.name, id=identity, resume="allow", dir=str(folder))
+        given = {"name": folder.name, "id": identity(folder), "resume": "allow", "dir": str(folder)}
+        self._run = wandb.init(project=project, **given)
+        # Its own count of steps only grows, and drops what a resumed run writes of its last updates.
+        self._run.define_metric("*", step_metric="update")
 
     def write(self, update: int, numbers: Mapping[str, float]) -> None:
-        self._run.log(dict(numbers), step=update)
+        self._run.log({**numbers, "update": update})
 
     def close(self) -> None:
         self._run.finish()
@@ -74,11 +79,11 @@ class MLflow(Logger):
 
     def __init__(self, folder: Path, *, experiment: str = "headway") -> None:
         mlflow: Any = importlib.import_module("mlflow")
-        self._client, identity = mlflow.MlflowClient(), fingerprint(str(folder.absolute()))
+        self._client, own = mlflow.MlflowClient(), identity(folder)
         known = self._client.get_experiment_by_name(experiment)
         number = known.experiment_id if known else self._client.create_experiment(experiment)
-        runs = self._client.search_runs([number], f"tags.headway = '{identity}'")
-        run = runs[0] if runs else self._client.create_run(number, tags={"headway": identity}, run_name=folder.name)
+        runs = self._client.search_runs([number], f"tags.headway = '{own}'")
+        run = runs[0] if runs else self._client.create_run(number, tags={"headway": own}, run_name=folder.name)
         self._run = run.info.run_id
 
     def write(self, update: int, numbers: Mapping[str, float]) -> None:
@@ -96,14 +101,37 @@ LOGGERS: Registry[Logger] = Registry(
 )
 
 
+def identity(folder: Path) -> str:
+    """The name of a run in other programs, which it keeps where its folder goes; another in its place has its own."""
+    file = folder / "identity"
+    if not file.exists():
+        write_text(file, uuid4().hex)
+    return file.read_text(encoding="utf-8")
+
+
 def check_loggers(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Raise UserError for a logger that there is not, or whose library is not installed."""
+    """Raise UserError for a logger that there is not, whose library is not installed, or that has no such option."""
     for entry in entries:
-        name = LOGGERS.get(entry.get("kind"), WHERE).package
-        if name is not None and importlib.util.find_spec(name) is None:
+        logger = LOGGERS.get(entry.get("kind"), WHERE)
+        validated(config_of(logger), {key: value for key, value in entry.items() if key != "kind"}, WHERE)
+        if (name := logger.package) is not None and importlib.util.find_spec(name) is None:
             raise not_installed("this logger", [name], name, WHERE)
 
 
+@contextmanager
+def survived(name: str) -> Iterator[None]:
+    """Within this context an error is a warning: no training ends with a logger that fails."""
+    try:
+        yield
+    except Exception as error:  # whatever its library raises
+        why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        warn(f"{WHERE}: {name} failed, and gets nothing more of this training; metrics.jsonl has all ({why})")
+
+
 def build_loggers(entries: Sequence[Mapping[str, Any]], folder: Path) -> list[Logger]:
-    """The loggers of a run. Raises UserError as `Registry.build`."""
-    return [LOGGERS.build(entry, folder, where=WHERE) for entry in entries]
+    """The loggers of a run that can be made here."""
+    made = list[Logger]()
+    for entry in entries:
+        with survived(entry["kind"]):
+            made.append(LOGGERS.build(entry, folder, where=WHERE))
+    return made

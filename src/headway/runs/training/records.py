@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from headway.core.system import sync
+from headway.recipe import flatten
 from headway.runs.metrics import add_line
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.checkpoints import TrainingState, UpdateWindow
-from headway.runs.training.loggers import build_loggers
+from headway.runs.training.loggers import build_loggers, survived
 from headway.runs.training.updates import Gradients, PlannedUpdate
 
 
@@ -123,9 +124,13 @@ class Records:
         if self._file is None:
             return
         add_line(self._file, values)
-        numbers = {key: value for key, value in values.items() if isinstance(value, int | float)}
-        for logger in self._loggers:
-            logger.write(values["update"], numbers | values.get("dev", {}))
+        every = {key.removeprefix("dev."): value for key, value in flatten(dict(values)).items()}
+        numbers = {key: value for key, value in every.items() if isinstance(value, int | float)}
+        loggers, self._loggers = self._loggers, []
+        for logger in loggers:
+            with survived(type(logger).__name__):
+                logger.write(values["update"], numbers)
+                self._loggers.append(logger)
 
     def sync(self) -> None:
         """Make what was written survive a power cut, as a checkpoint does that is written next."""
@@ -135,7 +140,8 @@ class Records:
     def close(self) -> None:
         """End what loggers write."""
         for logger in self._loggers:
-            logger.close()
+            with survived(type(logger).__name__):
+                logger.close()
 
 
 def is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: int) -> bool:

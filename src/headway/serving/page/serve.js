@@ -50,7 +50,10 @@ async function update() {
   mirror.textContent = `${value}\n`;
   if (value.trim()) {
     if (task.value === TRANSLATE) await translate(value, own, signal);
-    else await predict(value, own, signal);
+    else {
+      own.push(...parts(value));
+      await predict(chosenModel(), own, signal);
+    }
   }
   if (signal.aborted) return;
   items = own;
@@ -66,6 +69,7 @@ async function translate(value, own, signal) {
   from.dataset.language = found;
   from.options[0].textContent = from.value === AUTO ? `Detected: ${named(found)}` : "Detect language";
   own.push(...parts(value, found));
+  if (chosenModel()?.context) return predict(chosenModel(), own, signal);
   const key = (input) => `${found} ${to.value} ${input}`;
   const fresh = [...new Set(own.flatMap(({ input }) => (input && !kept.has(key(input)) ? [input] : [])))];
   if (fresh.length) {
@@ -75,15 +79,19 @@ async function translate(value, own, signal) {
   for (const item of own) Object.assign(item, item.input && kept.get(key(item.input)));
 }
 
-async function predict(value, own, signal) {
-  const model = chosenModel(), tree = model.task === "parsing" ? { format: "drawing" } : {};
-  own.push(...parts(value));
-  const inputs = own.flatMap(({ input }) => (input ? [input] : []));
+async function predict(model, own, signal) {
+  const tree = model.task === "parsing" ? { format: "drawing" } : {};
+  let breaks = 0; // of lines, since the last sentence: an empty line ends a document
+  for (const item of own) {
+    breaks = item.input ? 0 : breaks + item.between.includes("\n");
+    if (model.context && breaks === 2) item.input = "";
+  }
+  const inputs = own.flatMap(({ input }) => input ?? []);
   const { outputs } = await ask("v1/predict", { model: model.name, inputs, ...tree }, signal);
   for (const item of own) {
-    if (!item.input) continue;
+    if (item.input === undefined) continue;
     const output = outputs.shift();
-    Object.assign(item, { text: output.text, others: [], output, drawing: model.task === "parsing" });
+    if (item.input) Object.assign(item, { text: output.text, others: [], output, drawing: model.task === "parsing" });
   }
 }
 
@@ -155,7 +163,7 @@ async function link(item) {
   const model = chosenModel();
   if (item.links !== undefined && item.links !== null) return;
   item.links = false; // nothing is known, as yet or at all
-  if (!model?.alignment || item.output?.labels || item.drawing) return;
+  if (!model?.alignment || model.context || item.output?.labels || item.drawing) return;
   const { outputs: [output] } = await known(`${model.name} ${item.input}`, () => ask("v1/predict", { model: model.name, inputs: item.input, alignment: true }));
   if (output.text !== item.text) return; // another one was chosen, or this was more than one sentence to the server
   item.links = output.alignment;
