@@ -283,7 +283,7 @@ def predict_labels(
     predictor: LabelPredictor,
     options: LabelOptions,
     output: LabelWriterOptions,
-    lines: Iterable[str],
+    lines: Iterable[str | UserError],
     source: StandardInput | None = None,
 ) -> None:
     """Label lines and write them, as `predict_stream` does; by default `marked` for a terminal, else `tsv`."""
