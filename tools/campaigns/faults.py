@@ -52,8 +52,8 @@ FAULTS = {
     # Lines, windows, batches and search.
     "lines swapped on their way out": Fault(
         "same-answer", "cli.prediction_stream",
-        "in predictor.stream(window, given, first_line=done + 1):",
-        "in (lambda all: all[:50] + all[50:52][::-1] + all[52:])([*predictor.stream(window, given)]):",
+        "zip(window, answers, strict=True)",
+        "zip(window, (lambda all: all[:50] + all[50:52][::-1] + all[52:])([*answers]), strict=True)",
     ),
     "a full window in another order": Fault(
         "same-answer", "cli.standard_streams",

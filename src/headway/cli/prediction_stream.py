@@ -182,7 +182,7 @@ def predict_stream(
             given = options if prefixes is None else prefixes.given_to(options, done, len(window))
             outputs = []
             answers = predictor.stream(_inputs(window), given, first_line=done + 1)
-            for row, output in zip(window, answers, strict=False):
+            for row, output in zip(window, answers, strict=True):
                 if isinstance(row, UserError):
                     output = replace(output, problem=row)
                 if output.problem is not None:
