@@ -24,6 +24,8 @@ def test_the_pages_are_not_stale() -> None:
     assert written == pages, "run `python tools/results_page.py`"
     there = {f"results/{file.name}" for file in (ROOT / "docs" / "results").iterdir()}
     assert there == pages.keys() - {"results.md"}
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [name for name in pages if f"- {name}\n" not in navigation] == []
     command = "`headway reproduce loem2023/articles --budget full --data FOLDER --output runs`"
     assert command in pages["results/summarization.md"].replace("\n", " ")
 
