@@ -185,12 +185,13 @@ def setup_headway(
     mixer: Mapping[str, Any] | None = None,
     length: int | None = None,
     capture: bool = False,
+    compiled: bool = False,
 ) -> tuple[Play, dict[str, Any]]:
     """headway's own update, from collating on, as the training loop makes it.
 
     With a dependency objective the lowest layers have dependency heads. A `mixer` takes the place of self-attention in
     all layers, a `length` that of the lengths that sentences have. With `capture` batches have few shapes, and the step
-    of each is recorded before any is measured.
+    of each is recorded before any is measured. A `compiled` step is compiled before that, too.
     """
     keep_freed_memory()
     size, where, labelled = ALL_SIZES[name], pick_device(device), objective.dependency is not None
@@ -248,6 +249,8 @@ def setup_headway(
     if not capture:  # the counter sees nothing of a replay
         facts["flops_per_token"] = _operations(play) if name in SIZES else 0  # the counter knows no fused recurrence
     use_backend(model, suited_backend(where, processor()))  # only now, since the counter knows torch's products alone
+    if compiled:
+        step.compile(dynamic=True)
     play(0)
     return play, facts
 

@@ -111,7 +111,7 @@ class Measured:
 
     def parts(self) -> Iterator[Table]:
         """Measure part by part; gives the table of each, which is in `tables` then."""
-        for part in self.training, self.by_length, self.decoding, self.padding:
+        for part in self.training, self.by_length, self.decoding, self.padding, self.compiled:
             try:
                 table = part()
             except Exception as error:  # what was measured before it is worth more than this part
@@ -212,6 +212,25 @@ class Measured:
         for corpus, tokens, shapes, *_, padded in table.rows:
             self._row(f"{corpus}: padding, {tokens:,} tokens a batch, {shapes} shapes", padded)
         return table
+
+    def compiled(self) -> Table:
+        """The first size in bf16, compiled and not: last, since compiling takes minutes."""
+        size = self.scale.sizes[0]
+        contenders = [
+            Contender(
+                f"headway bf16{', compiled' * compiled}",
+                partial(setup_headway, compiled=compiled),
+                (size, "bf16", PLAIN, False, str(self.device)),
+                "headway bf16",
+            )
+            for compiled in (True, False)
+        ]
+        measurements = self._alone(size, "", contenders, self.rounds)
+        of = {each.contender: each for each in measurements}
+        row = f"{size}, headway bf16: compiled, times without"
+        self._compare(row, of.get("headway bf16, compiled"), of.get("headway bf16"))
+        title = f"Compiled steps{measured_on(self.device)}, target tokens a second"
+        return BenchReport(title, "", with_flops(measurements), {}, NOTES[1:]).table()
 
     def _row(self, name: str, value: Any) -> None:
         if value is not None:

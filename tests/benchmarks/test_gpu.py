@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partialmethod
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ from headway.core.tables import Table
 from headway.recipe import TrainingConfig
 from headway.runs.training.checkpoints import TrainingState
 from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import prepared_updates
+from headway.runs.training.updates import TrainingStep, prepared_updates
 
 
 def compete(size, setting, contenders, rounds) -> list[Measurement]:
@@ -54,6 +55,7 @@ def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpu
     monkeypatch.setattr(bench_decode, "_records", lambda device: True)
     monkeypatch.setattr(bench_decode, "recorder", lambda device: lambda run: run)
     monkeypatch.setattr("rounds.PEAK_SHAPES", ((64, 64, 64),))
+    monkeypatch.setattr(TrainingStep, "compile", partialmethod(TrainingStep.compile, backend="eager"))
     output = tmp_path / "gpu.json"
     arguments = [str(output), "--sizes", "tiny", "--rounds", "2", "--device", "cpu", "--data", f"made={corpus}"]
     monkeypatch.setattr("sys.argv", ["gpu.py", *arguments])
@@ -66,6 +68,7 @@ def test_the_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpu
     assert rows["tiny, plain tf32: headway, times the plain loop"] > 0
     assert rows["tiny: n-grams at 9 tokens, times attention"] > 0
     assert rows["tiny, headway bf16, captured: times without"] > 0
+    assert rows["tiny, headway bf16: compiled, times without"] > 0
     assert 0 < rows["made: padding, 4,096 tokens a batch, any shapes"] < 1
     decoded = tables["decoding, output tokens a second"].rows
     assert {row[2]: row[-1] for row in decoded}["headway float32, recorded"] == 1  # equal outputs
@@ -103,6 +106,7 @@ def test_what_is_not_installed_is_left_out_with_a_word(monkeypatch: pytest.Monke
     everything = measured()
     monkeypatch.setattr(everything, "training", everything.padding)
     monkeypatch.setattr(everything, "by_length", everything.padding)
+    monkeypatch.setattr(everything, "compiled", everything.padding)
     assert not list(everything.parts())
     assert everything.said[-1].startswith("decoding is left out: bench decode measures beside CTranslate2 and Hugging")
 
