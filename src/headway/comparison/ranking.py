@@ -71,20 +71,10 @@ def worst_sentences(comparison: Comparison, measure: Measure, name: str) -> Tabl
     output = comparison.cells[name][0].outputs[measure.test]
     scores = measure.metric.segment_scores(comparison.statistics[measure.key, name][0])
     order = np.argsort(scores if measure.metric.higher_is_better else -scores, kind="stable")[:WORST].tolist()
-    test = output.test
-    texts = [*(["source"] if test.sources else []), "reference", "output"]
-    columns: list[Column | str] = ["line", *texts, Column(measure.label, format=".1f")]
-    rows = [
-        [
-            index + 1,
-            *([test.sources[index]] if test.sources else []),
-            test.references[0][index],
-            output.hypotheses[index],
-            float(scores[index]),
-        ]
-        for index in order
-    ]
-    return Table(columns, rows)
+    given = {"source": output.test.sources, "reference": output.test.references[0], "output": output.hypotheses}
+    texts = {name: lines for name, lines in given.items() if lines}
+    rows = [[index + 1, *(lines[index] for lines in texts.values()), float(scores[index])] for index in order]
+    return Table(["line", *texts, Column(measure.label, format=".1f")], rows)
 
 
 def write_ranking(comparison: Comparison, path: Path) -> None:
