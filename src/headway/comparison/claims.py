@@ -249,13 +249,11 @@ def read_claims(path: Path) -> ClaimFile:
     for claim in claims.claims:
         if said.count(claim.says) > 1:
             raise UserError("two claims say the same", where=str(path), received=claim.says)
-        inequality = claim.inequality
-        for name in (inequality.left, inequality.right, *claim.paper):
+        left, _, right = claim.inequality
+        for name in (left, right, *claim.paper):
             if name not in variants:
-                hint = nearest(name, variants)
-                raise UserError(
-                    f"no such variant{hint}", where=f"{path}: {claim.claim}", received=name, allowed=variants
-                )
+                what, where = f"no such variant{nearest(name, variants)}", f"{path}: {claim.claim}"
+                raise UserError(what, where=where, received=name, allowed=variants)
     return claims
 
 
@@ -327,14 +325,7 @@ class Decided:
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
-        found: dict[str, Any] = {
-            "difference": self.difference,
-            "low": self.low,
-            "high": self.high,
-            "values": list(self.values),
-        }
-        found |= {"finding": self.finding, "needs": self.needs, "regime": self.regime}
-        return self.claim.model_dump(mode="json") | found
+        return self.claim.model_dump(mode="json") | {name: each for name, each in vars(self).items() if name != "claim"}
 
 
 def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str, Regime]:
@@ -559,13 +550,9 @@ def _of_costs(
 def claims_table(
     decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool, missing: str = "not compared"
 ) -> Table:
-    """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
+    """A row a claim: what the paper has, what was `decided` by the claim's sentence, and the verdict.
 
-    Args:
-        decided: by the sentence of a claim.
-        claims: the file.
-        as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
-        missing: the verdict on a claim that nothing was found on.
+    Numbers are absolute where they are `as_printed`. `missing` is the verdict where nothing was found.
     """
     rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:

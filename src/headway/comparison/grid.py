@@ -39,15 +39,7 @@ from headway.formats.lines import check_file
 from headway.metrics import Metric, check_kind, metric_in
 from headway.models import StackedConfig, model_section
 from headway.predictors.predict_options import PredictOptions
-from headway.recipe import (
-    Recipe,
-    apply_overrides,
-    changed_keys,
-    parse_recipe,
-    read_tree,
-    recipe_of,
-    set_key,
-)
+from headway.recipe import Recipe, apply_overrides, flatten, parse_recipe, read_tree, recipe_of, set_key
 from headway.runs.run import open_run
 from headway.runs.training.start import check_recipe, new_schedule
 from headway.tasks import build_task
@@ -303,16 +295,11 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class CellJob:
-    """All that a process needs to make a run of a grid.
+    """All that a process needs to make a run of a grid: to train what is planned, and to decode test sets.
 
-    Attributes:
-        planned: what is trained.
-        kind: `cells`, or `tuning` for a short run, which gets no report.
-        output: the absolute path of the grid's folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short
-            ones, `logs/` what they said in place of a terminal.
-        tests: what is decoded then.
-        predict: options of prediction.
-        threads: of the process.
+    `kind`: `cells`, or `tuning` for a short run, which gets no report. `output`: the absolute path of the grid's
+    folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short ones, `logs/` what they said in place of a
+    terminal. `predict`: options of prediction.
     """
 
     planned: PlannedRun
@@ -455,9 +442,10 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     return parse_recipe(tree)
 
 
-def differ_in_nothing(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes are of one variant: they differ in their seed alone, or in what changes no result."""
-    return all(key in FREE for key in changed_keys(one, other))
+def counting_keys(recipe: Recipe) -> dict[str, Any]:
+    """The values that make a variant, by their keys: all but the seed, and what changes no result."""
+    values = flatten(recipe.model_dump(mode="json"))
+    return {key: value for key, value in values.items() if key not in FREE and value is not None}
 
 
 @dataclass(frozen=True)
@@ -511,21 +499,17 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
         raise UserError(explain(error, GridConfig)) from error
     read = {name: _read(config, name, beside, recipe_changes) for name in config.variants}
     for one, other in combinations([raw.variant() for raw in read.values()], 2):
-        if differ_in_nothing(one.recipe, other.recipe):
+        if counting_keys(one.recipe) == counting_keys(other.recipe):
             what = f"this variant does not differ from {one.name}, but for what changes no result"
             raise UserError(what, where=f"variants.{other.name}")
     _match_variants(config, read)
     variants = [raw.variant() for raw in read.values()]
+    task = variants[0].recipe.task
     for variant in variants:
         with at_key(f"variants.{variant.name}"):
+            if variant.recipe.task != task:
+                raise UserError("variants of one task are compared", received=variant.recipe.task, allowed=task)
             check_recipe(variant.recipe)
-    task = variants[0].recipe.task
-    for variant in variants[1:]:
-        if variant.recipe.task != task:
-            where = f"variants.{variant.name}"
-            raise UserError(
-                "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
-            )
     folder = next(iter(read.values())).tree.get("data", {}).get("folder")
     resolve = partial(first_existing, folders=[Path(folder)] if folder else [Path(), beside])
     tests = tuple(_named_sets(config, resolve))
@@ -687,7 +671,7 @@ def _check_tuning(grid: Grid) -> None:
             for run in runs:
                 check_tuned(run.recipe, tune.key)
         for one, other in combinations(runs, 2):
-            if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
+            if one.seed == other.seed and one.name != other.name and one.recipe == other.recipe:
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
         if tune.key == "optimizer.learning_rate":
@@ -727,7 +711,7 @@ def _check_run_names(grid: Grid) -> None:
     """Raise UserError for two runs of one name, which would share a folder."""
     tune = grid.config.tune
     groups = [group for variant in grid.variants for group in grid.groups_of(variant)]
-    cells = [run for group in groups for run in grid.cells(group, tune.values[0] if tune else None)]
+    cells = [run for group in groups for run in grid.cells(group, tune and tune.values[0])]
     runs = [run for group in groups for run in grid.tuning_runs(group)]
     for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
         names: dict[str, str] = {}
