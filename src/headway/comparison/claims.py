@@ -15,7 +15,7 @@ from statistics import fmean, variance
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from scipy import special
 
 from headway.comparison.cells import CellResult, Costs
@@ -23,7 +23,7 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import LOGPROB, USUAL_BUDGET, AblateOptions
-from headway.core.config import Section, explain, merge
+from headway.core.config import Section, merge, validated
 from headway.core.errors import UserError, nearest
 from headway.core.files import shipped
 from headway.core.tables import Cell, Column, Table
@@ -202,10 +202,8 @@ class ClaimPath(NamedTuple):
 
 def claims_folder(given: Path | None = None) -> Path:
     """The folder of the claim files: as given, `claims` here, or that which comes with headway."""
-    if given is not None:
-        return given
     here = Path("claims")
-    return here if here.is_dir() else shipped("claims")
+    return given or (here if here.is_dir() else shipped("claims"))
 
 
 def claim_files(folder: Path) -> dict[str, Path]:
@@ -231,16 +229,10 @@ def read_claims(path: Path) -> ClaimFile:
     tree = read_tree(path)
     if isinstance(tree.get("grid"), str):
         tree["grid"] = _grid_of_file(path.parent / tree["grid"])
-    try:
-        claims = ClaimFile.model_validate(tree)
-    except ValidationError as error:
-        raise UserError(explain(error, ClaimFile, str(path))) from error
+    claims = validated(ClaimFile, tree, str(path))
     variants = dict[str, Any]()
     for budget in claims.budgets:
-        try:
-            variants |= GridConfig.model_validate(claims.tree(budget)).variants
-        except ValidationError as error:
-            raise UserError(explain(error, GridConfig, f"{path}: grid")) from error
+        variants |= validated(GridConfig, claims.tree(budget), f"{path}: grid").variants
     cut = {} if claims.cut is None else claims.cut.parts
     if absent := [name for name in cut if name.partition("/")[0] not in variants]:
         raise UserError("no such variant", where=f"{path}: cut", received=absent, allowed=variants)

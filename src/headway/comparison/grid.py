@@ -16,7 +16,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from headway.comparison.cells import (
     CellResult,
@@ -29,7 +29,7 @@ from headway.comparison.cells import (
     shared_references,
 )
 from headway.comparison.comparison import measures_of
-from headway.core.config import Count, Metrics, Section, Seed, explain, merge, validated_options
+from headway.core.config import Count, Metrics, Section, Seed, merge, validated, validated_options
 from headway.core.errors import UserError, nearest
 from headway.core.files import first_existing, sha256
 from headway.core.log import warn
@@ -60,15 +60,10 @@ def _evaluation_set(value: Any) -> Any:
 
 
 def _evaluation_sets(value: Any) -> Any:
-    """Corpora by name, a list of corpora, or one alone."""
-    if isinstance(value, Mapping) and not _is_corpus(value):
+    """Corpora by name, a list of corpora, or one alone, whose options are no mappings."""
+    if isinstance(value, Mapping) and "corpus" not in value and all(isinstance(one, Mapping) for one in value.values()):
         return [_evaluation_set(corpus) | {"name": str(name)} for name, corpus in value.items()]
     return [_evaluation_set(corpus) for corpus in (value if isinstance(value, list | tuple) else [value])]
-
-
-def _is_corpus(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one corpus, and not several by name: the options of a corpus are no mappings."""
-    return "corpus" in value or not all(isinstance(option, Mapping) for option in value.values())
 
 
 class EvaluationSetConfig(Section):
@@ -493,10 +488,7 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
             names = [*GridConfig.model_fields, *Recipe.model_fields]
             raise UserError(f"unknown key{nearest(first, names)}", where=override, allowed=names)
     apply_overrides(tree, grid_changes)
-    try:
-        config = GridConfig.model_validate(tree)
-    except ValidationError as error:
-        raise UserError(explain(error, GridConfig)) from error
+    config = validated(GridConfig, tree)
     read = {name: _read(config, name, beside, recipe_changes) for name in config.variants}
     for one, other in combinations([raw.variant() for raw in read.values()], 2):
         if counting_keys(one.recipe) == counting_keys(other.recipe):
