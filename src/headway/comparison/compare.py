@@ -161,18 +161,17 @@ def _check_copies(systems: Sequence[CellName]) -> None:
 
     A copy is no seed: it agrees with the first in everything, so that any difference would be a significant one.
     """
-    trainings: dict[str, CellName] = {}
-    outputs: dict[str, CellName] = {}
+    known: dict[str, CellName] = {}  # by the weights or, of other systems, by the path and by the content
     for system in systems:
         assert system.path is not None
         is_run = system.path.is_dir()
         weights = open_run(system.path).manifest.get("model_sha256") if is_run else None
-        first = trainings.setdefault(weights or str(system.path.resolve()), system)
+        first = known.setdefault(weights or str(system.path.resolve()), system)
         if first is not system and first.variant == system.variant:
             what = f"this is seed {first.seed} of {first.variant} again; a seed is a training of its own"
             raise UserError(what, where=str(system.path), received=f"seed {system.seed}")
         if first is system and not is_run:
-            first = outputs.setdefault(content(system.path), system)
+            first = known.setdefault(content(system.path), system)
         if first is not system:
             warn(f"{system.path}: the same as {first.variant}, seed {first.seed}")
 

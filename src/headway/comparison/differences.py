@@ -417,13 +417,7 @@ def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
 
 @dataclass(frozen=True)
 class NgramDifference:
-    """An n-gram of the references, and how often each of two systems has it where a reference has it.
-
-    Args:
-        words: of the n-gram.
-        a, b: occurrences that are right, a mean over seeds.
-        references: occurrences in the references.
-    """
+    """An n-gram, how often two systems have it right, in the mean over seeds, and how often references have it."""
 
     words: tuple[str, ...]
     a: float

@@ -171,7 +171,7 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions) 
 
 def write_comparison_page(path: Path, report: Report, attentions: Attentions, *, title: str) -> None:
     """Write the page whole, with packed maps of attention by variant, test set and segment."""
-    data = {"payload": payload(report, attentions, title=title)}
+    data = {"payload": payload(report, attentions)}
     for (variant, test, segment), maps in attentions.items():
         index = [one.name for one in report.comparison.variants].index(variant)
         data[f"attention-{index}-{test}-{segment}"] = dict(maps)
@@ -205,23 +205,20 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
     return found
 
 
-def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, Any]:
+def payload(report: Report, attentions: Attentions) -> dict[str, Any]:
     """The content of the page as values that JSON can hold."""
-    comparison, pairs = report.comparison, list[dict[str, Any]]()
+    comparison = report.comparison
     facts = [f"{len(comparison.variants)} variants"]
     facts.append(f"{comparison.seeds} seeds" if comparison.seeds > 1 else "one seed")
     facts += [f"{test.name}: {len(test):,} segments" for test in comparison.tests]
     facts += [] if comparison.baseline is None else [f"baseline {comparison.baseline}"]
-    for pair in comparison.pairs:
-        low, high = pair.interval
-        pairs.append({
-            "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
-            "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
-        })  # fmt: skip
+    pairs = [
+        values | {"p": pair.adjusted_p_value, "words": pair.words}
+        for values, pair in zip(comparison.to_json()["pairs"], comparison.pairs, strict=True)
+    ]
     trained = [cell.costs for row in comparison.cells.values() for cell in row if cell.curve]
     in_cpu_seconds = all(costs.cpu_seconds is not None and costs.gpu_seconds is None for costs in trained)
     return {
-        "title": title,
         "facts": facts,
         "conclusions": comparison.conclusions(),
         "variants": [variant.name for variant in comparison.variants],
