@@ -34,6 +34,7 @@ from headway.comparison.cells import (
 from headway.comparison.claims import ANY_SEGMENTS, Sought, sought_of_grid
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.differences import with_limits
+from headway.comparison.executors import executor_of, room_here
 from headway.comparison.grid import (
     CELLS,
     TUNING,
@@ -43,7 +44,7 @@ from headway.comparison.grid import (
     file_name,
     load_grid,
 )
-from headway.comparison.grid_run import Choice, GridResult, GridRun, executor_of, room_here
+from headway.comparison.grid_run import Choice, GridResult, GridRun
 from headway.comparison.options import OF_EXISTING, CompareOptions, GridOptions, is_grid
 from headway.comparison.report import draw_figures, write_report
 from headway.core.config import validated_options
@@ -141,11 +142,15 @@ def compare_existing(
     leads = _leads(options, scored)
     with progress("decoding", len(planned), "runs") as bar:
         from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
-    found = compare_cells(
-        [*from_runs, *from_files, *leads], chosen, options.margins, options.baseline,
-        any_tokenization=options.any_tokenization, pooled_variance=options.pooled_variance,
-    )  # fmt: skip
-    return with_limits(found, tuned=None)
+    return with_limits(_verdicts([*from_runs, *from_files, *leads], chosen, options), tuned=None)
+
+
+def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: CompareOptions) -> Comparison:
+    """The comparison of cells. Raises UserError as `compare_cells`."""
+    freely, pooled = options.any_tokenization, options.pooled_variance
+    return compare_cells(
+        cells, metrics, options.margins, options.baseline, any_tokenization=freely, pooled_variance=pooled
+    )
 
 
 def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
@@ -581,20 +586,15 @@ def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sou
         what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
         rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
     slots = options.workers or room_here(options.threads)
-    columns: list[Column | str] = [
-        "run",
-        "kind",
-        Column("updates", format=","),
-        "state",
-        Column("training", align="right"),
-    ]
     with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
     notes = [f"{duration(left)} of training are left, {with_workers}."]
     if more := [(state.group.variant.name, count) for state in run.groups if (count := run.still_grows(state))]:
         longest = left + sum(count * (run.seconds_of(TUNING, name, known) or 0.0) for name, count in more)
         short = counted(sum(count for _, count in more), "short run")
         notes += [f"Where the best value is the lowest or the highest, up to {short} more: up to {duration(longest)}."]
-    return Table(columns, rows, notes=notes)
+    return Table(
+        ["run", "kind", Column("updates", format=","), "state", Column("training", align="right")], rows, notes=notes
+    )
 
 
 def compare(
@@ -640,14 +640,7 @@ def compare(
         if len(cells) < len(given) or metrics is None:
             raise UserError("cells are compared with cells, by metrics", where="systems", allowed="cells and metrics")
         check_names([cell.name for cell in cells], least=2)
-        comparison: Comparison | None = compare_cells(
-            cells,
-            as_metrics(metrics),
-            chosen.margins,
-            baseline,
-            any_tokenization=chosen.any_tokenization,
-            pooled_variance=chosen.pooled_variance,
-        )
+        comparison: Comparison | None = _verdicts(cells, as_metrics(metrics), chosen)
     elif isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         if metrics is not None or chosen.dry_run:
             what = "only the command line lists the cells" if chosen.dry_run else "a grid says this itself"

@@ -29,7 +29,7 @@ from headway.comparison.differences import (
     sentence_scores,
     word_counts,
 )
-from headway.comparison.grid_run import ProcessesOfTheirOwn
+from headway.comparison.executors import ProcessesOfTheirOwn
 from headway.comparison.options import CompareOptions
 from headway.comparison.ranking import ranking, write_ranking
 from headway.core.errors import UserError, nearest, option
