@@ -49,13 +49,7 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         others = ", ".join(each.name for each in ordered if each.name not in told)
         ranks = f"{low}" if low == high else f"{low} to {high}"
         rows.append([place, variant.name, variant.scores[measure.key].cell, ranks, others])
-    columns: list[Column | str] = [
-        "place",
-        "system",
-        Column(measure.label, format=".2f"),
-        "ranks it may have",
-        "not told apart from",
-    ]
+    names = "place", "system", measure.label, "ranks it may have", "not told apart from"
     over = "seeds and test sets" if comparison.seeds > 1 else "this test set alone"
     notes = [
         f"{measure.label}: {comparison.signature(measure)}",
@@ -63,6 +57,7 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         f"those that paired differences leave, over {over}, with p up to {SIGNIFICANT} by Holm's method over "
         f"{len(pairs):,} pairs.",
     ]
+    columns = [Column(name, format=".2f") for name in names]  # which concerns the scores alone
     return Table(columns, rows, title=f"Ranks by {measure.label}", notes=notes)
 
 

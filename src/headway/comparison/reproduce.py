@@ -46,10 +46,11 @@ from headway.comparison.claims import (
     sought_of_claims,
     tree_of_cell,
 )
-from headway.comparison.compare import GridComparison, compare_grid, plan_of, warn_of_reach
+from headway.comparison.compare import compare_grid, plan_of, warn_of_reach
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import CELLS, Grid, grid_of
+from headway.comparison.grid_run import GridResult
 from headway.comparison.options import CompareOptions, ReproduceOptions
 from headway.comparison.report import write_report
 from headway.core.config import Section, Seed
@@ -67,7 +68,6 @@ DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
 LOOK = 0.1  # seconds between two looks at the commands
 TAIL = 4096  # bytes in which the last line is looked for
-LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
 RECORD = "record.json"
 Cuts = Mapping[str, Mapping[str, Linearised]]  # by metric and name, of variants whole and without a part
 
@@ -282,8 +282,9 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _last_line(text: bytearray) -> str:
-    lines = [line.strip() for line in LINE_ENDS.split(text.decode(errors="replace"))]
-    return next((line for line in reversed(lines) if line), "")
+    """The last line that is not blank; a bar of progress ends each of its lines with a carriage return."""
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
+    return next(filter(None, reversed(lines)), "")
 
 
 def listed_claims(folder: Path) -> Table:
@@ -366,7 +367,7 @@ def reproduce(
             break
         if made.comparison is not None:
             shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
-            tables += _findings(claims, options, made, made.comparison, data, shown, command)
+            tables += _findings(claims, options, made.result, made.comparison, data, shown, command)
     return tables, code
 
 
@@ -396,7 +397,7 @@ def _commands_to_run(
 def _findings(
     claims: ClaimFile,
     options: ReproduceOptions,
-    made: GridComparison,
+    result: GridResult,
     comparison: Comparison,
     data: Path,
     folder: Path,
@@ -412,7 +413,7 @@ def _findings(
         for one in claims.claims
     }
     write_report(comparison, folder, CompareOptions(allow_code=True))
-    write_record(folder / RECORD, record_of(claims, options, made, comparison, decided, command, of_cuts))
+    write_record(folder / RECORD, record_of(claims, options, result, comparison, decided, command, of_cuts))
     return [claims_table(decided, claims, as_printed=as_printed), comparison.table(), *of_cuts]
 
 
@@ -468,14 +469,13 @@ def decide_cut(claim: ClaimConfig, claims: ClaimFile, cuts: Cuts, regimes: Mappi
 def record_of(
     claims: ClaimFile,
     options: ReproduceOptions,
-    made: GridComparison,
+    result: GridResult,
     comparison: Comparison,
     decided: dict[str, Decided | None],
     command: str,
     cuts: Sequence[Table] = (),
 ) -> ResultRecord:
     """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
-    result = made.result
     missing = [f"Failed: {failure}." for failure in result.failed]
     missing += [f"Not finished: {'; '.join(result.unfinished)}."] if result.unfinished else []
     tables = [comparison.table(), comparison.pair_table(), *cuts]
