@@ -365,7 +365,10 @@ class BandedCurves:
 
 
 def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
-    """The comparison, where each verdict carries what it holds for; `tuned` is None where that is not known."""
+    """The comparison, where each verdict carries what it holds for.
+
+    `tuned`: whether a key was tuned for each variant; None where that is not known.
+    """
     curves = {each.metric: each for each in banded_curves(comparison)}
     rates = {name: {cell.rate for cell in row} for name, row in comparison.cells.items()}
 

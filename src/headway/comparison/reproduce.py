@@ -247,9 +247,9 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
         # A selector cannot wait for a pipe on Windows.
         read = (process.stdout, said), (process.stderr, said, errors)
         threads = [threading.Thread(target=keep, args=each, daemon=True) for each in read]
+        for thread in threads:
+            thread.start()
         try:
-            for thread in threads:
-                thread.start()
             while any(thread.is_alive() for thread in threads):
                 for thread in threads:
                     thread.join(LOOK)
@@ -258,6 +258,8 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
         except BaseException:
             with suppress(ProcessLookupError, psutil.NoSuchProcess):
                 kill_with_children(process.pid)
+            for thread in threads:
+                thread.join(LOOK)
             raise
     return process.returncode, _last_line(errors)
 
