@@ -15,8 +15,6 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from headway.comparison.claims import (
     COSTS,
     ClaimConfig,
@@ -30,7 +28,7 @@ from headway.comparison.claims import (
 from headway.comparison.comparison import in_groups
 from headway.comparison.options import USUAL_BUDGET
 from headway.comparison.reproduce import ResultRecord, read_record
-from headway.core.config import Section, explain
+from headway.core.config import Section, validated
 from headway.core.errors import HeadwayError, UserError
 from headway.core.log import counted
 from headway.core.tables import Cell, Column, Table
@@ -95,10 +93,7 @@ def results_pages(results: Path, claims: Path) -> dict[str, str]:
         UserError: a file that cannot be read, a record that is missing, or one that no section has.
     """
     path = results / CONTENTS
-    try:
-        contents = PageContents.model_validate(read_tree(path))
-    except ValidationError as error:
-        raise UserError(explain(error, PageContents, str(path))) from error
+    contents = validated(PageContents, read_tree(path), str(path))
     records = {
         name: read_record(file) for name, file in _named(results) if not any(map(Path(name).match, contents.elsewhere))
     }

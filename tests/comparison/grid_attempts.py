@@ -19,8 +19,9 @@ from pathlib import Path
 import torch
 
 from headway.comparison import run as cell_process
+from headway.comparison.executors import ProcessesOfTheirOwn
 from headway.comparison.grid import CellJob, load_grid
-from headway.comparison.grid_run import GridRun, ProcessesOfTheirOwn
+from headway.comparison.grid_run import GridRun
 from headway.core.storage import locked
 from tests.runs.training.attempts import before_change
 

@@ -49,7 +49,7 @@ def comparison_report() -> Report:
 
 REPORT = comparison_report()
 PAIRS = [(WORST, HOSTILE), (WORST, BEST), (HOSTILE, BEST)]
-DATA = payload(REPORT, {}, title="t")
+DATA = payload(REPORT, {})
 
 
 def maps(name: str) -> list[Map]:

@@ -9,8 +9,8 @@ import headway
 from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import (
+    RATIO,
     Bucketing,
-    Ratio,
     bucketings,
     most_different,
     ngram_differences,
@@ -53,8 +53,8 @@ def test_words() -> None:
 def test_word_f1_counts_multisets() -> None:
     rows = word_f1_statistics(["the the cat", "x"], ["the cat sat", "y"], lambda segment, word: 0, 1)[0]
     assert rows.tolist() == [[4, 6], [0, 2]]
-    assert Ratio().aggregate(rows.sum(axis=0)) == 50
-    assert Ratio().aggregate_all(rows)[1] == 0
+    assert RATIO.aggregate(rows.sum(axis=0)) == 50
+    assert RATIO.aggregate_all(rows)[1] == 0
 
 
 def test_by_length_and_group(comparison: Comparison) -> None:

@@ -16,21 +16,20 @@ from typing import Any
 import pytest
 import yaml
 
-from headway.comparison import grid_run
+from headway.comparison import executors, grid_run
 from headway.comparison.cells import CellOutput, CellResult, CurvePoint, EvaluationSet, read_result
 from headway.comparison.compare import check_sets, compare_grid, comparison_of, plan_of
+from headway.comparison.executors import ProcessesOfTheirOwn, room_here
 from headway.comparison.grid import CellJob, Grid, PlannedRun, TuneConfig, load_grid
 from headway.comparison.grid_run import (
     CellState,
     Choice,
     GridRun,
     GroupState,
-    ProcessesOfTheirOwn,
     are_told_apart,
     best_score,
     make_cell,
     progress_of,
-    room_here,
     tuning_score,
 )
 from headway.comparison.options import GridOptions
@@ -367,7 +366,7 @@ def test_a_short_run_that_a_signal_ended_has_not_lost(made: tuple[Grid, Path], c
 
 
 def test_cells_share_an_accelerator_only_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_run, "cores", lambda: 16)
+    monkeypatch.setattr(executors, "cores", lambda: 16)
     assert room_here(threads=2) == 8
     monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: "cuda")
     assert room_here(threads=2) == 1

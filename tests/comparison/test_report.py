@@ -51,7 +51,7 @@ def compared(curves: bool = True, doubts: Mapping[str, str] = MappingProxyType({
 def test_a_doubted_verdict_is_one_everywhere(tmp_path: Path) -> None:
     report = report_of(compared(doubts={"quick": "tune quick with lower values"}), None)
     write_tables(report, tmp_path)
-    page = payload(report, {}, title="t")
+    page = payload(report, {})
     assert [(pair["verdict"], pair["words"]) for pair in page["pairs"]] == [("rate?", "rate?")]
     assert page["conclusions"][0].startswith("rate? for quick and slow: ")
     assert "rate?: tune quick with lower values." in page["tables"][1]["notes"]
@@ -301,7 +301,7 @@ def test_the_metric_takes_part(name: str, tmp_path: Path) -> None:
     assert scores[0] == build_metric(name, **own).score(first, [references], REFERENCES).value
     report = report_of(compared, {"the": 3})
     assert any(bucketing.axis == "group" for bucketing in report.buckets)
-    json.dumps([compared.to_json(), payload(report, {}, title="t")], allow_nan=False)
+    json.dumps([compared.to_json(), payload(report, {})], allow_nan=False)
 
 
 def test_columns_of_the_latex_table_are_chosen(tmp_path: Path) -> None:

@@ -129,8 +129,7 @@ def test_the_record_has_scores_on_dev_where_these_tell_sooner_from_better(place:
     curve = tuple(CurvePoint(update, update, {metric.label: update}) for update in range(1, evaluations + 1))
     cells = [replace(cell(name, 1, 0.8), curve=curve) for name in ("wide", "narrow")]
     comparison = headway.compare(cells, [metric])
-    made = GridComparison(comparison, GridResult(tuple(cells), (), {}), 0)
-    record = record_of(claims, ReproduceOptions(), made, comparison, {}, "headway reproduce")
+    record = record_of(claims, ReproduceOptions(), GridResult(tuple(cells), ()), comparison, {}, "headway reproduce")
     on_dev = [table["title"] for table in record.tables if "on dev" in table["title"]]
     assert on_dev == [f"{metric.label} on dev, means over seeds"] * (evaluations - 1)
 

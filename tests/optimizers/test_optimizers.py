@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from headway.core.config import validated
 from headway.core.errors import UserError
-from headway.core.registry import validated
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from tests.models import toys
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from headway.core.config import validated
 from headway.core.errors import UserError
-from headway.core.registry import validated
 from headway.optimizers.optimizers import OptimizerConfig, build_schedule
 from headway.optimizers.schedules import Schedule, TrainingProgress
 

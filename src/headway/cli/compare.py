@@ -28,17 +28,18 @@ def compare(
     options: CompareOptions,
 ) -> int:
     """Compare systems over seeds and test sets: scores, costs, verdicts, and what differs."""
-    from headway.comparison.compare import Existing, compare_existing, compare_file, plan_of_file
+    from headway.comparison.compare import Existing, compare_existing, compare_grid, grid_of_file, plan_of
     from headway.comparison.report import draw_figures, printed, write_report
 
     needs = {"training": ("output",), "columns": ("output",), "length_bins": ("by_length",)}
     check_companions(options.model_fields_set, needs)
     code = 0
     if given and is_grid(given[0]):
+        grid, output = grid_of_file(Path(given[0]), options, given[1:])
         if options.dry_run:
-            write(plan_of_file(Path(given[0]), options, given[1:]).text())
+            write(plan_of(grid, output, options).text())
             return 0
-        made = compare_file(Path(given[0]), options, given[1:])
+        made = compare_grid(grid, output, options)
         comparison, code = made.comparison, made.code
         options = options.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
     else:

@@ -1,5 +1,6 @@
 """`headway inspect ...`: look inside a model."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -58,11 +59,14 @@ def inspect_ablate(
 
     Only some hundred sentences are read, unless --sentences says more.
     """
-    from headway.comparison.ablation import run_ablate
+    from headway.comparison.ablation import ablate, draw
 
     if not runs:
         raise UserError("there is nothing to cut", where="RUN", allowed="one run folder or several")
-    write(run_ablate(runs, options))
+    found = ablate(runs, options)
+    if options.figure is not None:
+        draw(found, options.figure)
+    write(json.dumps(found.to_json(), indent=1) if options.json_output else found.text())
 
 
 @command(inspect_app, "tables")

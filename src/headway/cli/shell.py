@@ -32,7 +32,7 @@ from pydantic import ValidationError as InvalidError
 from pydantic.fields import FieldInfo
 
 from headway.cli.console import console
-from headway.core.config import explain
+from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
 from headway.core.system import STANDARD_INPUT
 
@@ -221,10 +221,7 @@ def keys_given(words: Iterable[str], section: type[BaseModel]) -> dict[str, Any]
 
 def section_of(words: Iterable[str], section: type[Any], given: Mapping[str, Any]) -> Any:
     """The options in `KEY=VALUE` words, validated. Raises UserError, which names keys as they were given."""
-    try:
-        return section.model_validate({**given, **keys_given(words, section)})
-    except InvalidError as error:
-        raise UserError(explain(error, section)) from error
+    return validated(section, {**given, **keys_given(words, section)})
 
 
 def verbs(app: App, *path: str) -> Iterator[tuple[tuple[str, ...], App]]:

@@ -5,7 +5,6 @@ Shapes: n seeds, N sentences, P parts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -382,11 +381,3 @@ def draw(found: Ablations, path: Path) -> None:
                 axes.set_ylabel(each)
             grid[0, column].set_title(f"{ablation.measure.label}, {ablation.how}", fontsize=9)
         save_figure(figure, path)
-
-
-def run_ablate(runs: Sequence[Path], options: AblateOptions) -> str:
-    """The report of `ablate`, with its figure where one is asked for."""
-    found = ablate(runs, options)
-    if options.figure is not None:
-        draw(found, options.figure)
-    return json.dumps(found.to_json(), indent=1) if options.json_output else found.text()

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,8 +102,7 @@ class Costs:
 
     def known(self) -> dict[str, int | float]:
         """Those that are known, by name."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -196,23 +195,16 @@ def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
 def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
     """See that cells can be compared.
 
-    Args:
-        cells: of all variants.
-        baseline: the variant that the others are compared with.
-        any_tokenization: allow hypotheses of which some look tokenised and others do not.
-
     Raises:
-        UserError: as `check_names`; test sets that are not the same, hypotheses that are not one a segment, or of
-            different tokenisation.
+        UserError: as `check_names`; test sets that are not the same, hypotheses that are not one a segment or, unless
+            that is allowed, some that look tokenised and others that do not.
     """
     check_names([cell.name for cell in cells], baseline)
-    first = [output.test for output in cells[0].outputs]
+    first = [(output.test.name, output.test.references) for output in cells[0].outputs]
     for cell in cells:
-        tests = [output.test for output in cell.outputs]
-        if tests != first and [(test.name, test.references) for test in tests] != [
-            (test.name, test.references) for test in first
-        ]:
-            received, allowed = ", ".join(test.name for test in tests), ", ".join(test.name for test in first)
+        tests = [(output.test.name, output.test.references) for output in cell.outputs]
+        if tests != first:
+            received, allowed = (", ".join(name for name, _ in given) for given in (tests, first))
             what = f"the test sets, or their references, are not those of {cells[0].name}"
             raise UserError(what, where=str(cell.name), received=received, allowed=allowed)
         for output in cell.outputs:
@@ -297,13 +289,9 @@ def _check_tokenization(cells: Sequence[CellResult]) -> None:
 
 
 def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
-    """Raise UserError where the training data of a variant changed between two of its runs.
+    """Raise UserError where the training data changed between two runs of one variant; `allowed` says what to do then.
 
     Runs that are not complete notice by themselves when they go on.
-
-    Args:
-        runs: folders of the runs of one variant, with their recipes.
-        allowed: what to do about it, for the error.
     """
     known: dict[str, tuple[Path, str]] = {}
     for path, recipe in runs:
@@ -339,18 +327,14 @@ class NamedCorpus:
     @property
     def steps(self) -> str:
         """The steps that normalise the references, separated by commas."""
-        of_text = self.written is not None and self.alignments is None and not self.evenness
-        return ", ".join(self.written.normalise) if self.written is not None and of_text else ""
+        if self.written is None or self.alignments is not None or self.evenness:
+            return ""
+        return ", ".join(self.written.normalise)
 
     @property
     def where(self) -> str:
         """Its place, for messages."""
         return self.key or f"test.{self.name}"
-
-    @property
-    def where_groups(self) -> str:
-        """The place of its groups, for messages."""
-        return f"{option('by') if self.key else f'{self.where}.groups'}: {self.groups}"
 
     def kind(self, writes: Kind) -> Kind:
         """The kind of outputs that are scored, of models that write outputs of a kind."""
@@ -400,16 +384,8 @@ def content(path: Path) -> str:
     return sha256(path) if exists(path, "file") else str(path)
 
 
-@dataclass(frozen=True)
-class ReadCorpus:
-    """A test set, read: its examples, and how they are scored."""
-
-    examples: Sequence[Example]
-    scored: EvaluationSet
-
-
-def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
-    """The examples of a test set, as the task of a recipe reads them.
+def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example], EvaluationSet]:
+    """The examples of a test set, as the task of a recipe reads them, and how they are scored.
 
     Raises:
         UserError: files that are missing or at fault, examples without references, or not as many groups.
@@ -428,21 +404,19 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> ReadCorpus:
         if not all(example.words for example in examples):
             raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
         references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
-    beside = [(corpus.groups, groups, corpus.where_groups)]
-    beside.append((corpus.alignments, references[0], f"{where}: {corpus.alignments}"))
-    for path, lines, place in beside:
+    by = option("by") if corpus.key else f"{where}.groups"
+    for place, path, lines in ((by, corpus.groups, groups), (where, corpus.alignments, references[0])):
         if path is not None and len(lines) != len(examples):
-            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=place)
+            raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{place}: {path}")
     sources = tuple(example.source for example in examples)
-    return ReadCorpus(examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps))
+    return examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps)
 
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
     """A test set that systems can be compared on. Raises UserError as `read_corpus`, `check_links` and `check_set`."""
-    corpus_read = read_corpus(recipe, corpus)
-    test = corpus_read.scored
+    examples, test = read_corpus(recipe, corpus)
     if corpus.alignments is not None:
-        counts = _word_counts(recipe, corpus, corpus_read.examples)
+        counts = _word_counts(recipe, corpus, examples)
         check_links(test.references[0], counts, f"{corpus.where}: {corpus.alignments}")
     check_set(test, corpus.where)
     return test

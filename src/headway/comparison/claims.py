@@ -15,7 +15,7 @@ from statistics import fmean, variance
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from scipy import special
 
 from headway.comparison.cells import CellResult, Costs
@@ -23,7 +23,7 @@ from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import Grid, GridConfig
 from headway.comparison.options import LOGPROB, USUAL_BUDGET, AblateOptions
-from headway.core.config import Section, explain, merge
+from headway.core.config import Section, merge, validated
 from headway.core.errors import UserError, nearest
 from headway.core.files import shipped
 from headway.core.tables import Cell, Column, Table
@@ -202,10 +202,8 @@ class ClaimPath(NamedTuple):
 
 def claims_folder(given: Path | None = None) -> Path:
     """The folder of the claim files: as given, `claims` here, or that which comes with headway."""
-    if given is not None:
-        return given
     here = Path("claims")
-    return here if here.is_dir() else shipped("claims")
+    return given or (here if here.is_dir() else shipped("claims"))
 
 
 def claim_files(folder: Path) -> dict[str, Path]:
@@ -231,16 +229,10 @@ def read_claims(path: Path) -> ClaimFile:
     tree = read_tree(path)
     if isinstance(tree.get("grid"), str):
         tree["grid"] = _grid_of_file(path.parent / tree["grid"])
-    try:
-        claims = ClaimFile.model_validate(tree)
-    except ValidationError as error:
-        raise UserError(explain(error, ClaimFile, str(path))) from error
+    claims = validated(ClaimFile, tree, str(path))
     variants = dict[str, Any]()
     for budget in claims.budgets:
-        try:
-            variants |= GridConfig.model_validate(claims.tree(budget)).variants
-        except ValidationError as error:
-            raise UserError(explain(error, GridConfig, f"{path}: grid")) from error
+        variants |= validated(GridConfig, claims.tree(budget), f"{path}: grid").variants
     cut = {} if claims.cut is None else claims.cut.parts
     if absent := [name for name in cut if name.partition("/")[0] not in variants]:
         raise UserError("no such variant", where=f"{path}: cut", received=absent, allowed=variants)
@@ -249,13 +241,11 @@ def read_claims(path: Path) -> ClaimFile:
     for claim in claims.claims:
         if said.count(claim.says) > 1:
             raise UserError("two claims say the same", where=str(path), received=claim.says)
-        inequality = claim.inequality
-        for name in (inequality.left, inequality.right, *claim.paper):
+        left, _, right = claim.inequality
+        for name in (left, right, *claim.paper):
             if name not in variants:
-                hint = nearest(name, variants)
-                raise UserError(
-                    f"no such variant{hint}", where=f"{path}: {claim.claim}", received=name, allowed=variants
-                )
+                what, where = f"no such variant{nearest(name, variants)}", f"{path}: {claim.claim}"
+                raise UserError(what, where=where, received=name, allowed=variants)
     return claims
 
 
@@ -327,14 +317,7 @@ class Decided:
 
     def to_json(self) -> dict[str, Any]:
         """The claim and the finding as values that JSON can hold."""
-        found: dict[str, Any] = {
-            "difference": self.difference,
-            "low": self.low,
-            "high": self.high,
-            "values": list(self.values),
-        }
-        found |= {"finding": self.finding, "needs": self.needs, "regime": self.regime}
-        return self.claim.model_dump(mode="json") | found
+        return self.claim.model_dump(mode="json") | {name: each for name, each in vars(self).items() if name != "claim"}
 
 
 def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str, Regime]:
@@ -559,13 +542,9 @@ def _of_costs(
 def claims_table(
     decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool, missing: str = "not compared"
 ) -> Table:
-    """A row a claim: what the paper has, what was found, and the verdict on the claim's sign.
+    """A row a claim: what the paper has, what was `decided` by the claim's sentence, and the verdict.
 
-    Args:
-        decided: by the sentence of a claim.
-        claims: the file.
-        as_printed: whether data and budget are the paper's, so that absolute numbers are shown.
-        missing: the verdict on a claim that nothing was found on.
+    Numbers are absolute where they are `as_printed`. `missing` is the verdict where nothing was found.
     """
     rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:

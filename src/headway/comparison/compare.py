@@ -34,17 +34,17 @@ from headway.comparison.cells import (
 from headway.comparison.claims import ANY_SEGMENTS, Sought, sought_of_grid
 from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.differences import with_limits
+from headway.comparison.executors import executor_of, room_here
 from headway.comparison.grid import (
     CELLS,
     TUNING,
     Grid,
-    TuneConfig,
     check_corpora,
-    differ_in_nothing,
+    counting_keys,
     file_name,
     load_grid,
 )
-from headway.comparison.grid_run import Choice, GridResult, GridRun, executor_of, expected, room_here
+from headway.comparison.grid_run import Choice, GridResult, GridRun
 from headway.comparison.options import OF_EXISTING, CompareOptions, GridOptions, is_grid
 from headway.comparison.report import draw_figures, write_report
 from headway.core.config import validated_options
@@ -56,7 +56,7 @@ from headway.core.log import counted, duration, progress, say, silenced, warn
 from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
 from headway.core.tables import Cell, Column, Table
-from headway.formats.corpus_config import AnyCorpus, parse_corpus, paths_resolved
+from headway.formats.corpus_config import parse_corpus, paths_resolved
 from headway.formats.lines import check_file, kept_pipes, read_lines
 from headway.metrics import Metric, as_metrics, check_kind
 from headway.metrics.intervals import SIGNIFICANT
@@ -107,8 +107,7 @@ def compare_existing(
 
     Args:
         runs: run folders.
-        options: outputs, test sets, metrics, margins; the folder where results of runs are kept, so that they are not
-            decoded again.
+        options: all else. In their folder the results of runs are kept, so that they are not decoded again.
         metrics: in the place of those that the options name.
         least: the fewest systems.
 
@@ -143,11 +142,15 @@ def compare_existing(
     leads = _leads(options, scored)
     with progress("decoding", len(planned), "runs") as bar:
         from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
-    found = compare_cells(
-        [*from_runs, *from_files, *leads], chosen, options.margins, options.baseline,
-        any_tokenization=options.any_tokenization, pooled_variance=options.pooled_variance,
-    )  # fmt: skip
-    return with_limits(found, tuned=None)
+    return with_limits(_verdicts([*from_runs, *from_files, *leads], chosen, options), tuned=None)
+
+
+def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: CompareOptions) -> Comparison:
+    """The comparison of cells. Raises UserError as `compare_cells`."""
+    freely, pooled = options.any_tokenization, options.pooled_variance
+    return compare_cells(
+        cells, metrics, options.margins, options.baseline, any_tokenization=freely, pooled_variance=pooled
+    )
 
 
 def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
@@ -163,18 +166,17 @@ def _check_copies(systems: Sequence[CellName]) -> None:
 
     A copy is no seed: it agrees with the first in everything, so that any difference would be a significant one.
     """
-    trainings: dict[str, CellName] = {}
-    outputs: dict[str, CellName] = {}
+    known: dict[str, CellName] = {}  # by the weights or, of other systems, by the path and by the content
     for system in systems:
         assert system.path is not None
         is_run = system.path.is_dir()
         weights = open_run(system.path).manifest.get("model_sha256") if is_run else None
-        first = trainings.setdefault(weights or str(system.path.resolve()), system)
+        first = known.setdefault(weights or str(system.path.resolve()), system)
         if first is not system and first.variant == system.variant:
             what = f"this is seed {first.seed} of {first.variant} again; a seed is a training of its own"
             raise UserError(what, where=str(system.path), received=f"seed {system.seed}")
         if first is system and not is_run:
-            first = outputs.setdefault(content(system.path), system)
+            first = known.setdefault(content(system.path), system)
         if first is not system:
             warn(f"{system.path}: the same as {first.variant}, seed {first.seed}")
 
@@ -187,8 +189,7 @@ def _check_alike(runs: Sequence[CellName], recipes: Mapping[Path, Recipe], *, ow
     first_path, first = next(iter(recipes.items()))
     for path, recipe in recipes.items():
         if recipe.task != first.task:
-            what = "runs of one task are compared"
-            raise UserError(what, where=str(path), received=recipe.task, allowed=first.task)
+            raise UserError("runs of one task are compared", where=str(path), received=recipe.task, allowed=first.task)
         if not own_dev or recipe.data.dev == first.data.dev:
             continue
         files, others = ([] if dev is None else list(corpus_files(dev)) for dev in (recipe.data.dev, first.data.dev))
@@ -218,22 +219,19 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     Raises:
         UserError: a folder that is no run, or whose recipe names code that may not be imported.
     """
-    recipes = [open_run(run.path, allow_code).recipe for run in runs]
-    computed = []  # as was chosen, where a recipe left that open
-    for run, recipe in zip(runs, recipes, strict=True):
-        computed.append(computing(recipe, **chosen(open_run(run.path).manifest, recipe)))
-    groups: list[list[int]] = []
-    for index, recipe in enumerate(computed):
+    opened = [open_run(run.path, allow_code) for run in runs]
+    recipes = [run.recipe for run in opened]
+    # As was chosen, where a recipe left that open.
+    computed = [computing(run.recipe, **chosen(run.manifest, run.recipe)) for run in opened]
+    counting = list(map(counting_keys, computed))
+    groups = dict[int, list[int]]()
+    for index, values in enumerate(counting):
         if runs[index].name is None:
-            same = [group for group in groups if differ_in_nothing(computed[group[0]], recipe)]
-            if same:
-                same[0].append(index)
-            else:
-                groups.append([index])
-    names = _names([[(runs[index].path, recipes[index].training.seed) for index in group] for group in groups])
-    by_run = {index: name for group, name in zip(groups, names, strict=True) for index in group}
+            groups.setdefault(counting.index(values), []).append(index)
+    found = _names([[(runs[index].path, recipes[index].training.seed) for index in group] for group in groups.values()])
+    names = {index: name for name, group in zip(found, groups.values(), strict=True) for index in group}
     return [
-        CellName(run.name or by_run[index], recipe.training.seed if run.seed is None else run.seed, run.path)
+        CellName(run.name or names[index], recipe.training.seed if run.seed is None else run.seed, run.path)
         for index, (run, recipe) in enumerate(zip(runs, recipes, strict=True))
     ]
 
@@ -266,30 +264,28 @@ def chosen_metrics(options: CompareOptions, recipe: Recipe | None) -> list[Metri
 def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
     """The test sets of runs: those that were given, else the dev of their recipe. Raises UserError."""
     groups, alignments = (path and path.absolute() for path in (options.by, options.alignments))
-    corpora: list[tuple[str, AnyCorpus]] = []
-    for text in options.test:
-        value = parse_yaml(text, option("test"), "this corpus", numbered=False)
-        corpora.append((option("test"), parse_corpus(value, option("test"))))
+    given = [("test", parse_yaml(text, option("test"), "this corpus", numbered=False)) for text in options.test]
     if bool(options.references) != (options.source is not None):
-        given, missing = ("references", "source") if options.references else ("source", "references")
+        one, missing = ("references", "source") if options.references else ("source", "references")
         what, allowed = "the test set of runs has sources and references", f"{option(missing)} FILE beside it"
-        raise UserError(what, where=option(given), allowed=allowed)
+        raise UserError(what, where=option(one), allowed=allowed)
     if options.source is not None:
         for path, name in ((options.source, "source"), *((path, "references") for path in options.references)):
             check_file(path, option(name))
-        pair = {"source": options.source, "references": options.references}
-        corpora.append((option("references"), parse_corpus(pair, option("references"))))
-    if not corpora:
+        given.append(("references", {"source": options.source, "references": options.references}))
+    if not given:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
         return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev")]
-    resolved = [(key, paths_resolved(corpus, Path.absolute)) for key, corpus in corpora]
-    names = [name_of_corpus(corpus) for _, corpus in resolved]
+    corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
+    names = list(map(name_of_corpus, corpora))
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
-    named = zip(names, resolved, strict=True)
-    return [NamedCorpus(name, corpus, groups, alignments, key=key) for name, (key, corpus) in named]
+    return [
+        NamedCorpus(name, corpus, groups, alignments, key=option(key))
+        for name, corpus, (key, _) in zip(names, corpora, given, strict=True)
+    ]
 
 
 def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone: bool) -> EvaluationSet:
@@ -368,10 +364,8 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
         "decoding": decoding,
         "tests": [test.fingerprint() for test in tests],
     }
-    folder = None if options.output is None else options.output / CELLS
-    path = None if folder is None else folder / f"{file_name(name.variant)}-{name.seed}.json"
-    known = None if path is None else read_result(path, stamp)
-    if known is not None:
+    path = options.output and options.output / CELLS / f"{file_name(name.variant)}-{name.seed}.json"
+    if path is not None and (known := read_result(path, stamp)) is not None:
         return replace(known, variant=name.variant, seed=name.seed)  # it may have been kept by another name
     result = result_of_run(name, tests, device=options.device, allow_code=options.allow_code)
     if path is not None:
@@ -385,13 +379,10 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
 
 @dataclass(frozen=True)
 class GridComparison:
-    """A grid that was made.
+    """A grid that was made, and the comparison of its cells; None where these are of fewer than two variants.
 
-    Attributes:
-        comparison: of the cells that can be compared; None where these are fewer than two variants.
-        result: all cells.
-        code: the exit code: 0, 1 where a cell failed or nothing can be compared, 128 + the signal's number where one
-            stopped the work.
+    `code`: the exit code: 0, 1 where a cell failed or nothing can be compared, 128 + the signal's number where one
+    stopped the work.
     """
 
     comparison: Comparison | None
@@ -402,13 +393,9 @@ class GridComparison:
 def compare_grid(
     grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None
 ) -> GridComparison:
-    """Make what is missing of a grid, and compare its cells.
+    """Make what is missing of a grid in its folder, and compare its cells.
 
-    Args:
-        grid: what is compared.
-        output: the folder of all runs; what is finished there is not made again.
-        options: the workers, or that nothing more is to be made.
-        sought: differences of which is said, before anything is made, that they are out of reach; by default margins.
+    Before anything is made, the user is told which of the `sought` differences, by default margins, are out of reach.
 
     Raises:
         UserError: corpora that cannot be read, test sets that are too small, or runs that were made with other recipes.
@@ -491,13 +478,13 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization,
         pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices),
     )  # fmt: skip
-    notes = (*found.notes, *_notes(grid, replace(result, choices=choices), left_out, absent))
+    notes = (*found.notes, *_notes(grid, result, left_out, absent), *_notes_on_tuning(grid, choices))
     found = replace(found, notes=notes, tuning=_tuning(grid, choices))
     return with_limits(found, tuned=config.tune is not None)
 
 
 def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
-    """Notes on cells that are not there, on a baseline that has none, on norms, and on the choice of the tuned key."""
+    """Notes on cells that are not there, on a baseline that has none, and on norms."""
     if result.failed:
         yield f"Failed: {'; '.join(result.failed)}."
     if result.unfinished:
@@ -506,43 +493,42 @@ def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseli
         yield f"Left out for want of these: {'; '.join(without_others)}."
     if baseline is not None:
         yield f"The baseline {baseline} has no cells, so that every pair is compared."
-    norms: dict[str, list[str]] = {}
+    norms = defaultdict[str, list[str]](list)
     for variant in grid.variants:
         if norm := getattr(variant.recipe.model, "norm", None):
-            norms.setdefault(norm, []).append(variant.name)
+            norms[norm].append(variant.name)
     if len(norms) == 1:
         yield f"Transformers are {next(iter(norms))}-norm."
     elif norms:
         parts = (f"{norm}-norm for {', '.join(names)}" for norm, names in norms.items())
         yield f"Transformers: {'; '.join(parts)}."
+
+
+def _notes_on_tuning(grid: Grid, choices: Sequence[Choice]) -> Iterator[str]:
+    """Notes on the choice of the tuned key."""
     if (tune := grid.config.tune) is None:
         return
     longest = max(variant.recipe.training.updates or 0 for variant in grid.variants)
     if tune.updates is not None and 2 * tune.updates < longest:  # what is best there need not be best at the end
         chosen = f"chosen after {tune.updates:,} of {longest:,} updates"
         yield f"{tune.key}: {chosen}; another value may be the best after all of them"
-    edges, grown = dict[str, list[str]](), dict[str, list[str]]()
-    for choice in result.choices:
-        if choice.edge:
-            edges.setdefault(f"{choice.edge} that was tried, {choice.value:g}", []).append(_whose(tune, choice))
+    values, grown, edges = (defaultdict[str, list[str]](list) for _ in range(3))
+    for choice in choices:
+        values[choice.variant].append(str(choice.value))
+        whose = f"{choice.variant} with seed {choice.seeds[0]}" if tune.by == "seed" else choice.variant
         for value in choice.tried[len(tune.values) :]:
-            grown.setdefault(f"{value:g}", []).append(_whose(tune, choice))
-    if tune.by == "seed" and result.choices:
-        values: dict[str, list[str]] = {}
-        for choice in result.choices:
-            values.setdefault(choice.variant, []).append(str(choice.value))
+            grown[f"{value:g}"].append(whose)
+        if choice.edge:
+            edges[f"{choice.edge} that was tried, {choice.value:g}"].append(whose)
+    if tune.by == "seed" and choices:
         yield f"{tune.key}, a value a seed: {'; '.join(f'{name} ' + ', '.join(row) for name, row in values.items())}"
     for value, names in grown.items():
         yield f"{tune.key}: {value}, beyond the values of the grid, was tried for {', '.join(names)}"
     for where, names in edges.items():  # a better one may lie beyond it
         yield f"{tune.key}: the best for {', '.join(names)} is the {where}"
-    if by_chance := [choice.variant for choice in result.choices if choice.by_chance]:  # another may be better by much
+    if by_chance := [choice.variant for choice in choices if choice.by_chance]:  # another may be better by much
         apart = f"do not tell its values apart (p > {SIGNIFICANT})"
         yield f"{tune.key}: the short runs of {', '.join(by_chance)} {apart}; the choice is by chance"
-
-
-def _whose(tune: TuneConfig, choice: Choice) -> str:
-    return f"{choice.variant} with seed {choice.seeds[0]}" if tune.by == "seed" else choice.variant
 
 
 def _doubts(grid: Grid, choices: Sequence[Choice]) -> dict[str, str]:
@@ -585,39 +571,30 @@ def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sou
     run = GridRun(grid, output, options.threads)
     known = run.known_seconds()
     with progress("trying a few updates", len(grid.variants), "variants", long=True) as line:
-        for count, variant in enumerate(grid.variants, start=1):
+        for variant in line.over(grid.variants):
             if variant.name not in known:
                 try:
                     with silenced(), threads_set(options.threads):
                         known[variant.name] = [dry_run(variant.recipe).seconds]
                 except RunError as error:
                     warn(f"{variant.name} fails in its first updates, and its time is that of the others: {error}")
-            line.update(count)
     rows: list[list[Cell]] = []
-    shares = {variant.name: run.grid.short_share(variant) for variant in grid.variants}
     left = 0.0
     for kind, planned, finished in run.planned():
-        seconds = expected(planned.variant, known) or 0.0
-        if kind == TUNING:
-            seconds *= shares[planned.variant]
+        seconds = run.seconds_of(kind, planned.variant, known) or 0.0
         left += 0.0 if finished else seconds
         what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
         rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
     slots = options.workers or room_here(options.threads)
-    columns: list[Column | str] = [
-        "run",
-        "kind",
-        Column("updates", format=","),
-        "state",
-        Column("training", align="right"),
-    ]
     with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
     notes = [f"{duration(left)} of training are left, {with_workers}."]
     if more := [(state.group.variant.name, count) for state in run.groups if (count := run.still_grows(state))]:
-        longest = left + sum(count * shares[name] * (expected(name, known) or 0.0) for name, count in more)
+        longest = left + sum(count * (run.seconds_of(TUNING, name, known) or 0.0) for name, count in more)
         short = counted(sum(count for _, count in more), "short run")
         notes += [f"Where the best value is the lowest or the highest, up to {short} more: up to {duration(longest)}."]
-    return Table(columns, rows, notes=notes)
+    return Table(
+        ["run", "kind", Column("updates", format=","), "state", Column("training", align="right")], rows, notes=notes
+    )
 
 
 def compare(
@@ -663,23 +640,15 @@ def compare(
         if len(cells) < len(given) or metrics is None:
             raise UserError("cells are compared with cells, by metrics", where="systems", allowed="cells and metrics")
         check_names([cell.name for cell in cells], least=2)
-        comparison: Comparison | None = compare_cells(
-            cells,
-            as_metrics(metrics),
-            chosen.margins,
-            baseline,
-            any_tokenization=chosen.any_tokenization,
-            pooled_variance=chosen.pooled_variance,
-        )
+        comparison: Comparison | None = _verdicts(cells, as_metrics(metrics), chosen)
     elif isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         if metrics is not None or chosen.dry_run:
             what = "only the command line lists the cells" if chosen.dry_run else "a grid says this itself"
             raise UserError(what, where="dry_run" if chosen.dry_run else "metrics")
-        comparison = compare_file(Path(str(given[0])), chosen).comparison
+        comparison = compare_grid(*grid_of_file(Path(str(given[0])), chosen), chosen).comparison
         chosen = chosen.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
     else:
-        built = None if metrics is None else as_metrics(metrics)
-        comparison = compare_existing(list(_runs(given)), chosen, built)
+        comparison = compare_existing(list(_runs(given)), chosen, None if metrics is None else as_metrics(metrics))
     if comparison is None:
         raise RunError(f"{systems}: no two variants could be compared")
     if chosen.output is not None:
@@ -688,19 +657,12 @@ def compare(
     return comparison
 
 
-def compare_file(path: Path, options: CompareOptions, overrides: Sequence[str] = ()) -> GridComparison:
-    """The comparison of a grid file. Raises UserError as `compare_grid`, and for options that a grid says itself."""
-    grid, output = _grid_of_file(path, options, overrides)
-    return compare_grid(grid, output, options)
+def grid_of_file(path: Path, options: CompareOptions, overrides: Sequence[str] = ()) -> tuple[Grid, Path]:
+    """The grid of a file, and the folder of its runs.
 
-
-def plan_of_file(path: Path, options: CompareOptions, overrides: Sequence[str] = ()) -> Table:
-    """The plan of a grid file. Raises UserError as `plan_of`, and for options that a grid says itself."""
-    grid, output = _grid_of_file(path, options, overrides)
-    return plan_of(grid, output, options)
-
-
-def _grid_of_file(path: Path, options: CompareOptions, overrides: Sequence[str]) -> tuple[Grid, Path]:
+    Raises:
+        UserError: as `load_grid`; options that a grid says itself, or no folder.
+    """
     for name in sorted(options.model_fields_set & OF_EXISTING):
         raise UserError("a grid says this itself", where=option(name), allowed="a key of the grid")
     grid = load_grid(path, overrides)

@@ -110,6 +110,11 @@ class SeedScores:
         """The mean and the deviation between seeds or, with one seed, half of the interval, for a table."""
         return self.interval.cell if self.sd is None else Spread(self.mean, self.sd)
 
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as values that JSON can hold."""
+        low, high = self.interval.low, self.interval.high
+        return {"mean": self.mean, "sd": self.sd, "low": low, "high": high, "seeds": list(self.scores)}
+
 
 @dataclass(frozen=True)
 class ComparedVariant:
@@ -235,23 +240,22 @@ class Comparison:
 
     def pair_table(self) -> Table:
         """A row a pair and measure, with the verdict on b over a."""
-        labels = {measure.key: measure.label for measure in self.measures}
         rows: list[list[Cell]] = []
         for pair in self.pairs:
             low, high = pair.interval
             numbers = [pair.difference, low, high, pair.adjusted_p_value]
-            rows.append([labels[pair.metric], pair.a, pair.b, *numbers, pair.words])
+            rows.append([self.measure(pair.metric).label, pair.a, pair.b, *numbers, pair.words])
         numbers_of = [Column(name, format="+.2f") for name in ("b - a", "low", "high")]
         columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), Column("b is")]
         return Table(columns, rows, title="Differences", notes=self._verdict_notes())
 
     def conclusions(self) -> list[str]:
         """The verdict on every pair in a sentence."""
-        labels = {measure.key: measure.label for measure in self.measures}
         sentences = []
         for pair in self.pairs:
             low, high = pair.interval
-            numbers = f"{pair.difference:+.2f} {labels[pair.metric]}, 95 % interval {low:+.2f} to {high:+.2f}"
+            by = f"{pair.difference:+.2f} {self.measure(pair.metric).label}"
+            numbers = f"{by}, 95 % interval {low:+.2f} to {high:+.2f}"
             if (p := pair.adjusted_p_value) is not None:
                 numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
             reason = pair.why or (pair.doubt if pair.verdict == "rate?" else ", ".join(pair.limits))
@@ -270,10 +274,10 @@ class Comparison:
             facts += [f"{len(test.references)} reference sets"] if len(test.references) > 1 else []
             facts += [f"references normalised: {test.steps}"] if test.steps else []
             tests.append(f"{test.name} ({', '.join(facts)})")
-        alone = (
-            f"one seed; ±: half of the 95 % interval over {'this test set' if len(tests) < 2 else 'a test set'} alone"
-        )
-        seeds = f"{self.seeds} seeds; ±: standard deviation between seeds" if self.seeds > 1 else alone
+        seeds = f"{self.seeds} seeds; ±: standard deviation between seeds"
+        if self.seeds == 1:
+            over = "this test set" if len(tests) == 1 else "a test set"
+            seeds = f"one seed; ±: half of the 95 % interval over {over} alone"
         signatures = [f"{measure.label}: {self.signature(measure)}" for measure in self.measures]
         return [f"{', '.join(tests)}; {seeds}", *signatures, *_precision_note(self.cells), *self.notes]
 
@@ -319,41 +323,31 @@ class Comparison:
             of_chance = {name: getattr(estimate, name) for name in variances}
             of_chance |= {"pooled": estimate.pooled} if self.equal_variances else {}
             significance.append(names | {"p": pair.p_value, "p_holm": pair.adjusted_p_value} | of_chance)
-        return (
-            {
-                "variants": {
-                    variant.name: {
-                        key: {
-                            "mean": scores.mean,
-                            "sd": scores.sd,
-                            "low": scores.interval.low,
-                            "high": scores.interval.high,
-                            "seeds": list(scores.scores),
-                        }
-                        for key, scores in variant.scores.items()
-                    }
-                    | variant.costs.known()
-                    for variant in self.variants
-                },
-                "pairs": pairs,
-                "tests": [
-                    {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
-                    for test in self.tests
-                ],
-                "metrics": {
-                    measure.key: {
-                        "signature": self.signature(measure),
-                        "higher_is_better": measure.metric.higher_is_better,
-                        "margin": self.margin_of(measure),
-                    }
-                    for measure in self.measures
-                },
-                "significance": significance,
-                "baseline": self.baseline,
+        variants = {
+            variant.name: {key: scores.to_json() for key, scores in variant.scores.items()} | variant.costs.known()
+            for variant in self.variants
+        }
+        tests = [
+            {"name": test.name, "segments": len(test), **({"references": test.steps} if test.steps else {})}
+            for test in self.tests
+        ]
+        metrics = {
+            measure.key: {
+                "signature": self.signature(measure),
+                "higher_is_better": measure.metric.higher_is_better,
+                "margin": self.margin_of(measure),
             }
-            | ({"tuning": dict(self.tuning)} if self.tuning else {})
-            | ({"equal_variances": dict(self.equal_variances)} if self.equal_variances else {})
-        )
+            for measure in self.measures
+        }
+        values = {
+            "variants": variants,
+            "pairs": pairs,
+            "tests": tests,
+            "metrics": metrics,
+            "significance": significance,
+        }
+        further = {"tuning": dict(self.tuning), "equal_variances": dict(self.equal_variances)}
+        return values | {"baseline": self.baseline} | {name: value for name, value in further.items() if value}
 
     def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
         """A forest plot: the difference of each pair by one measure with its interval, around zero and the margin.
@@ -490,20 +484,17 @@ def compare_cells(
                 notes += [f"{which} by each reference alone: {of_each}"] if alone else []
                 notes += [f"{which}: {note}" for note in metric.notes(counts[0].sum(axis=0))]
         even = margin.get(metric.name, margin.get(metric.label, 0.0))
-        found = [
-            replace(pair, verdict="none", why=why)
-            if (why := in_groups({name: scores[name][measure.key].scores for name in (pair.a, pair.b)}, even))
-            else pair
-            for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance)
-        ]
-        if IN_GROUPS not in notes and any(pair.why for pair in found):
-            notes.append(IN_GROUPS)
+        missing = metric.missing(references)
+        for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance):
+            both = pair.a, pair.b
+            groups = in_groups({name: scores[name][measure.key].scores for name in both}, even)
+            why = groups if missing is None else re.split("[,;]", missing)[0]
+            doubt = "; ".join(doubts[name] for name in both if name in doubts)
+            word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
+            pairs.append(replace(pair, verdict=word, why=why, doubt=doubt))
+            notes += [IN_GROUPS] if groups and IN_GROUPS not in notes else []
         if pooled_variance:
             equal[measure.key] = equal_variances(list(linearised.values()))
-        missing = metric.missing(references)
-        if missing is not None:
-            found = [replace(pair, verdict="none", why=re.split("[,;]", missing)[0]) for pair in found]
-        pairs += [_doubted(pair, doubts) for pair in found]
     variants = tuple(
         ComparedVariant(name, tuple(cell.seed for cell in row), scores[name], _mean(row))
         for name, row in by_variant.items()
@@ -554,20 +545,13 @@ def compared_pairs(
     p_values = [estimate.p_value() for estimate in estimates]
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
-    least, greatest = measure.metric.bounds
-    verdicts = [verdict(one, p, margin, measure.metric) for one, p in zip(estimates, adjusted, strict=True)]
+    metric, (least, greatest) = measure.metric, measure.metric.bounds
     return [
-        ComparedPair(a, b, measure.key, estimate, found, p, adjusted_p, most=greatest - least)
-        for (a, b), estimate, found, p, adjusted_p in zip(pairs, estimates, verdicts, p_values, adjusted, strict=True)
+        ComparedPair(
+            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric), p, adjusted_p, most=greatest - least
+        )
+        for (a, b), one, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
     ]
-
-
-def _doubted(pair: ComparedPair, doubts: Mapping[str, str]) -> ComparedPair:
-    """A pair with the doubts about its variants, in whose place no verdict stands."""
-    doubt = "; ".join(doubts[name] for name in (pair.a, pair.b) if name in doubts)
-    if not doubt:
-        return pair
-    return replace(pair, doubt=doubt, verdict="none" if pair.verdict == "none" else "rate?")
 
 
 def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:

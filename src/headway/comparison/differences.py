@@ -12,7 +12,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 from math import isclose, sqrt
@@ -28,13 +28,14 @@ from headway.core.languages import WIDE, look_unspaced
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import METRICS
 from headway.metrics.intervals import Interval, length_bins, linearise, ordered_groups
-from headway.metrics.metric import Metric, Signature, Statistics, rank
+from headway.metrics.label_metrics import Accuracy
+from headway.metrics.metric import Metric, Statistics, rank
 
 FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
 SCORE_STEP = 10
 LOSS = "loss"
 LAST = 0.2  # the share of training at its end, in which a plateau gains nothing to speak of
-OfPart = Callable[[int], Mapping[str, Sequence[Statistics]]]
+RATIO = Accuracy()  # of a part to a whole, times 100, by counts of both
 LONGEST = 4
 SHOWN = 20  # n-grams, of each system
 
@@ -53,10 +54,7 @@ def words_of(text: str) -> list[str]:
 
 def word_counts(texts: Iterable[str]) -> Counter[str]:
     """The number of times that each word occurs."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(words_of(text))
-    return counts
+    return Counter(word for text in texts for word in words_of(text))
 
 
 def ngrams_of(text: str, longest: int) -> Counter[tuple[str, ...]]:
@@ -69,32 +67,10 @@ def ngrams_of(text: str, longest: int) -> Counter[tuple[str, ...]]:
     )
 
 
-class Ratio(Metric):
-    """A part of a whole, times 100, from statistics of segments that were counted elsewhere: the part, and the whole.
-
-    The ratio of no words at all is 0, as in most papers.
-    """
-
-    name = "ratio"
-
-    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        raise NotImplementedError("parts are counted by others")
-
-    def aggregate(self, totals: Statistics) -> float:
-        return float(self.aggregate_all(totals[None])[0])
-
-    def aggregate_all(self, totals: Statistics) -> Statistics:
-        scores: Statistics = 100 * totals[:, 0] / np.maximum(totals[:, 1], 1)
-        return scores
-
-    def signature(self) -> Signature:
-        return Signature()
-
-
 def word_f1_statistics(
     hypotheses: Sequence[str], references: Sequence[str], class_of: Callable[[int, str], int], classes: int
 ) -> Statistics:
-    """Statistics (C, N, 2) of the `Ratio` 2 P R / (P + R) of each class of words, as multisets.
+    """Statistics (C, N, 2) of the `RATIO` 2 P R / (P + R) of each class of words, as multisets.
 
     `class_of` tells that of a segment's word, below 0 for none.
     """
@@ -128,9 +104,9 @@ class Bucketing:
     labels: tuple[str, ...]
     counts: tuple[int, ...]
     counted: str
+    scores: Mapping[str, Sequence[Interval]]
+    differences: Mapping[tuple[str, str], Sequence[Interval]]
     lengths: tuple[float, ...] = ()
-    scores: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
-    differences: Mapping[tuple[str, str], Sequence[Interval]] = field(default_factory=dict)
 
     def table(self) -> Table:
         """A row a part and a column a variant."""
@@ -223,48 +199,41 @@ def _range(low: int, high: int) -> str:
 def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucketing:
     members = np.array(part.members)
     chosen = [members == index for index in range(len(part.labels))]
-
-    def of_part(index: int) -> Mapping[str, Sequence[Statistics]]:
-        return {
-            variant.name: [rows[chosen[index]] for rows in comparison.statistics[measure.key, variant.name]]
+    statistics = (
+        {
+            variant.name: [rows[segments] for rows in comparison.statistics[measure.key, variant.name]]
             for variant in comparison.variants
         }
-
-    title, counts = f"{measure.label} by {part.axis}", tuple(int(rows.sum()) for rows in chosen)
-    parts = Bucketing(title, part.axis, part.labels, counts, "segments", part.lengths)
-    return _scored(parts, comparison, measure.metric, of_part)
+        for segments in chosen
+    )
+    title, counts = f"{measure.label} by {part.axis}", tuple(int(segments.sum()) for segments in chosen)
+    scored = _scored(comparison, measure.metric, statistics)
+    return Bucketing(title, part.axis, part.labels, counts, "segments", *scored, part.lengths)
 
 
 def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
     """The share of sentences whose own score lies in each range, where there are more ranges than right and wrong."""
-    scores = {
-        variant.name: [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, variant.name]]
+    bins = {
+        variant.name: [
+            np.digitize(measure.metric.segment_scores(rows), range(SCORE_STEP, 100, SCORE_STEP))
+            for rows in comparison.statistics[measure.key, variant.name]
+        ]
         for variant in comparison.variants
     }
-    edges = list(range(0, 100, SCORE_STEP))
-    labels = [f"{edge}–{edge + SCORE_STEP}" for edge in edges[:-1]] + [
-        f"{edges[-1]}–100" if measure.metric.higher_is_better else f"{edges[-1]}+"
-    ]
-    bins = {
-        name: [np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 1) for values in seeds]
-        for name, seeds in scores.items()
-    }
-    used = sorted({int(index) for seeds in bins.values() for values in seeds for index in np.unique(values)})
+    every = np.array([row for seeds in bins.values() for row in seeds])
+    used = np.unique(every).tolist()
     if len(used) <= 2:
         return
-    rows = [values for seeds in bins.values() for values in seeds]
-    counts = tuple(round(float(np.mean([(values == index).sum() for values in rows]))) for index in used)
-
-    def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
-        return {
-            name: [np.stack([values == used[position], np.ones(len(values))], axis=1).astype(float) for values in seeds]
-            for name, seeds in bins.items()
-        }
-
-    title = f"share of sentences by their own {measure.label}, in percent"
-    kept = tuple(labels[index] for index in used)
-    parts = Bucketing(title, f"{measure.label} of a sentence", kept, counts, "sentences, mean")
-    yield _scored(parts, comparison, Ratio(), of_part)
+    statistics = (
+        {name: [np.stack([row == index, np.ones(len(row))], axis=1) for row in seeds] for name, seeds in bins.items()}
+        for index in used
+    )
+    lows = [SCORE_STEP * index for index in used]
+    open_end = None if measure.metric.higher_is_better else 100 - SCORE_STEP
+    labels = tuple(f"{low}+" if low == open_end else f"{low}–{low + SCORE_STEP}" for low in lows)
+    counts = tuple(round(float((every == index).sum(axis=1).mean())) for index in used)
+    title, axis = f"share of sentences by their own {measure.label}, in percent", f"{measure.label} of a sentence"
+    yield Bucketing(title, axis, labels, counts, "sentences, mean", *_scored(comparison, RATIO, statistics))
 
 
 def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | None) -> Iterator[Bucketing]:
@@ -302,42 +271,33 @@ def _word_bucketing(
     for segment, reference in enumerate(references):
         wanted.update(class_of(segment, word) for word in words_of(reference))
     used = [index for index in range(len(labels)) if wanted[index]]
-
-    def of_part(position: int) -> Mapping[str, Sequence[Statistics]]:
-        return {name: [seed[used[position]] for seed in seeds] for name, seeds in rows.items()}
-
+    statistics = ({name: [seed[index] for seed in seeds] for name, seeds in rows.items()} for index in used)
     counts, kept = tuple(wanted[index] for index in used), tuple(labels[index] for index in used)
-    return _scored(Bucketing(title, axis, kept, counts, "words of the references"), comparison, Ratio(), of_part)
+    scored = _scored(comparison, RATIO, statistics)
+    return Bucketing(title, axis, kept, counts, "words of the references", *scored)
 
 
 def _scored(
-    parts: Bucketing,
-    comparison: Comparison,
-    metric: Metric,
-    of_part: Callable[[int], Mapping[str, Sequence[Statistics]]],
-) -> Bucketing:
-    """Parts with the scores of all variants in them, by the statistics of a part by variant and seed."""
+    comparison: Comparison, metric: Metric, parts: Iterable[Mapping[str, Sequence[Statistics]]]
+) -> tuple[dict[str, list[Interval]], dict[tuple[str, str], list[Interval]]]:
+    """The scores of all variants in parts, and the differences of pairs, by the statistics of a part by variant."""
     scores: dict[str, list[Interval]] = {variant.name: [] for variant in comparison.variants}
     differences: dict[tuple[str, str], list[Interval]] = {(pair.a, pair.b): [] for pair in comparison.pairs}
-    for index in range(len(parts.labels)):
-        linearised = {name: linearise(metric, seeds) for name, seeds in of_part(index).items()}
+    most = metric.bounds[1] - metric.bounds[0]
+    for statistics in parts:
+        linearised = {name: linearise(metric, seeds) for name, seeds in statistics.items()}
         for name, linear in linearised.items():
             scores[name].append(linear.interval(metric.bounds))
-        most = metric.bounds[1] - metric.bounds[0]
         for (a, b), row in differences.items():
             row.append((linearised[b] - linearised[a]).interval((-most, most)))
-    return replace(parts, scores=scores, differences=differences)
+    return scores, differences
 
 
 @dataclass(frozen=True)
 class BandPoint:
-    """An evaluation: after so many updates and, in the mean over seeds, seconds; the scores of the seeds.
+    """An evaluation after so many updates and, in the mean over seeds, seconds: the scores' mean, lowest and highest.
 
-    Args:
-        update, seconds: when.
-        mean: of the scores over seeds.
-        low, high: the lowest and the highest of them.
-        loss: the mean loss, infinite where it is not known.
+    `loss`: the mean loss, infinite where it is not known.
     """
 
     update: int
@@ -407,9 +367,7 @@ class BandedCurves:
 def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
     """The comparison, where each verdict carries what it holds for.
 
-    Args:
-        comparison: of variants that may be runs.
-        tuned: whether a key was tuned for each variant; None where that is not known.
+    `tuned`: whether a key was tuned for each variant; None where that is not known.
     """
     curves = {each.metric: each for each in banded_curves(comparison)}
     rates = {name: {cell.rate for cell in row} for name, row in comparison.cells.items()}
@@ -462,18 +420,17 @@ def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
 
 @dataclass(frozen=True)
 class NgramDifference:
-    """An n-gram of the references, and how often each of two systems has it where a reference has it.
+    """An n-gram, how often two systems have it right, in the mean over seeds, and how often references have it."""
 
-    Args:
-        ngram: words with blanks between them.
-        a, b: occurrences that are right, a mean over seeds.
-        references: occurrences in the references.
-    """
-
-    ngram: str
+    words: tuple[str, ...]
     a: float
     b: float
     references: int
+
+    @property
+    def ngram(self) -> str:
+        """The words with blanks between them."""
+        return " ".join(self.words)
 
     @property
     def weight(self) -> float:
@@ -491,16 +448,16 @@ def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> 
     totals: Counter[tuple[str, ...]] = Counter()
     for reference in comparison.tests[test].references[0]:
         totals.update(ngrams_of(reference, LONGEST))
-    differences = [
-        (ngram, NgramDifference(" ".join(ngram), right[a].get(ngram, 0.0), right[b].get(ngram, 0.0), totals[ngram]))
-        for ngram in right[a].keys() | right[b].keys()
-        if right[a].get(ngram, 0.0) != right[b].get(ngram, 0.0)
+    every = [
+        NgramDifference(words, right[a].get(words, 0.0), right[b].get(words, 0.0), totals[words])
+        for words in right[a].keys() | right[b].keys()
+        if right[a].get(words) != right[b].get(words)
     ]
-    differences.sort(key=lambda item: (-abs(item[1].weight), -len(item[0]), item[0]))
+    every.sort(key=lambda one: (-abs(one.weight), -len(one.words), one.words))
     chosen = list[NgramDifference]()
     for sign in (1, -1):
-        some = [item for item in differences if sign * item[1].weight > 0]
-        chosen += _without_parts([item for item in some if item[1].references > 1] or some)
+        some = [one for one in every if sign * one.weight > 0]
+        chosen += _without_parts([one for one in some if one.references > 1] or some)
     return chosen
 
 
@@ -513,24 +470,22 @@ def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
     return {ngram: count / len(outputs) for ngram, count in counts.items()}
 
 
-def _without_parts(differences: Sequence[tuple[tuple[str, ...], NgramDifference]]) -> list[NgramDifference]:
+def _without_parts(differences: Sequence[NgramDifference]) -> list[NgramDifference]:
     """The first differences, less those that contain an earlier one, or are contained in it, with the same counts."""
-    chosen: list[tuple[tuple[str, ...], NgramDifference]] = []
-
-    def alike(one: NgramDifference, other: NgramDifference) -> bool:
-        return isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9)  # means over seeds are not exact
-
-    for ngram, difference in differences:
+    chosen: list[NgramDifference] = []
+    for one in differences:
+        if not any(_is_said_by(one, other) for other in chosen):
+            chosen.append(one)
         if len(chosen) == SHOWN:
             break
-        if not any(_contains(ngram, other) and alike(difference, its) for other, its in chosen):
-            chosen.append((ngram, difference))
-    return [difference for _, difference in chosen]
+    return chosen
 
 
-def _contains(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether one of two n-grams is a part of the other."""
-    short, long = sorted((one, other), key=len)
+def _is_said_by(one: NgramDifference, other: NgramDifference) -> bool:
+    """Whether one of two n-grams is a part of the other, and differs alike."""
+    if not isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9):  # means over seeds are not exact
+        return False
+    short, long = sorted((one.words, other.words), key=len)
     return any(long[start : start + len(short)] == short for start in range(len(long) - len(short) + 1))
 
 

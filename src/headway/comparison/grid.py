@@ -16,7 +16,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from headway.comparison.cells import (
     CellResult,
@@ -29,7 +29,7 @@ from headway.comparison.cells import (
     shared_references,
 )
 from headway.comparison.comparison import measures_of
-from headway.core.config import Count, Metrics, Section, Seed, explain, merge, validated_options
+from headway.core.config import Count, Metrics, Section, Seed, merge, validated, validated_options
 from headway.core.errors import UserError, nearest
 from headway.core.files import first_existing, sha256
 from headway.core.log import warn
@@ -39,15 +39,7 @@ from headway.formats.lines import check_file
 from headway.metrics import Metric, check_kind, metric_in
 from headway.models import StackedConfig, model_section
 from headway.predictors.predict_options import PredictOptions
-from headway.recipe import (
-    Recipe,
-    apply_overrides,
-    changed_keys,
-    parse_recipe,
-    read_tree,
-    recipe_of,
-    set_key,
-)
+from headway.recipe import Recipe, apply_overrides, flatten, parse_recipe, read_tree, recipe_of, set_key
 from headway.runs.run import open_run
 from headway.runs.training.start import check_recipe, new_schedule
 from headway.tasks import build_task
@@ -68,15 +60,10 @@ def _evaluation_set(value: Any) -> Any:
 
 
 def _evaluation_sets(value: Any) -> Any:
-    """Corpora by name, a list of corpora, or one alone."""
-    if isinstance(value, Mapping) and not _is_corpus(value):
+    """Corpora by name, a list of corpora, or one alone, whose options are no mappings."""
+    if isinstance(value, Mapping) and "corpus" not in value and all(isinstance(one, Mapping) for one in value.values()):
         return [_evaluation_set(corpus) | {"name": str(name)} for name, corpus in value.items()]
     return [_evaluation_set(corpus) for corpus in (value if isinstance(value, list | tuple) else [value])]
-
-
-def _is_corpus(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one corpus, and not several by name: the options of a corpus are no mappings."""
-    return "corpus" in value or not all(isinstance(option, Mapping) for option in value.values())
 
 
 class EvaluationSetConfig(Section):
@@ -303,16 +290,11 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class CellJob:
-    """All that a process needs to make a run of a grid.
+    """All that a process needs to make a run of a grid: to train what is planned, and to decode test sets.
 
-    Attributes:
-        planned: what is trained.
-        kind: `cells`, or `tuning` for a short run, which gets no report.
-        output: the absolute path of the grid's folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short
-            ones, `logs/` what they said in place of a terminal.
-        tests: what is decoded then.
-        predict: options of prediction.
-        threads: of the process.
+    `kind`: `cells`, or `tuning` for a short run, which gets no report. `output`: the absolute path of the grid's
+    folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short ones, `logs/` what they said in place of a
+    terminal. `predict`: options of prediction.
     """
 
     planned: PlannedRun
@@ -455,9 +437,10 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     return parse_recipe(tree)
 
 
-def differ_in_nothing(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes are of one variant: they differ in their seed alone, or in what changes no result."""
-    return all(key in FREE for key in changed_keys(one, other))
+def counting_keys(recipe: Recipe) -> dict[str, Any]:
+    """The values that make a variant, by their keys: all but the seed, and what changes no result."""
+    values = flatten(recipe.model_dump(mode="json"))
+    return {key: value for key, value in values.items() if key not in FREE and value is not None}
 
 
 @dataclass(frozen=True)
@@ -505,27 +488,20 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
             names = [*GridConfig.model_fields, *Recipe.model_fields]
             raise UserError(f"unknown key{nearest(first, names)}", where=override, allowed=names)
     apply_overrides(tree, grid_changes)
-    try:
-        config = GridConfig.model_validate(tree)
-    except ValidationError as error:
-        raise UserError(explain(error, GridConfig)) from error
+    config = validated(GridConfig, tree)
     read = {name: _read(config, name, beside, recipe_changes) for name in config.variants}
     for one, other in combinations([raw.variant() for raw in read.values()], 2):
-        if differ_in_nothing(one.recipe, other.recipe):
+        if counting_keys(one.recipe) == counting_keys(other.recipe):
             what = f"this variant does not differ from {one.name}, but for what changes no result"
             raise UserError(what, where=f"variants.{other.name}")
     _match_variants(config, read)
     variants = [raw.variant() for raw in read.values()]
+    task = variants[0].recipe.task
     for variant in variants:
         with at_key(f"variants.{variant.name}"):
+            if variant.recipe.task != task:
+                raise UserError("variants of one task are compared", received=variant.recipe.task, allowed=task)
             check_recipe(variant.recipe)
-    task = variants[0].recipe.task
-    for variant in variants[1:]:
-        if variant.recipe.task != task:
-            where = f"variants.{variant.name}"
-            raise UserError(
-                "variants of one task are compared", where=where, received=variant.recipe.task, allowed=task
-            )
     folder = next(iter(read.values())).tree.get("data", {}).get("folder")
     resolve = partial(first_existing, folders=[Path(folder)] if folder else [Path(), beside])
     tests = tuple(_named_sets(config, resolve))
@@ -687,7 +663,7 @@ def _check_tuning(grid: Grid) -> None:
             for run in runs:
                 check_tuned(run.recipe, tune.key)
         for one, other in combinations(runs, 2):
-            if one.seed == other.seed and one.name != other.name and not changed_keys(one.recipe, other.recipe):
+            if one.seed == other.seed and one.name != other.name and one.recipe == other.recipe:
                 what = "two of the values make the same recipe"
                 raise UserError(what, where="tune.values", received=f"{one.value}, {other.value}")
         if tune.key == "optimizer.learning_rate":
@@ -727,7 +703,7 @@ def _check_run_names(grid: Grid) -> None:
     """Raise UserError for two runs of one name, which would share a folder."""
     tune = grid.config.tune
     groups = [group for variant in grid.variants for group in grid.groups_of(variant)]
-    cells = [run for group in groups for run in grid.cells(group, tune.values[0] if tune else None)]
+    cells = [run for group in groups for run in grid.cells(group, tune and tune.values[0])]
     runs = [run for group in groups for run in grid.tuning_runs(group)]
     for where, planned in (("seeds or variants", cells), ("tune.values, tune.seeds or variants", runs)):
         names: dict[str, str] = {}

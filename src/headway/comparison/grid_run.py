@@ -1,42 +1,32 @@
 """Making the cells of a grid: tuned, trained and decoded by an executor, and continued where they were stopped."""
 
-import importlib
 import json
-import multiprocessing
 import os
 import signal
-import socket
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import comb
-from multiprocessing.connection import wait
 from pathlib import Path
 from statistics import fmean
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from headway.comparison.cells import CellOutput, CellResult, check_same_data
+from headway.comparison.executors import CellExecutor
 from headway.comparison.grid import CELLS, TUNING, CellGroup, CellJob, Grid, PlannedRun, check_tuned, edge_of
-from headway.comparison.options import GridOptions
 from headway.core.documents import read_json, shaped
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import UserError, option
 from headway.core.files import write_json
 from headway.core.languages import has_no_spaces
 from headway.core.log import Progress, duration, progress, say, warn
-from headway.core.processes import cores
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import locked
-from headway.core.system import leave_terminal
 from headway.core.tables import Cell, Column, Table
 from headway.metrics import Metric
 from headway.metrics.intervals import SIGNIFICANT, linearise
@@ -51,8 +41,6 @@ COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
 TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
 LOOK = 0.1  # seconds between two looks at the workers
 REDRAW = 1.0  # seconds between two looks at the runs' progress
-LOCAL = "local"
-KILLED = -9  # the exit code
 
 
 @dataclass(frozen=True)
@@ -98,12 +86,6 @@ def progress_of(run: Path, recipe: Recipe) -> RunProgress:
     return RunProgress(last["update"], min(1.0, share), last["seconds"], losses[-1] if losses else None)
 
 
-def expected(variant: str, known: Mapping[str, Sequence[float]]) -> float | None:
-    """The seconds that a cell of a variant will take: as those of the variant that are known, else as all."""
-    seconds = list(known.get(variant, ())) or [value for values in known.values() for value in values]
-    return fmean(seconds) if seconds else None
-
-
 def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
     """The mean score of the short runs of a value, one output a seed."""
     return fmean(metric.score(*output.scored).value for output in outputs)
@@ -121,9 +103,6 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
     Each segment has the outputs of all seeds, for seeds err on the same segments. The best and the worst are the
     furthest apart of all pairs of values, so that the level is adjusted by their number (Bonferroni). The spread
     between seeds is left out: values that are told apart here may still differ by their seeds alone.
-
-    Args:
-        values: the outputs of each, one a seed, with the same seeds for all.
     """
     if len(values) < 2:
         return True
@@ -140,192 +119,6 @@ def make_cell(job: CellJob) -> int:
     from headway.comparison.run import run_cell  # so that the process that waits stays small
 
     return run_cell(job)
-
-
-def look_inside(*asked: Any) -> dict[tuple[int, int], dict[str, Any]]:
-    """`packed_attention`, in a new process."""
-    from headway.comparison.run import packed_attention
-
-    return packed_attention(*asked)
-
-
-class RunningCall(Future[Any]):
-    """A call that runs in another process; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
-
-    def __init__(self, process: Any, results: Any, end: Any) -> None:
-        super().__init__()
-        self.process, self.results, self.end = process, results, end
-
-    def done(self) -> bool:
-        if not super().done() and (self.results.poll() or self.process.exitcode is not None):
-            try:
-                finished, value = self.results.recv()
-            except EOFError:
-                self.process.join()
-                finished, value = False, BrokenExecutor(self.process.exitcode)
-            self.process.join()
-            self.set_result(value) if finished else self.set_exception(value)
-        return super().done()
-
-    def result(self, timeout: float | None = None) -> Any:
-        if not self.done():
-            self.results.poll(timeout)
-            self.done()
-        return super().result(0)
-
-    def cancel(self) -> bool:
-        with suppress(OSError):  # it has ended
-            self.end.send(True)
-        return True
-
-
-def _called(results: Any, asked: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Call a function in a new process that ends, after saving, when its parent does, or something is `asked`."""
-    leave_terminal()
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def stop_with_parent() -> None:
-        wait([parent.sentinel, asked])
-        signal.raise_signal(signal.SIGTERM)  # one that comes from outside ends a process of Windows at once
-
-    threading.Thread(target=stop_with_parent, daemon=True).start()
-    try:
-        returned = True, function(*arguments)
-    except Exception as error:
-        returned = False, error
-    results.send(returned)
-
-
-class ProcessesOfTheirOwn(Executor):
-    """Calls in processes of this machine, each in one of its own.
-
-    They are forks of one process that has imported everything and started no thread, which spares each of them the
-    time of the imports; where a system has no forks, they begin anew.
-
-    Args:
-        slots: how many are to work at a time.
-        threads: of each.
-        method: how processes begin, as `multiprocessing` has it.
-    """
-
-    def __init__(self, slots: int, threads: int, method: str | None = None) -> None:
-        self.slots = slots
-        there = multiprocessing.get_all_start_methods()
-        self._context: Any = multiprocessing.get_context(method or ("forkserver" if "forkserver" in there else "spawn"))
-        self._context.set_forkserver_preload(["headway.comparison.run"])
-        self._threads = str(threads)
-        self._calls: list[RunningCall] = []
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RunningCall:
-        """Begin a call, whose process does not run the script that called: it needs nothing of that."""
-        main, before = sys.modules["__main__"], dict(os.environ)
-        (results, sent), (asked, end) = (self._context.Pipe(duplex=False) for _ in range(2))
-        sys.modules["__main__"] = ModuleType("__main__")
-        os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
-        try:
-            process = self._context.Process(target=_called, args=(sent, asked, function, arguments))
-            process.start()
-        finally:
-            sys.modules["__main__"] = main
-            os.environ.pop("OMP_NUM_THREADS")
-            os.environ.update(before)
-        sent.close()
-        asked.close()
-        self._calls.append(RunningCall(process, results, end))
-        return self._calls[-1]
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End what still runs, at once where futures are cancelled."""
-        for call in self._calls:
-            if cancel_futures:
-                call.process.kill()
-            if wait or cancel_futures:
-                call.process.join()
-        self._calls.clear()
-
-
-class RayTask(Future[Any]):
-    """A task of a Ray cluster; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
-
-    def __init__(self, ray: Any, task: Any) -> None:
-        super().__init__()
-        self.ray, self.task = ray, task
-
-    def done(self) -> bool:
-        if not super().done() and self.ray.wait([self.task], timeout=0)[0]:
-            try:
-                self.set_result(self.ray.get(self.task))
-            except (self.ray.exceptions.RayError, KeyboardInterrupt):
-                self.set_exception(BrokenExecutor(KILLED))
-        return super().done()
-
-    def cancel(self) -> bool:
-        self.ray.cancel(self.task)
-        return True
-
-
-class RayTasks(Executor):
-    """Tasks of a Ray cluster, each in a process of its own with so many processors, and one GPU where there are any.
-
-    The folder of the comparison and the data must have the same paths on all nodes.
-
-    Args:
-        address: of the cluster; `local` for one that is started here, with `slots` times `threads` processors.
-        slots: how many work at a time; None for as many as the cluster has room for.
-        threads: of each.
-
-    Raises:
-        UserError: Ray is not installed, or there is no cluster at that address.
-    """
-
-    def __init__(self, address: str, slots: int | None, threads: int) -> None:
-        try:
-            ray: Any = importlib.import_module("ray")
-        except ImportError as error:
-            raise not_installed("this", ["ray"], "cluster", option("ray")) from error
-        host, colon, port = address.removeprefix("ray://").rpartition(":")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
-        settings: dict[str, Any] = {"address": address}
-        if address == LOCAL:
-            settings |= {"num_cpus": (slots or room_here(threads)) * threads, "include_dashboard": False}
-        try:
-            if colon and port.isdecimal():  # where nobody answers, Ray itself would wait for minutes
-                socket.create_connection((host, int(port)), timeout=10).close()
-            ray.init(**settings, log_to_driver=False, logging_level="error")
-        except (OSError, ValueError, RuntimeError) as error:
-            raise UserError(f"there is no such cluster ({error})", where=option("ray"), received=address) from error
-        resources = ray.cluster_resources()
-        self.ray, self.slots = ray, slots or max(1, int(resources.get("CPU", 1)) // threads)
-        gpus = 1 if resources.get("GPU") else 0
-        self._remote = ray.remote(num_cpus=threads, num_gpus=gpus, max_calls=1, max_retries=0)
-        self._tasks: list[RayTask] = []
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RayTask:
-        self._tasks.append(RayTask(self.ray, self._remote(function).remote(*arguments)))
-        return self._tasks[-1]
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        for task in self._tasks:
-            if cancel_futures and not task.done():
-                self.ray.cancel(task.task, force=True)
-
-
-CellExecutor = ProcessesOfTheirOwn | RayTasks
-
-
-def room_here(threads: int) -> int:
-    """How many cells of so many threads this machine can make at a time; one where they share an accelerator."""
-    if torch.accelerator.current_accelerator(check_available=True) is not None:
-        return 1
-    return max(1, cores() // threads)
-
-
-def executor_of(options: GridOptions) -> CellExecutor:
-    """The executor of cells: processes here, or a Ray cluster. Raises UserError as `RayTasks`."""
-    if options.ray is not None:
-        return RayTasks(options.ray, options.workers, options.threads)
-    return ProcessesOfTheirOwn(options.workers or room_here(options.threads), options.threads)
 
 
 @dataclass
@@ -373,14 +166,9 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Choice:
-    """The value of the tuned key of some cells of a variant.
+    """The value of the tuned key of cells of a variant, of those that were tried.
 
-    Attributes:
-        variant: its name.
-        seeds: of the cells.
-        value: that they have.
-        tried: all values that short runs were made with.
-        by_chance: whether short runs that choose for all seeds at once do not tell the values apart.
+    `by_chance`: whether short runs that choose for all seeds at once do not tell the values apart.
     """
 
     variant: str
@@ -397,14 +185,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class GridResult:
-    """All that came out of a grid.
+    """The finished cells of a grid, the `failed` and the `unfinished` ones in words, and the choices of the tuned key.
 
-    Attributes:
-        cells: the results of the finished ones.
-        failed: the others, in words.
-        choices: of the tuned key.
-        stopped: the number of the signal that ended the work; 0 where none did.
-        unfinished: the cells that neither finished nor failed, in words.
+    `stopped`: the number of the signal that ended the work; 0 where none did.
     """
 
     cells: tuple[CellResult, ...]
@@ -427,31 +210,23 @@ class KeptChoice(BaseModel):
 
 
 class GridRun:
-    """The cells of a grid in a folder.
-
-    Args:
-        grid: what is compared.
-        output: the folder, as `CellJob` has it.
-        threads: of each process.
-
-    Raises:
-        UserError: a run that is there was made with another recipe.
-    """
+    """The cells of a grid in a folder. Raises UserError where a run that is there was made with another recipe."""
 
     def __init__(self, grid: Grid, output: Path, threads: int) -> None:
         self.output, self.threads, self._looked = output, threads, 0.0
         self.grid = grid = self._as_begun(grid)
-        groups = [group for variant in grid.variants for group in grid.groups_of(variant)]
+        self._shares = {variant.name: grid.short_share(variant) for variant in grid.variants}
+        tune, groups = grid.config.tune, [group for variant in grid.variants for group in grid.groups_of(variant)]
+        first = tune and tune.values[0]
+        runs = [(run.recipe, output / TUNING / run.name) for group in groups for run in grid.tuning_runs(group)]
+        runs += [(cell.recipe, output / CELLS / cell.name) for group in groups for cell in grid.cells(group, first)]
+        self.precision = SharedPrecision(runs)
         self.groups = [GroupState(group, self._short_runs(group)) for group in groups]
-        self.precision = SharedPrecision([(run.recipe, output / kind / run.name) for kind, run, _ in self.planned()])
         for state in self.groups:
-            for run in state.tuning:
-                self._check_same(run.job)
             self._recall(state)
             if not self._settle(state):  # cells that were made with another recipe are so, whatever tuning will say
-                assert grid.config.tune is not None
-                for cell in grid.cells(state.group, grid.config.tune.values[0]):
-                    self._check_same(self._state(cell, CELLS).job, but=grid.config.tune.key)
+                for cell in grid.cells(state.group, first):
+                    self._state(cell, CELLS, but=tune.key if tune else "")
         self._check_data()
 
     def _as_begun(self, grid: Grid) -> Grid:
@@ -470,9 +245,11 @@ class GridRun:
             runs = [run for state in self.groups if state.group.variant is variant for run in state.runs]
             check_same_data([(run.job.run, run.job.planned.recipe) for run in runs], allowed)
 
-    def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"]) -> CellState:
+    def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"], but: str = "") -> CellState:
+        """A run as it stands. Raises UserError where it was made with another recipe, apart from the key `but`."""
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
         job = CellJob(planned, kind, self.output.absolute(), tests, self.grid.config.predict, self.threads)
+        self._check_same(job, but)
         result = job.result()
         return CellState(job, "waiting" if result is None else "finished", result=result)
 
@@ -489,8 +266,6 @@ class GridRun:
             self._choose(state)
         if not state.failed:
             state.cells = [self._state(cell, CELLS) for cell in self.grid.cells(state.group, state.value)]
-            for cell in state.cells:
-                self._check_same(cell.job)
         return True
 
     def _choice_file(self, name: str) -> Path:
@@ -528,8 +303,7 @@ class GridRun:
         metric, tune, title = self.grid.metrics_of()[0], self.grid.config.tune, state.group.title
         assert tune is not None
         killed = [run.job.name for run in state.tuning if run.status == "failed" and run.signal]
-        outputs = map(_outputs, state.by_value)
-        scores = [None if found is None else tuning_score(found, metric) for found in outputs]
+        scores = [None if found is None else tuning_score(found, metric) for found in map(_outputs, state.by_value)]
         if killed or not any(score is not None for score in scores):
             why = f"{', '.join(killed)} was killed" if killed else "short runs failed with every value"
             state.failed = f"{title}: not tuned, since {why}"
@@ -565,10 +339,7 @@ class GridRun:
                     check_tuned(run.recipe, tune.key)
             except UserError:  # no recipe may have this value
                 continue
-            runs = [self._state(run, TUNING) for run in planned]
-            for short in runs:
-                self._check_same(short.job)
-            return runs
+            return [self._state(run, TUNING) for run in planned]
         return []
 
     def _stamp(self, state: GroupState) -> dict[str, Any]:
@@ -588,11 +359,10 @@ class GridRun:
 
         Those of one seed need not: what they choose by chance differs between seeds, and their variance holds it.
         """
-        tried = map(_outputs, state.by_value)
-        known = [outputs for outputs in tried if outputs is not None]
+        known = [outputs for outputs in map(_outputs, state.by_value) if outputs is not None]
         return state.group.seed is None and not are_told_apart(known, self.grid.metrics_of()[0])
 
-    def _check_same(self, job: CellJob, but: str = "") -> None:
+    def _check_same(self, job: CellJob, but: str) -> None:
         """Raise UserError where a run was made with another recipe, apart from the key `but`."""
         folder = RunFolder(job.run)
         if not folder.recipe_file.exists():
@@ -600,7 +370,7 @@ class GridRun:
         recipe = job.planned.recipe
         with foreign_code(bool(import_paths(recipe.model_dump(mode="json")))):
             _, changes = compared_with_run(folder, self.precision.given(recipe))
-        others = {key: values for key, values in changes.items() if not but or not f"{key}.".startswith(f"{but}.")}
+        others = {key: values for key, values in changes.items() if not f"{key}.".startswith(f"{but}.")}
         if others:
             shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in others.items())
             allowed = f"the grid that it was made with, or another folder for {option('output')}"
@@ -734,9 +504,7 @@ class GridRun:
         """The state of the work, with so many workers: in a few words, and as a table's lines of the runs at work."""
         runs, known, waiting, beyond = self.all(), self.known_seconds(), list[float | None](), 0.0
         for state in self.groups:
-            variant = state.group.variant
-            whole, share = expected(variant.name, known), self.grid.short_share(variant)
-            short = None if whole is None else whole * share
+            whole, short = (self.seconds_of(kind, state.group.variant.name, known) for kind in (CELLS, TUNING))
             for some, seconds in ((state.tuning, short), (state.cells, whole)):
                 waiting += [seconds for run in some if run.status == "waiting" and not run.job.is_trained()]
             waiting += [] if state.cells or state.failed else [whole] * len(state.group.seeds)
@@ -766,26 +534,30 @@ class GridRun:
         Without such cells they are those of short runs, at whose speed a number of updates is made.
         """
         known = dict[str, list[float]]()
-        for variant in self.grid.variants:
-            runs = [run for state in self.groups if state.group.variant is variant for run in state.runs]
-            for kind, share in ((CELLS, 1.0), (TUNING, self.grid.short_share(variant))):
-                totals = [_progress(run).total for run in runs if run.status != "waiting" and run.job.kind == kind]
+        for name, short in self._shares.items():
+            runs = [run for run in self.all() if run.job.planned.variant == name and run.status != "waiting"]
+            for kind, share in ((CELLS, 1.0), (TUNING, short)):
+                totals = [_progress(run).total for run in runs if run.job.kind == kind]
                 seconds = [total / share for total in totals if total is not None]
                 if seconds:
-                    known[variant.name] = seconds
+                    known[name] = seconds
                     break
         return known
 
+    def seconds_of(self, kind: str, variant: str, known: Mapping[str, Sequence[float]]) -> float | None:
+        """The seconds that a run of a variant will take: as those of the variant that are known, else as all."""
+        seconds = known.get(variant) or [value for values in known.values() for value in values]
+        return fmean(seconds) * (self._shares[variant] if kind == TUNING else 1.0) if seconds else None
+
     def _end_all(self) -> None:
         """Ask all workers to save and end, and wait for that."""
-        running = [run for run in self.all() if run.call is not None]
+        running = [(run, run.call) for run in self.all() if run.call is not None]
         say(f"stopping: {len(running)} cells save what they have")
-        for run in running:
-            assert run.call is not None
-            run.call.cancel()
-        while not all(run.call is None or run.call.done() for run in running):
+        for _, call in running:
+            call.cancel()
+        while not all(call.done() for _, call in running):
             time.sleep(LOOK)
-        for run in running:
+        for run, _ in running:
             run.call, run.status = None, "waiting"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,63 +28,42 @@ METRIC_OPTIONS = (
 )
 
 
-def _shown(group: str) -> Any:
-    """Fields that stand in a group of the help."""
-
-    def field(description: str, default: Any = None, **shown: str) -> Any:
-        return Field(default, description=description, json_schema_extra={"group": group, **shown})
-
-    return field
+def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
+    """A field with its help, and what else the command line shows of it."""
+    return Field(default, description=description, json_schema_extra=shown)
 
 
 EXISTING = "Runs and outputs that exist already"
-_existing = _shown(EXISTING)
-_grid = _shown("A grid of runs")
+_existing = partial(_option, group=EXISTING)
+_grid = partial(_option, group="A grid of runs")
 
 
 class ScoreOptions(Section):
     """Outputs of systems, what they are scored by, and how they are compared."""
 
-    hypotheses: tuple[str, ...] = _existing(
-        "Outputs of systems, a file each; NAME and SEED tell them apart.", (), metavar="[NAME[:SEED]=]FILE..."
-    )
-    references: tuple[Path, ...] = _existing(
-        "One file a reference set.", (), metavar="FILE...", alias="test-references"
-    )
-    source: Path | None = _existing("The sources of the references.", metavar="FILE", alias="test-source")
+    hypotheses: tuple[str, ...] = _existing("Outputs of systems, [NAME[:SEED]=]FILE each.", ())
+    references: tuple[Path, ...] = _existing("One file a reference set.", (), alias="test-references")
+    source: Path | None = _existing("The sources of the references.", alias="test-source")
     lead: tuple[str, ...] = _existing(
-        "Score the beginning of the sources too: 8, 3-sentences, 3-sentences-de, 20-characters.",
-        (),
-        metavar="N-UNIT...",
+        "Score the beginning of the sources too: 8, 3-sentences, 3-sentences-de, 20-characters.", ()
     )
-    by: Path | None = _existing(
-        "A file with the group of each segment, such as its length: score each group.", metavar="FILE"
-    )
+    by: Path | None = _existing("A file with the group of each segment, such as its length: score each group.")
     metric: tuple[str, ...] = _existing(
-        f"{METRIC_NAMES} {METRIC_OPTIONS}",
-        (),
-        metavar="NAME[:KEY=VALUE,...]...",
-        default_text="those of the runs, else bleu and chrf",
+        f"{METRIC_NAMES} {METRIC_OPTIONS}", (), default_text="those of the runs, else bleu and chrf"
     )
-    margin: tuple[str, ...] = _existing(
-        "The difference by a metric up to which systems are even.", (), metavar="METRIC=NUMBER..."
-    )
+    margin: tuple[str, ...] = _existing("METRIC=NUMBER: the difference up to which systems are even.", ())
     baseline: str | None = _existing(
-        "The system that all others are compared with.", metavar="NAME", default_text="every pair is compared"
+        "The system that all others are compared with.", default_text="every pair is compared"
     )
     any_tokenization: bool = _existing("Compare outputs of which some look tokenised and others do not.", False)
-    by_length: Annotated[Path | None, WRITES_FIGURE] = Field(
-        default=None,
-        description="Draw the scores by length there, a line a system: of groups whose names are numbers, else of bins "
-        "of lengths of the sources.",
-        json_schema_extra={"metavar": "FILE", "default_text": "none"},
+    by_length: Annotated[Path | None, WRITES_FIGURE] = _option(
+        "Draw the scores by length there, a line a system: of groups whose names are numbers, else of bins of lengths "
+        "of the sources."
     )
-    length_bins: str | None = Field(
-        default=None,
-        description="The longest lengths of bins, as in 10,20,30.",
-        json_schema_extra={"default_text": "six bins of equal size"},
+    length_bins: str | None = _option(
+        "The longest lengths of bins, as in 10,20,30.", default_text="six bins of equal size"
     )
-    json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
+    json_output: bool = _option("Write JSON.", False, flag="json")
 
     @field_validator("margin")
     @classmethod
@@ -116,7 +96,7 @@ class GridOptions(Section):
 
     workers: Workers | None = _grid("Cells that are made at a time.", default_text="as many as there is room for")
     threads: Workers = _grid("Threads of each cell.", 1)
-    ray: str | None = _grid("Send cells to the Ray cluster at this address; local starts one here.", metavar="ADDRESS")
+    ray: str | None = _grid("Send cells to the Ray cluster at this address; local starts one here.")
     dry_run: bool = _grid("List the cells and their estimated time, and make none.", False)
     only_finished: bool = _grid("Compare the cells that are finished, and make none.", False)
 
@@ -125,41 +105,29 @@ class CompareOptions(GridOptions, ScoreOptions):
     """All that a comparison asks for."""
 
     test: tuple[str, ...] = _existing(
-        "Test sets for runs, each as a recipe names a corpus: '{tsv: test.tsv}'.",
-        (),
-        metavar="CORPUS...",
-        default_text="dev of the runs",
+        "Test sets for runs, each as a recipe names a corpus: '{tsv: test.tsv}'.", (), default_text="dev of the runs"
     )
     alignments: Path | None = _existing(
-        "True word alignments of the test set: compare the alignments of the runs by AER.", metavar="FILE"
+        "True word alignments of the test set: compare the alignments of the runs by AER."
     )
     pooled_variance: bool = _existing("Pool the seeds' variance over all systems: narrower intervals.", False)
     device: str = _existing("auto, cpu, cuda, ...", "auto")
     allow_code: bool = _existing("Import what runs name by import path; it is not a part of headway.", False)
-    output: Annotated[Path | None, WRITES_FOLDER] = Field(
-        default=None,
-        description="The folder for the report, and for what need not be done twice.",
-        json_schema_extra={"metavar": "DIR", "default_text": "tables on standard output alone"},
+    output: Annotated[Path | None, WRITES_FOLDER] = _option(
+        "The folder for the report, and for what need not be done twice.",
+        default_text="tables on standard output alone",
     )
-    html: Annotated[Path | None, WRITES_FILE] = Field(
-        default=None,
-        description="Write ranks, with what is not told apart, and each system's worst sentences as a page there.",
-        json_schema_extra={"metavar": "FILE", "default_text": "none"},
+    html: Annotated[Path | None, WRITES_FILE] = _option(
+        "Write ranks, with what is not told apart, and each system's worst sentences as a page there."
     )
-    columns: tuple[str, ...] = Field(
-        default=(),
-        description="The columns of the LaTeX table behind the variants' names, by their headings.",
-        json_schema_extra={"metavar": "HEADING...", "default_text": "all"},
+    columns: tuple[str, ...] = _option(
+        "The columns of the LaTeX table behind the variants' names, by their headings.", (), default_text="all"
     )
-    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
-        default=None,
-        description="Draw the differences there (.png, .svg, .pdf); of systems named by numbers, the scores.",
-        json_schema_extra={"metavar": "FILE", "default_text": "none"},
+    figure: Annotated[Path | None, WRITES_FIGURE] = _option(
+        "Draw the differences there (.png, .svg, .pdf); of systems named by numbers, the scores."
     )
-    training: Path | None = Field(
-        default=None,
-        description="Target texts of training, for scores of words by how often they were seen.",
-        json_schema_extra={"metavar": "FILE", "default_text": "those of the runs"},
+    training: Path | None = _option(
+        "Target texts of training, for scores of words by how often they were seen.", default_text="those of the runs"
     )
 
     @field_validator("training")
@@ -186,25 +154,17 @@ def is_grid(name: str) -> bool:
 class ReproduceOptions(GridOptions):
     """The budget, data and output of claims, and the workers."""
 
-    budget: Literal["small", "full"] = Field(
-        USUAL_BUDGET, description="For two processor cores, or that of the document."
-    )
-    output: Path | None = Field(
-        None, description="The folder of data and runs.", json_schema_extra={"metavar": "DIR", "default_text": ""}
-    )
-    data: Path | None = Field(
-        None,
-        description="The folder of the corpora that the claims name.",
-        json_schema_extra={"metavar": "FOLDER", "default_text": "none; some claims make their data"},
+    budget: Literal["small", "full"] = _option("For two processor cores, or that of the document.", USUAL_BUDGET)
+    output: Path | None = _option("The folder of data and runs.")
+    data: Path | None = _option(
+        "The folder of the corpora that the claims name.", default_text="none; some claims make their data"
     )
     dry_run: bool = _grid(
         "List the cells and their estimated time, or the commands that prepare their data; run nothing.", False
     )
-    yes: bool = Field(False, description="Run the commands of claim files that prepare data without being asked.")
-    claims: Path | None = Field(
-        None,
-        description="The folder of the claim files.",
-        json_schema_extra={"metavar": "FOLDER", "default_text": "claims, else those that come with headway"},
+    yes: bool = _option("Run the commands of claim files that prepare data without being asked.", False)
+    claims: Path | None = _option(
+        "The folder of the claim files.", default_text="claims, else those that come with headway"
     )
 
 
@@ -216,45 +176,35 @@ def _listed(value: Any) -> Any:
     return [name for word in value for name in word.split(",")] if isinstance(value, list | tuple) else value
 
 
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
+
+
 class AblateOptions(DeviceOptions, OutputOptions):
     """The parts that are cut, and the sentences on which that is seen."""
 
-    what: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
+    what: Names = _option(
+        "Parts by name or pattern: 'decoder.*.cross:heads', 'encoder.*.self:offsets', layers, ...",
         ("heads",),
-        min_length=1,
-        description="Parts by name or pattern: 'decoder.*.cross:heads', 'encoder.*.self:offsets', layers, ...",
-        json_schema_extra={"metavar": "PART...", "default_text": "heads"},
+        default_text="heads",
     )
-    together: bool = Field(False, description="Cut all parts that a pattern names at once, not one by one.")
-    how: Annotated[tuple[How, ...], BeforeValidator(_listed)] = Field(
+    together: bool = _option("Cut all parts that a pattern names at once, not one by one.", False)
+    how: Annotated[tuple[How, ...], BeforeValidator(_listed), Field(min_length=1)] = _option(
+        "What a part's values become: zero, their mean, those of other sentences (resample).",
         ("zero",),
-        min_length=1,
-        description="What a part's values become: zero, their mean, those of other sentences (resample).",
-        json_schema_extra={"metavar": "HOW...", "default_text": "zero"},
+        default_text="zero",
     )
-    metric: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
-        (LOGPROB,),
-        min_length=1,
-        description="logprob, of the references, in nats a token; and those of `headway score`.",
-        json_schema_extra={"metavar": "METRIC...", "default_text": "logprob"},
+    metric: Names = _option(
+        "logprob, of the references, in nats a token; and those of `headway score`.", (LOGPROB,), default_text="logprob"
     )
-    input: Path | None = Field(
-        None, description="A file with a sentence a line.", json_schema_extra={"metavar": "FILE", "default_text": "dev"}
-    )
-    reference: Path | None = Field(None, description="Their targets.", json_schema_extra={"metavar": "FILE"})
+    input: Path | None = _option("A file with a sentence a line.", default_text="dev")
+    reference: Path | None = _option("Their targets.")
     sentences: int = Field(200, ge=2, le=10**6, description="Most sentences that are read.")
     margin: float = Field(
         0.0, ge=0, description="A loss up to which a part makes no difference, in each metric's unit."
     )
-    prune: float | None = Field(
-        None,
-        gt=0,
-        description="Cut one part after the other, the least needed first, until the first metric has lost so much.",
-        json_schema_extra={"metavar": "LOSS", "default_text": "no"},
+    prune: Annotated[float, Field(gt=0)] | None = _option(
+        "Cut one part after the other, the least needed first, until the first metric has lost so much.",
+        default_text="no",
     )
     seed: int = Field(1, ge=0, le=2**31, description="Of the draw of other sentences.")
-    figure: Annotated[Path | None, WRITES_FIGURE] = Field(
-        None,
-        description="Draw the losses there (.png, .svg, .pdf).",
-        json_schema_extra={"metavar": "FILE", "default_text": "none"},
-    )
+    figure: Annotated[Path | None, WRITES_FIGURE] = _option("Draw the losses there (.png, .svg, .pdf).")

@@ -49,13 +49,7 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         others = ", ".join(each.name for each in ordered if each.name not in told)
         ranks = f"{low}" if low == high else f"{low} to {high}"
         rows.append([place, variant.name, variant.scores[measure.key].cell, ranks, others])
-    columns: list[Column | str] = [
-        "place",
-        "system",
-        Column(measure.label, format=".2f"),
-        "ranks it may have",
-        "not told apart from",
-    ]
+    names = "place", "system", measure.label, "ranks it may have", "not told apart from"
     over = "seeds and test sets" if comparison.seeds > 1 else "this test set alone"
     notes = [
         f"{measure.label}: {comparison.signature(measure)}",
@@ -63,6 +57,7 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         f"those that paired differences leave, over {over}, with p up to {SIGNIFICANT} by Holm's method over "
         f"{len(pairs):,} pairs.",
     ]
+    columns = [Column(name, format=".2f") for name in names]  # which concerns the scores alone
     return Table(columns, rows, title=f"Ranks by {measure.label}", notes=notes)
 
 
@@ -71,20 +66,10 @@ def worst_sentences(comparison: Comparison, measure: Measure, name: str) -> Tabl
     output = comparison.cells[name][0].outputs[measure.test]
     scores = measure.metric.segment_scores(comparison.statistics[measure.key, name][0])
     order = np.argsort(scores if measure.metric.higher_is_better else -scores, kind="stable")[:WORST].tolist()
-    test = output.test
-    texts = [*(["source"] if test.sources else []), "reference", "output"]
-    columns: list[Column | str] = ["line", *texts, Column(measure.label, format=".1f")]
-    rows = [
-        [
-            index + 1,
-            *([test.sources[index]] if test.sources else []),
-            test.references[0][index],
-            output.hypotheses[index],
-            float(scores[index]),
-        ]
-        for index in order
-    ]
-    return Table(columns, rows)
+    given = {"source": output.test.sources, "reference": output.test.references[0], "output": output.hypotheses}
+    texts = {name: lines for name, lines in given.items() if lines}
+    rows = [[index + 1, *(lines[index] for lines in texts.values()), float(scores[index])] for index in order]
+    return Table(["line", *texts, Column(measure.label, format=".1f")], rows)
 
 
 def write_ranking(comparison: Comparison, path: Path) -> None:

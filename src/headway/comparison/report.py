@@ -29,7 +29,7 @@ from headway.comparison.differences import (
     sentence_scores,
     word_counts,
 )
-from headway.comparison.grid_run import ProcessesOfTheirOwn, look_inside
+from headway.comparison.executors import ProcessesOfTheirOwn
 from headway.comparison.options import CompareOptions
 from headway.comparison.ranking import ranking, write_ranking
 from headway.core.errors import UserError, nearest, option
@@ -157,15 +157,9 @@ def _with_columns(table: Table, names: Sequence[str]) -> Table:
 
 
 def write_report(comparison: Comparison, folder: Path, options: CompareOptions) -> None:
-    """Write all forms of the report: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
+    """Write all forms of the report into a folder: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
 
-    Args:
-        comparison: of all variants.
-        folder: where the report goes; it is made where it is missing.
-        options: of the data and of the runs, which are loaded once more for their attention.
-
-    Raises:
-        UserError: data or runs that are not there any more.
+    Runs are loaded once more for their attention. Raises UserError for data or runs that are not there any more.
     """
     report = report_of(comparison, training_words(comparison, options.training, allow_code=options.allow_code))
     attentions = captured_attention(report, options)
@@ -177,7 +171,7 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions) 
 
 def write_comparison_page(path: Path, report: Report, attentions: Attentions, *, title: str) -> None:
     """Write the page whole, with packed maps of attention by variant, test set and segment."""
-    data = {"payload": payload(report, attentions, title=title)}
+    data = {"payload": payload(report, attentions)}
     for (variant, test, segment), maps in attentions.items():
         index = [one.name for one in report.comparison.variants].index(variant)
         data[f"attention-{index}-{test}-{segment}"] = dict(maps)
@@ -186,11 +180,9 @@ def write_comparison_page(path: Path, report: Report, attentions: Attentions, *,
 
 
 def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """The attention of the first seed of each variant that is a run, in the sentences that are shown.
+    """The attention of the first seed of each variant that is a run, in the sentences that are shown."""
+    from headway.comparison.run import packed_attention
 
-    Raises:
-        UserError: a run that cannot be loaded any more.
-    """
     found, comparison = dict[tuple[str, int, int], dict[str, Any]](), report.comparison
     runs = {name: cells[0].path for name, cells in comparison.cells.items()}
     runs = {name: path for name, path in runs.items() if path is not None and path.is_dir()}
@@ -208,28 +200,25 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
                     examples[test, index] = Example(output.test.sources[index], output.hypotheses[index])
             if examples:
                 asked = (path, examples, options.device, BITS, options.allow_code)
-                for (test, index), maps in executor.submit(look_inside, *asked).result().items():
+                for (test, index), maps in executor.submit(packed_attention, *asked).result().items():
                     found[variant, test, index] = maps
     return found
 
 
-def payload(report: Report, attentions: Attentions, *, title: str) -> dict[str, Any]:
+def payload(report: Report, attentions: Attentions) -> dict[str, Any]:
     """The content of the page as values that JSON can hold."""
-    comparison, pairs = report.comparison, list[dict[str, Any]]()
+    comparison = report.comparison
     facts = [f"{len(comparison.variants)} variants"]
     facts.append(f"{comparison.seeds} seeds" if comparison.seeds > 1 else "one seed")
     facts += [f"{test.name}: {len(test):,} segments" for test in comparison.tests]
     facts += [] if comparison.baseline is None else [f"baseline {comparison.baseline}"]
-    for pair in comparison.pairs:
-        low, high = pair.interval
-        pairs.append({
-            "a": pair.a, "b": pair.b, "metric": pair.metric, "difference": pair.difference, "low": low, "high": high,
-            "p": pair.adjusted_p_value, "verdict": pair.verdict, "words": pair.words,
-        })  # fmt: skip
+    pairs = [
+        values | {"p": pair.adjusted_p_value, "words": pair.words}
+        for values, pair in zip(comparison.to_json()["pairs"], comparison.pairs, strict=True)
+    ]
     trained = [cell.costs for row in comparison.cells.values() for cell in row if cell.curve]
     in_cpu_seconds = all(costs.cpu_seconds is not None and costs.gpu_seconds is None for costs in trained)
     return {
-        "title": title,
         "facts": facts,
         "conclusions": comparison.conclusions(),
         "variants": [variant.name for variant in comparison.variants],
@@ -341,7 +330,7 @@ def printed(comparison: Comparison, options: CompareOptions) -> str:
 
 
 def draw_differences(comparison: Comparison, path: Path) -> None:
-    """Draw the differences with their intervals and verdicts, a panel a measure. Raises UserError as `draw_scores`."""
+    """Draw the differences with their intervals and verdicts, a panel a measure."""
     families, _ = pick_fonts("".join(variant.name for variant in comparison.variants))
     with rc_context(STYLE | {"font.family": families, "text.parse_math": True}):
         rows, count = len(comparison.pairs) // len(comparison.measures), len(comparison.measures)
@@ -356,9 +345,6 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
 
     Bars reach one standard deviation between seeds to each side. A level line is the baseline or, without one, the
     first variant.
-
-    Raises:
-        UserError: a suffix that is no format of figures.
     """
     names = [variant.name for variant in comparison.variants]
     level = comparison.baseline or names[0]
@@ -378,9 +364,6 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
 def draw_by_length(bucketings: Sequence[Bucketing], path: Path) -> None:
     """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
     of Bahdanau et al. (2015) and figure 3 of Kazemnejad et al. (2023). There is a panel a measure.
-
-    Raises:
-        UserError: a suffix that is no format of figures.
     """
     panels = [
         Panel(

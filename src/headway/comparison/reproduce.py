@@ -17,12 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Empty, Queue
 from types import FrameType
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import psutil
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import Field, TypeAdapter
 
 import headway
 from headway.comparison.ablation import ablate_seeds
@@ -47,15 +46,16 @@ from headway.comparison.claims import (
     sought_of_claims,
     tree_of_cell,
 )
-from headway.comparison.compare import GridComparison, compare_grid, plan_of, warn_of_reach
+from headway.comparison.compare import compare_grid, plan_of, warn_of_reach
 from headway.comparison.comparison import Comparison
 from headway.comparison.differences import banded_curves
 from headway.comparison.grid import CELLS, Grid, grid_of
+from headway.comparison.grid_run import GridResult
 from headway.comparison.options import CompareOptions, ReproduceOptions
 from headway.comparison.report import write_report
-from headway.core.config import Section, Seed, explain
+from headway.core.config import Section, Seed
 from headway.core.device import machine
-from headway.core.documents import read_json
+from headway.core.documents import read_json, shaped
 from headway.core.errors import RunError, UserError, option
 from headway.core.files import sha256, write_json, write_text
 from headway.core.log import duration, progress, say
@@ -66,11 +66,10 @@ from headway.metrics.intervals import Linearised
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
 NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
+LOOK = 0.1  # seconds between two looks at the commands
 TAIL = 4096  # bytes in which the last line is looked for
-LINE_ENDS = re.compile(r"[\r\n]+")  # a bar of progress ends each of its lines with a carriage return
 RECORD = "record.json"
 Cuts = Mapping[str, Mapping[str, Linearised]]  # by metric and name, of variants whole and without a part
-FOUND = ("says", "claim", "metric", "test", "margin", "difference", "low", "high", "values", "finding")
 
 
 class Provenance(Section):
@@ -90,12 +89,6 @@ class Figure(Section):
     title: str
 
 
-def _found_claim(value: dict[str, Any]) -> dict[str, Any]:
-    if missing := [name for name in FOUND if name not in value]:
-        raise ValueError(f"a claim of a record has {', '.join(FOUND)}, and here is no {missing[0]}")
-    return value
-
-
 class ResultRecord(Section):
     """Tables that were measured together.
 
@@ -108,7 +101,7 @@ class ResultRecord(Section):
     tables: tuple[dict[str, Any], ...] = ()
     figures: tuple[Figure, ...] = ()
     comparison: dict[str, Any] | None = None
-    claims: tuple[Annotated[dict[str, Any], AfterValidator(_found_claim)], ...] = ()
+    claims: tuple[dict[str, Any], ...] = ()
     looks: Annotated[int, Field(ge=1, le=100)] = 1
 
 
@@ -141,16 +134,8 @@ def write_record(path: Path, record: ResultRecord) -> None:
 
 
 def read_record(path: Path) -> ResultRecord:
-    """Read a record. Raises UserError with every mistake."""
-    try:
-        record = ResultRecord.model_validate(read_json(path, what="record"))
-        for table in record.tables:
-            Table.from_json(table)
-    except ValidationError as error:
-        raise UserError(explain(error, ResultRecord, str(path))) from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"this record cannot be read ({error})", where=str(path)) from error
-    return record
+    """Read a record. Raises UserError for a damaged one."""
+    return shaped(read_json(path, what="record"), TypeAdapter(ResultRecord), str(path), "this record")
 
 
 def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
@@ -163,14 +148,13 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
         beside: where the commands run.
 
     Raises:
-        UserError: no folder was given to commands that name it, or files that they need are not there; there are cells
-            of other data than the commands make.
+        UserError: as `check_given`; there are cells of other data than the commands make.
         RunError: a command failed, or another process is at work there.
     """
     output = (folder / DATA).absolute()
     if is_prepared(data, output, given):
         return output
-    check_given(data, folder, given)
+    check_given(data, given)
     with locked(folder / ".lock"):
         if not is_prepared(data, output, given):  # by another process, since it was looked at
             _make(data, folder, output, given, beside)
@@ -210,10 +194,8 @@ def _check_cells(folder: Path, before: Path, now: Path) -> None:
         raise UserError(what, where=option("output"), received=str(folder.parent), allowed="another folder")
 
 
-def check_given(data: ClaimData, folder: Path, given: Path | None) -> None:
-    """Raise UserError where data are to be prepared in a folder, and the user's do not have what that needs."""
-    if is_prepared(data, folder / DATA, given):
-        return
+def check_given(data: ClaimData, given: Path | None) -> None:
+    """Raise UserError where the user's folder does not have what the commands need."""
     missing = [name for name in data.needs if given is None or not (given / name).exists()]
     if missing or (given is None and NAMES_DATA.search(data.prepare)):
         received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
@@ -244,29 +226,40 @@ def _sizes(data: ClaimData, given: Path | None) -> str:
 def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:
     """Run shell commands, and show their last line as they work; gives the exit code, and the last line of errors."""
     shell, pipe = ["bash", "-euo", "pipefail", "-c", commands], subprocess.PIPE
-    began, said, errors = time.monotonic(), b"", b""
+    began, said, errors = time.monotonic(), bytearray(), bytearray()
     with (
-        log.open("wb") as kept,
+        log.open("wb", buffering=0) as kept,
         progress(title, long=True) as work,
         _ended_by_signals(),
         subprocess.Popen(  # noqa: S603
             shell, cwd=beside, env=environment, stdout=pipe, stderr=pipe, start_new_session=True
         ) as process,
     ):
-        assert process.stdout is not None
-        assert process.stderr is not None
+
+        def keep(stream: Any, *tails: bytearray) -> None:
+            while text := os.read(stream.fileno(), 1 << 16):
+                with suppress(OSError):  # a full disk, which the commands will name
+                    kept.write(text)
+                for tail in tails:
+                    tail.extend(text)
+                    del tail[:-TAIL]
+
+        # A selector cannot wait for a pipe on Windows.
+        read = (process.stdout, said), (process.stderr, said, errors)
+        threads = [threading.Thread(target=keep, args=each, daemon=True) for each in read]
+        for thread in threads:
+            thread.start()
         try:
-            for stream, text in _read(process.stdout, process.stderr):
-                kept.write(text)
-                kept.flush()
-                said = (said + text)[-TAIL:]
-                if stream is process.stderr:
-                    errors = (errors + text)[-TAIL:]
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(LOOK)
                 parts = duration(time.monotonic() - began), _last_line(said)
                 work.update(0, " · ".join(filter(None, parts)))
         except BaseException:
             with suppress(ProcessLookupError, psutil.NoSuchProcess):
                 kill_with_children(process.pid)
+            for thread in threads:
+                thread.join(LOOK)
             raise
     return process.returncode, _last_line(errors)
 
@@ -290,37 +283,10 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _read(*streams: IO[bytes]) -> Iterator[tuple[IO[bytes] | None, bytes]]:
-    """Read bytes as they come from any of the streams, with their stream; none, once a second, where nothing comes.
-
-    Threads wait for them: a selector cannot wait for a pipe on Windows.
-    """
-    come = Queue[tuple[IO[bytes], bytes]]()
-
-    def pass_on(stream: IO[bytes]) -> None:
-        text = b"begun"
-        while text:
-            text = os.read(stream.fileno(), 1 << 16)
-            come.put((stream, text))
-
-    for stream in streams:
-        threading.Thread(target=pass_on, args=(stream,), daemon=True).start()
-    is_open = len(streams)
-    while is_open:
-        try:
-            stream, text = come.get(timeout=1)
-        except Empty:
-            yield None, b""
-            continue
-        if text:
-            yield stream, text
-        else:
-            is_open -= 1
-
-
-def _last_line(text: bytes) -> str:
-    lines = [line.strip() for line in LINE_ENDS.split(text.decode(errors="replace"))]
-    return next((line for line in reversed(lines) if line), "")
+def _last_line(text: bytearray) -> str:
+    """The last line that is not blank; a bar of progress ends each of its lines with a carriage return."""
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
+    return next(filter(None, reversed(lines)), "")
 
 
 def listed_claims(folder: Path) -> Table:
@@ -360,28 +326,18 @@ def reproduce(
     """
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
-    every = {
+    files = {
         name: (path, read_claims(path)) for name, path in chosen_files(claims_folder(options.claims), chosen).items()
     }
-    having = {name: pair for name, pair in every.items() if options.budget in pair[1].budgets}
+    having = {name: pair for name, pair in files.items() if options.budget in pair[1].budgets}
     if chosen.table is None and having:  # where none has the budget, the first is named
-        if left_out := [name for name in every if name not in having]:
+        if left_out := [name for name in files if name not in having]:
             say(f"without a budget {options.budget}, and left out: {', '.join(left_out)}")
-        every = having
+        files = having
     waiting = dict[str, Table]()
-    for name, (path, claims) in every.items():
-        folder, wanted, tree = options.output / path.stem, claims.data_of(options.budget), claims.tree(options.budget)
-        check_given(wanted, folder, options.data)
-        claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
-        if chosen.cell is not None:
-            tree_of_cell(tree, claims, chosen.cell)
-        if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
-            grid = claimed_grid(claims, path, folder / DATA, options.budget, chosen.cell, overrides)
-            check_decidable(claims, grid)
-            if not is_prepared(wanted, folder / DATA, options.data):
-                warn_of_reach(grid, {}, sought_of_claims(claims, grid))
-        if not is_prepared(wanted, folder / DATA, options.data):
-            lines = (line for line in wanted.prepare.splitlines() if line.strip())
+    for name, (path, claims) in files.items():
+        lines = _commands_to_run(claims, path, options.output / path.stem, options, chosen.cell, overrides)
+        if lines is not None:
             rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides
             notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
             waiting[name] = Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
@@ -393,7 +349,7 @@ def reproduce(
             )
             raise UserError(what, where=option("yes"), allowed=allowed)
     tables, code = list[Table](), 0
-    for name, (path, claims) in every.items():
+    for name, (path, claims) in files.items():
         if options.dry_run and name in waiting:
             tables.append(waiting[name])
             continue
@@ -401,30 +357,66 @@ def reproduce(
         data = prepare(claims.data_of(options.budget), folder, options.data, path.parent)
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
         check_decidable(claims, grid)
+        sought = sought_of_claims(claims, grid)
         if options.dry_run:
-            plan = plan_of(grid, folder, options, sought_of_claims(claims, grid))
+            plan = plan_of(grid, folder, options, sought)
             tables.append(Table(plan.columns, plan.rows, title=f"{name}: {claims.title}", notes=plan.notes))
             continue
         say(f"\n{name}: {claims.title}")
-        made = compare_grid(grid, folder, options, sought_of_claims(claims, grid))
+        made = compare_grid(grid, folder, options, sought)
         code = max(code, made.code)
         if made.result.stopped:
             break
-        if made.comparison is None:
-            continue
-        as_printed = claims.budget(options.budget).as_printed
-        regimes = regimes_of(made.comparison, as_printed=as_printed)
-        runs = {name: [cell.path for cell in cells if cell.path] for name, cells in made.comparison.cells.items()}
-        cuts, of_cuts = cut_variants(claims, runs, data)
-        decided = {
-            one.says: decide_cut(one, claims, cuts, regimes) or decide(one, made.comparison, claims.level, regimes)
-            for one in claims.claims
-        }
-        tables += [claims_table(decided, claims, as_printed=as_printed), made.comparison.table(), *of_cuts]
-        shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
-        write_report(made.comparison, shown, CompareOptions(allow_code=True))
-        write_record(shown / RECORD, record_of(claims, options, made, made.comparison, decided, command, of_cuts))
+        if made.comparison is not None:
+            shown = folder if chosen.cell is None else folder / f"only-{chosen.cell}"
+            tables += _findings(claims, options, made.result, made.comparison, data, shown, command)
     return tables, code
+
+
+def _commands_to_run(
+    claims: ClaimFile, path: Path, folder: Path, options: ReproduceOptions, cell: str | None, overrides: Sequence[str]
+) -> list[str] | None:
+    """The commands that prepare the data of a claim file; None where these are there. All is checked that can be now.
+
+    Raises:
+        UserError: claims, data or recipes that cannot be used.
+    """
+    data, tree = claims.data_of(options.budget), claims.tree(options.budget)
+    ready = is_prepared(data, folder / DATA, options.data)
+    if not ready:
+        check_given(data, options.data)
+    claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
+    if cell is not None:
+        tree_of_cell(tree, claims, cell)
+    if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
+        grid = claimed_grid(claims, path, folder / DATA, options.budget, cell, overrides)
+        check_decidable(claims, grid)
+        if not ready:
+            warn_of_reach(grid, {}, sought_of_claims(claims, grid))
+    return None if ready else [line for line in data.prepare.splitlines() if line.strip()]
+
+
+def _findings(
+    claims: ClaimFile,
+    options: ReproduceOptions,
+    result: GridResult,
+    comparison: Comparison,
+    data: Path,
+    folder: Path,
+    command: str,
+) -> list[Table]:
+    """The findings on all claims by a comparison, with its tables; the report and the record go into the folder."""
+    as_printed = claims.budget(options.budget).as_printed
+    regimes = regimes_of(comparison, as_printed=as_printed)
+    runs = {name: [cell.path for cell in cells if cell.path] for name, cells in comparison.cells.items()}
+    cuts, of_cuts = cut_variants(claims, runs, data)
+    decided = {
+        one.says: decide_cut(one, claims, cuts, regimes) or decide(one, comparison, claims.level, regimes)
+        for one in claims.claims
+    }
+    write_report(comparison, folder, CompareOptions(allow_code=True))
+    write_record(folder / RECORD, record_of(claims, options, result, comparison, decided, command, of_cuts))
+    return [claims_table(decided, claims, as_printed=as_printed), comparison.table(), *of_cuts]
 
 
 def claimed_grid(
@@ -479,14 +471,13 @@ def decide_cut(claim: ClaimConfig, claims: ClaimFile, cuts: Cuts, regimes: Mappi
 def record_of(
     claims: ClaimFile,
     options: ReproduceOptions,
-    made: GridComparison,
+    result: GridResult,
     comparison: Comparison,
     decided: dict[str, Decided | None],
     command: str,
     cuts: Sequence[Table] = (),
 ) -> ResultRecord:
     """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
-    result = made.result
     missing = [f"Failed: {failure}." for failure in result.failed]
     missing += [f"Not finished: {'; '.join(result.unfinished)}."] if result.unfinished else []
     tables = [comparison.table(), comparison.pair_table(), *cuts]

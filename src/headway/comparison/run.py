@@ -134,9 +134,7 @@ def decode(
     """
     with accounted():
         chain = isinstance(predictor, SequencePredictor) and predictor.recipe.data.context.target
-        together = (
-            max(1, len(examples)) if chain else TOGETHER
-        )  # what reads earlier outputs goes through whole documents
+        together = max(1, len(examples)) if chain else TOGETHER  # earlier outputs are read through whole documents
         found = [pair for some in batched(examples, together) for pair in _outputs(predictor, some, options)]
     return [text for text, _ in found], [tokens for _, tokens in found]
 
@@ -197,15 +195,10 @@ def result_of_run(
     device: str = "auto",
     allow_code: bool = True,
 ) -> CellResult:
-    """Decode test sets with a finished run, and gather its costs and its curve.
+    """Decode test sets with a finished run by options of prediction, and gather its costs and its curve.
 
-    Args:
-        cell: the name that it is compared by, and the run folder.
-        tests: what is decoded.
-        options: of prediction.
-        peak_memory: of training, in bytes.
-        device: of the model.
-        allow_code: import what the run names by import path, as one's own recipe may.
+    `peak_memory`: of training, in bytes. `allow_code`: import what the run names by import path, as one's own recipe
+    may.
 
     Raises:
         UserError: a folder that holds no finished run, or test sets that cannot be read.
@@ -216,14 +209,14 @@ def result_of_run(
     recipe, manifest = predictor.recipe, open_run(run).manifest
     outputs, tokens, seconds = list[CellOutput](), 0, 0.0
     for test in tests:
-        corpus = read_corpus(recipe, test)
+        examples, scored = read_corpus(recipe, test)
         if test.alignments is not None or test.evenness:
-            asked = (attend if test.evenness else align)(predictor, corpus.examples)
-            outputs.append(CellOutput(corpus.scored, tuple(asked)))
+            asked = (attend if test.evenness else align)(predictor, examples)
+            outputs.append(CellOutput(scored, tuple(asked)))
             continue
         began = time.perf_counter()
-        texts, counts = decode(predictor, corpus.examples, options or {})
-        outputs.append(CellOutput(corpus.scored, tuple(texts)))
+        texts, counts = decode(predictor, examples, options or {})
+        outputs.append(CellOutput(scored, tuple(texts)))
         tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
     with foreign_code(allow_code):
         costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
@@ -259,8 +252,7 @@ def _costs(
 def decoding_state(model: Seq2Seq) -> int:
     """The bytes that a model keeps of a sentence of `LENGTH` tokens while it writes as many."""
     batch = collate([model.trial_source(LENGTH - 1)], None).to(next(model.parameters()).device)
-    state = model.start(model.encode(batch.source, batch.source_mask), LENGTH)
-    return _bytes(state)
+    return _bytes(model.start(model.encode(batch.source, batch.source_mask), LENGTH))
 
 
 def _bytes(value: Any) -> int:
@@ -308,9 +300,9 @@ def evaluate(
         task = build_task(recipe.task)
         test = replace(_test_set(recipe, corpus), written=task.written(recipe))
         check_kind(chosen, test.kind(task.writes), "metrics", of_texts=task.reads_text)
-        read = read_corpus(recipe, test)
-        outputs, _ = decode(predictor, read.examples, options)
-    cell = CellResult(name, recipe.training.seed, (CellOutput(read.scored, tuple(outputs)),))
+        examples, scored = read_corpus(recipe, test)
+        outputs, _ = decode(predictor, examples, options)
+    cell = CellResult(name, recipe.training.seed, (CellOutput(scored, tuple(outputs)),))
     return compare_cells([cell], chosen)
 
 

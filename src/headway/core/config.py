@@ -124,16 +124,23 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 Options = TypeVar("Options", bound=BaseModel)
 
 
+def validated(
+    section: type[Options], given: Mapping[str, Any], where: str = "", spell: Callable[[str], str] = str
+) -> Options:
+    """The section that raw values make. Raises UserError, as `explain` says it."""
+    try:
+        return section.model_validate(dict(given))
+    except ValidationError as error:
+        raise UserError(explain(error, section, where, spell)) from error
+
+
 def validated_options(section: type[Options], given: Mapping[str, Any]) -> Options:
     """The options of an action: keywords in Python, flags on the command line. `model_fields_set` are those given.
 
     Raises:
         UserError: all mistakes, a line a mistake, with their options, which every shell spells in its way.
     """
-    try:
-        return section.model_validate(dict(given))
-    except ValidationError as error:
-        raise UserError(explain(error, section, spell=option)) from error
+    return validated(section, given, spell=option)
 
 
 def explain(

@@ -32,7 +32,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import PydanticUndefined
 
-from headway.core.config import Section, explain, mistake, mistakes_within
+from headway.core.config import Section, mistake, mistakes_within, validated
 from headway.core.errors import UserError, nearest, option
 
 Component = TypeVar("Component")
@@ -237,14 +237,6 @@ def construct(component: type[Component], options: Mapping[str, Any], *arguments
     except (LookupError, ArithmeticError, AttributeError) as error:  # whose texts alone say little
         what = f"{component.__name__} cannot be made ({type(error).__name__}: {error})"
         raise UserError(what, where=where, received=dict(options) or None) from error
-
-
-def validated(section: type[BaseModel], options: Mapping[str, Any], where: str) -> BaseModel:
-    """The options of a component. Raises UserError that names the key of every mistake."""
-    try:
-        return section.model_validate(dict(options))
-    except ValidationError as error:
-        raise UserError(explain(error, section, where)) from error
 
 
 def config_of(component: type[Any]) -> type[BaseModel]:

@@ -17,13 +17,13 @@ from pydantic import BaseModel, Field
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from headway.core.config import validated
 from headway.core.device import pick_device
 from headway.core.documents import read_yaml
 from headway.core.errors import UserError
 from headway.core.files import exists
 from headway.core.log import progress
 from headway.core.processes import batched
-from headway.core.registry import validated
 from headway.core.storage import hashes_of
 from headway.metrics.metric import Metric, Signature, Statistics, check_one_reference, check_segments, release
 from headway.processing.hub_models import hub_folder, read_weights, weight_files
@@ -260,7 +260,6 @@ class Comet(Metric):
     ) -> None:
         self._folder = _located(model, "model", FILES, ("*.ckpt",))
         config = validated(Hyperparameters, read_yaml(self._folder / HPARAMS), str(self._folder / HPARAMS))
-        assert isinstance(config, Hyperparameters)
         if encoder is None and not (self._folder / "config.json").is_file():
             name = f"{HUB}{config.pretrained_model}"
             if not model.startswith(HUB):

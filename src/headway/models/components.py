@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.core.config import Section, Width, explain, merge, named
+from headway.core.config import Section, Width, merge, named, validated
 from headway.core.errors import UserError, shortened
 from headway.core.registry import Registry, config_of
 from headway.models.cross_attention import CrossMixer
@@ -276,10 +276,7 @@ def model_section(value: Any) -> ModelSection:
         return value
     tree = _expanded(value)
     section = config_of(MODELS.get(tree["kind"], "model.kind"))
-    try:
-        checked = section.model_validate(tree)
-    except ValidationError as error:
-        raise UserError(explain(error, section, "model")) from error
+    checked = validated(section, tree, "model")
     if not isinstance(checked, ModelSection):
         raise UserError("the Config of this model is no ModelSection", where="model.kind", received=tree["kind"])
     return checked

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
+from headway.core.config import validated
 from headway.core.errors import not_installed
 from headway.core.files import write_text
 from headway.core.log import warn
-from headway.core.registry import Registry, config_of, validated
+from headway.core.registry import Registry, config_of
 
 WHERE = "training.loggers"
 
