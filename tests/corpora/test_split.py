@@ -28,7 +28,7 @@ def test_parts_hold_every_sentence_once_in_order(tmp_path: Path) -> None:
     split = split_sentences(path, tmp_path / "parts", SplitOptions((8, 1, 1)))
     assert split.sizes == {"train": 16, "dev": 2, "test": 2}
     parts = [(tmp_path / "parts" / f"{name}.tsv").read_text(encoding="utf-8") for name in NAMES]
-    assert "\n".join(parts) == "\n".join(sentences)
+    assert "".join(parts) == "".join(f"{sentence}\n" for sentence in sentences)  # parts may be put together again
 
 
 def test_unless_asked_dev_and_test_are_no_larger_than_they_need_be() -> None:
@@ -149,7 +149,7 @@ def test_white_space_hides_no_pair(tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("a c\n\nb c\n\nc c\n\na  c \n\nd c\n", encoding="utf-8")
     split_sentences(words, tmp_path / "sentences", SplitOptions((3, 1, 1)))
-    assert part(tmp_path / "sentences", "train.txt") == ["b c", "", "c c"]
+    assert part(tmp_path / "sentences", "train.txt") == ["b c", "", "c c", ""]
 
 
 def test_no_sentence_stands_in_two_parts(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_no_sentence_stands_in_two_parts(tmp_path: Path) -> None:
     words.write_text("a\tc\nb\ti\n\nc\tc\n\nd\tc\n\na\tc\nb\ti\n")
     split = split_sentences(words, tmp_path / "out", SplitOptions(counts=(1, 1)))
     assert split.text() == "train: 1 sentence, dev: 1 sentence, test: 1 sentence\nleft out 1: of train, also in test"
-    assert (tmp_path / "out" / "train.tsv").read_text() == "c\tc\n"
+    assert (tmp_path / "out" / "train.tsv").read_text() == "c\tc\n\n"
     words.write_text("a\tc\n\nb\tc\n\na\tc\n")
     with pytest.raises(UserError, match="a part has no sentence that is not in another one"):
         split_sentences(words, tmp_path / "none", SplitOptions(counts=(1, 1)))
@@ -172,8 +172,8 @@ def test_sentences_of_conllu_are_the_same_whatever_their_number(tmp_path: Path) 
     path.write_text("\n".join([blocks[0], *others, blocks[1]]))
     split = split_sentences(path, tmp_path / "out", SplitOptions(counts=(1, 1)))
     assert split.text().endswith("left out 1: of train, also in test")
-    assert (tmp_path / "out" / "train.conllu").read_text() == others[0]
-    assert (tmp_path / "out" / "test.conllu").read_text() == blocks[1]
+    assert (tmp_path / "out" / "train.conllu").read_text() == f"{others[0]}\n"
+    assert (tmp_path / "out" / "test.conllu").read_text() == f"{blocks[1]}\n"
 
 
 @pytest.mark.parametrize(

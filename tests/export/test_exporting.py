@@ -416,3 +416,4 @@ def test_a_tagger_becomes_the_class_of_its_encoder(run_headway: Command, tmp_pat
     model = transformers.AutoModelForTokenClassification.from_pretrained(str(tmp_path / "model"))
     assert type(model).__name__ == "BertForTokenClassification"
     assert set(model.config.id2label.values()) == {"NN", "VB"}
+    assert [name for name, can, _ in formats_of(tmp_path / "run").rows if can == "yes"] == ["huggingface"]

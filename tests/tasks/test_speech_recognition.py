@@ -170,8 +170,10 @@ def test_broken_recordings_are_named_or_skipped(heard, run_headway, tmp_path):
     broken.write_bytes(b"no sound")
     given = [heard.recordings[0], broken, heard.recordings[1], short]
     ended = run_headway("predict", heard.run, *given)
-    assert (ended.code, ended.out.splitlines()) == (2, heard.texts[:1]), "what comes before is answered"
+    assert (ended.code, ended.out) == (2, ""), "headers are read before anything is decoded"
     assert f"{broken}: this recording cannot be read" in ended.err
+    ended = run_headway("predict", heard.run, given[0], short)
+    assert (ended.code, ended.out, f"{short}: this recording is too short" in ended.err) == (2, "", True)
     ended = run_headway("predict", heard.run, *given, "--skip-broken")
     assert (ended.code, ended.out.splitlines()) == (0, [heard.texts[0], "", heard.texts[1], ""])
     assert "broken.flac" in ended.err

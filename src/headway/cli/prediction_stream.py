@@ -27,6 +27,7 @@ from headway.predictors.predict_options import CaptureOptions, LabelOptions, Pre
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, WordAlignment
+from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.text.line_ends import in_one_cell
 from headway.processing.text.text_processor import TextProcessor
 
@@ -216,16 +217,18 @@ def _checked(
 ) -> int:
     """How many sources there are. Raises UserError for a line or prefix that cannot be, before any is decoded.
 
-    Recordings are only counted: to read them takes time.
+    Of recordings only the headers are read: the rest takes time.
     """
-    number = 0
-    of_text = isinstance(predictor.runs[0].source, TextProcessor)
+    number, source = 0, predictor.runs[0].source
     with progress("checking", unit="lines") as line:
         for window in windows(_readable(sources, options), predictor.together):
             given = options if prefixes is None else prefixes.given_to(options, number, len(window))
+            of_text = isinstance(source, TextProcessor)
             problems = predictor.request(_inputs(window), given, number + 1).problems if of_text else {}
             if problems and not options.skip_broken:
                 raise problems[min(problems)]
+            if isinstance(source, AudioProcessor) and not options.skip_broken:
+                list(map(source.check, window))
             number += len(window)
             line.update(number)
     if prefixes is not None:

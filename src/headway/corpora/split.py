@@ -108,7 +108,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
         UserError: a file that cannot be read, or too few sentences for every part to have one.
     """
     rows = [[row for _, row in block] for block in blocks(path)]
-    sentences = ["".join(f"{row}\n" for row in block) for block in rows]
+    sentences = ["".join(f"{row}\n" for row in [*block, ""]) for block in rows]  # CoNLL-U ends with a blank line, too
     if len(sentences) < len(PARTS):
         what = "there are too few sentences, which blank lines separate, for these parts"
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
@@ -119,7 +119,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     keys = [{"\n".join(map(folded, block))} for block in compared]
     parts, split = _parts(keys, options, str(path), "sentence")
     texts = {
-        output / f"{name}{suffix_of(path)}": "\n".join(
+        output / f"{name}{suffix_of(path)}": "".join(
             sentence for sentence, part in zip(sentences, parts, strict=True) if part == name
         )
         for name in PARTS

@@ -314,5 +314,5 @@ def _needs(run: Run) -> Iterator[str]:
             yield "vocabulary.kind: unigram"
         elif (fault := vocabulary_fault(vocabulary)) is not None:
             yield fault
-    if not vocabularies[0].shares_ids_with(vocabularies[-1]):
+    if not all(each.shares_ids_with(vocabularies[0]) for each in vocabularies):  # a tagger has none
         yield "vocabulary.shared: true"

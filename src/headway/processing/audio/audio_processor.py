@@ -15,8 +15,8 @@ import numpy as np
 from headway.core.documents import read_json
 from headway.core.errors import UserError
 from headway.core.files import write_json
-from headway.processing.audio.audio_files import Recording, name_of, read_recording
-from headway.processing.audio.features import AudioConfig, Statistics, filterbanks, frame_settings
+from headway.processing.audio.audio_files import Recording, facts_of, name_of, read_recording
+from headway.processing.audio.features import AudioConfig, Statistics, count_frames, filterbanks, frame_settings
 from headway.processing.processor import Encoded, Processor, Truncation
 from headway.tensors.batch import Frames
 
@@ -54,12 +54,18 @@ class AudioProcessor(Processor):
     def raw_frames(self, recording: Recording) -> Frames:
         """The frames (F, M) of a recording before normalisation. Raises UserError as `encode` does."""
         frames = filterbanks(read_recording(recording, self.config.sample_rate), self.config)
-        if len(frames) < self.config.min_frames:
-            raise UserError(
-                "this recording is too short", where=name_of(recording), received=f"{len(frames)} frames",
-                allowed=f"at least {self.config.min_frames} (data.audio.min_frames)",
-            )  # fmt: skip
+        self._check_length(len(frames), name_of(recording))
         return frames
+
+    def check(self, path: str | Path) -> None:
+        """Raise UserError as `encode` does, as far as the header of a file tells; an empty path is none."""
+        if path:
+            self._check_length(count_frames(facts_of(Path(path)).seconds, self.config), str(path))
+
+    def _check_length(self, frames: int, where: str) -> None:
+        if frames < self.config.min_frames:
+            allowed = f"at least {self.config.min_frames} (data.audio.min_frames)"
+            raise UserError("this recording is too short", where=where, received=f"{frames} frames", allowed=allowed)
 
     def normalise(self, frames: Frames) -> Frames:
         """Frames (F, M) as `normalise` of the settings says."""
