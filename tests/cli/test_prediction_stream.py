@@ -28,8 +28,10 @@ def test_in_a_process_of_its_own(reversal: Reversal) -> None:
     assert (code, out, err) == (0, "dcba\n\nba\n\n\nabcd\nab\n", "")
 
 
-def test_no_line_no_output(run_headway: Command, reversal: Reversal) -> None:
-    assert run_headway("predict", reversal.run) == (0, "", "")
+def test_no_line_no_output(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
+    for given in ((), ("--input", tmp_path / "none")):
+        assert run_headway("predict", reversal.run, *given) == (0, "", "warning: the input has no lines\n")
     assert run_headway("predict", reversal.run, stdin="\n") == (0, "\n", "")
 
 
@@ -253,7 +255,7 @@ def test_what_is_wrong_with_a_file_is_found_before_anything_is_decoded(
     prefixes.write_text("a\n" * 4, encoding="utf-8")
     cases: list[tuple[bytes, tuple[Any, ...], str]] = [
         (b"\xff\n", (), f"{given}:7: invalid UTF-8"),
-        (b"a" * 2000 + b"\n", (), "line 7: this line is too long"),
+        (b"a" * 2000 + b"\n", (), f"{given}:7: this line is too long"),
         (b"ab\n", ("--prefix", prefixes), "there must be one prefix a line; received '4 prefixes'"),
     ]
     for last, options, message in cases:
