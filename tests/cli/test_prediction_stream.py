@@ -90,9 +90,10 @@ def test_prefixes_of_lines_before_one_at_fault(run_headway: Command, reversal: R
 
 def test_files_in_the_place_of_the_standard_streams(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     """Compressed text is read; a file of results is whole or not there, also where some were written already."""
-    given, written = tmp_path / "test.gz", tmp_path / "test.out"
+    given, written, link = tmp_path / "test.gz", tmp_path / "test.out", tmp_path / "link"
     given.write_bytes(gzip.compress(b"abcd\n\nab"))
-    files = ("--input", given, "--output", written)
+    link.symlink_to("test.out")
+    files = ("--input", given, "--output", link)
     assert run_headway("predict", reversal.run, *files) == (0, "", "")
     assert written.read_text(encoding="utf-8") == "dcba\n\nba\n"
     given.write_bytes(gzip.compress(b"ab\n\xff\n"))
@@ -101,7 +102,7 @@ def test_files_in_the_place_of_the_standard_streams(run_headway: Command, revers
     assert written.read_text(encoding="utf-8") == "dcba\n\nba\n"
     ended = run_headway("predict", reversal.run, "--input", tmp_path / "missing")
     assert (ended.code, "--input" in ended.err) == (2, True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.gz", "test.out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "test.gz", "test.out"]
 
 
 def test_characters_of_the_input_that_training_never_had_are_told_once(

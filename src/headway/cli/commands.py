@@ -319,9 +319,10 @@ def predict(
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_document, run_predict
-    from headway.core.files import check_apart, exists
+    from headway.core.files import check_apart, check_output_file, exists
     from headway.formats.lines import lines_of
 
+    output = check_output_file(output)  # the file of a link: what checks a flag does not change it
     first = Path(named[0])
     if first.is_file() and first.suffix != ".zip":
         what = "this is a file, not a run folder"
