@@ -470,6 +470,9 @@ def test_an_output_is_neither_what_is_read_nor_another_output(
     for arguments, name in {
         ("score", reversal.run, "--source", given, "--target", other, "--alignments", other): "--alignments",
         ("inspect", reversal.run, "--input", given, "--reference", other, "--output", given): "--output",
+        ("compare", "--hypotheses", given, other, "--references", given, "--html", other): "--html",
+        ("compare", "--hypotheses", given, other, "--references", given, "--html", given): "--html",
+        ("data", "make", "labels", f"source={given}", f"references={other}", "--output", other): "--output",
     }.items():
         ended = run_headway(*arguments)
         assert ended.code == 2
