@@ -28,8 +28,10 @@ def test_in_a_process_of_its_own(reversal: Reversal) -> None:
     assert (code, out, err) == (0, "dcba\n\nba\n\n\nabcd\nab\n", "")
 
 
-def test_no_line_no_output(run_headway: Command, reversal: Reversal) -> None:
-    assert run_headway("predict", reversal.run) == (0, "", "")
+def test_no_line_no_output(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
+    for given in ((), ("--input", tmp_path / "none")):
+        assert run_headway("predict", reversal.run, *given) == (0, "", "warning: the input has no lines\n")
     assert run_headway("predict", reversal.run, stdin="\n") == (0, "\n", "")
 
 
@@ -88,9 +90,10 @@ def test_prefixes_of_lines_before_one_at_fault(run_headway: Command, reversal: R
 
 def test_files_in_the_place_of_the_standard_streams(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     """Compressed text is read; a file of results is whole or not there, also where some were written already."""
-    given, written = tmp_path / "test.gz", tmp_path / "test.out"
+    given, written, link = tmp_path / "test.gz", tmp_path / "test.out", tmp_path / "link"
     given.write_bytes(gzip.compress(b"abcd\n\nab"))
-    files = ("--input", given, "--output", written)
+    link.symlink_to("test.out")
+    files = ("--input", given, "--output", link)
     assert run_headway("predict", reversal.run, *files) == (0, "", "")
     assert written.read_text(encoding="utf-8") == "dcba\n\nba\n"
     given.write_bytes(gzip.compress(b"ab\n\xff\n"))
@@ -99,7 +102,7 @@ def test_files_in_the_place_of_the_standard_streams(run_headway: Command, revers
     assert written.read_text(encoding="utf-8") == "dcba\n\nba\n"
     ended = run_headway("predict", reversal.run, "--input", tmp_path / "missing")
     assert (ended.code, "--input" in ended.err) == (2, True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.gz", "test.out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "test.gz", "test.out"]
 
 
 def test_characters_of_the_input_that_training_never_had_are_told_once(
@@ -253,7 +256,7 @@ def test_what_is_wrong_with_a_file_is_found_before_anything_is_decoded(
     prefixes.write_text("a\n" * 4, encoding="utf-8")
     cases: list[tuple[bytes, tuple[Any, ...], str]] = [
         (b"\xff\n", (), f"{given}:7: invalid UTF-8"),
-        (b"a" * 2000 + b"\n", (), "line 7: this line is too long"),
+        (b"a" * 2000 + b"\n", (), f"{given}:7: this line is too long"),
         (b"ab\n", ("--prefix", prefixes), "there must be one prefix a line; received '4 prefixes'"),
     ]
     for last, options, message in cases:
@@ -467,6 +470,9 @@ def test_an_output_is_neither_what_is_read_nor_another_output(
     for arguments, name in {
         ("score", reversal.run, "--source", given, "--target", other, "--alignments", other): "--alignments",
         ("inspect", reversal.run, "--input", given, "--reference", other, "--output", given): "--output",
+        ("compare", "--hypotheses", given, other, "--references", given, "--html", other): "--html",
+        ("compare", "--hypotheses", given, other, "--references", given, "--html", given): "--html",
+        ("data", "make", "labels", f"source={given}", f"references={other}", "--output", other): "--output",
     }.items():
         ended = run_headway(*arguments)
         assert ended.code == 2

@@ -166,7 +166,7 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
         ("--alignments mixed", "mixed:2: this is no link between words; received '0:0'"),
         ("--alignments from-1", "from-1, line 1: these links are between words that the sentences do not have"),
         ("--margin bleu=1", "margin.bleu: no such metric here; allowed: exact_match"),
-        ("--test '{tsv: nowhere.tsv}'", "--test.path: there is no such file; received"),
+        ("--test '{tsv: nowhere.tsv}'", "--test.tsv: there is no such file; received"),
         ("--source gold --references nowhere", "--references: there is no such file; received 'nowhere'"),
         ("--source nowhere --references gold", "--source: there is no such file; received 'nowhere'"),
     ],

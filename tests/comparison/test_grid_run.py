@@ -542,10 +542,10 @@ def test_a_test_set_at_fault_is_named_before_any_work(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        ({"data.train": {"tsv": "trian.tsv"}}, "variants.local: data.train.path: there is no such file"),
+        ({"data.train": {"tsv": "trian.tsv"}}, "variants.local: data.train.tsv: there is no such file"),
         (
             {"data.dev": [{"tsv": "dev.tsv"}, {"tsv": "empty.tsv"}]},
-            "variants.local: data.dev.1.path: this file is empty",
+            "variants.local: data.dev.1.tsv: this file is empty",
         ),
     ],
 )

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -142,6 +144,15 @@ def test_the_file_of_a_link_is_written_and_the_link_stays(tmp_path: Path) -> Non
         assert (tmp_path / link).read_bytes() == b"new"
     with pytest.raises(ValueError, match="there is no such folder"):
         check_output_file(tmp_path / "nowhere")
+
+
+def test_what_standard_output_goes_to_is_written_on(tmp_path: Path) -> None:
+    """A new file in its place would be without what others wrote, and theirs would be lost with the old one."""
+    code = "from pathlib import Path; from headway.core.files import *; write_text(Path('out'), 'b\\n'); print('c')"
+    with (tmp_path / "out").open("wb", buffering=0) as file:
+        file.write(b"a\n")
+        subprocess.run([sys.executable, "-c", code], stdout=file, cwd=tmp_path, check=True)
+    assert (tmp_path / "out").read_bytes().split() == [b"a", b"b", b"c"]
 
 
 def test_no_link_is_followed_where_a_file_is_written_first(tmp_path):

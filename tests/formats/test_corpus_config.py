@@ -190,7 +190,7 @@ def test_mistakes_in_a_list_name_their_file(tmp_path: Path) -> None:
     one, two = write(tmp_path / "a.tsv", "a\tA\n"), write(tmp_path / "b.tsv", "c\tC\td\n")
     with pytest.raises(UserError, match=r"b\.tsv:1: wrong number of columns"):
         list(open_source([{"tsv": one}, {"tsv": two}], "data.train"))
-    with pytest.raises(UserError, match=r"data\.train\.1\.path: there is no such file"):
+    with pytest.raises(UserError, match=r"data\.train\.1\.tsv: there is no such file"):
         open_source([{"tsv": one}, {"tsv": tmp_path / "c"}], "data.train")
     with pytest.raises(UserError, match=r"data\.train\.1: the task reads no such corpus; received 'm2'"):
         open_source([{"tsv": one}, {"m2": two}], "data.train")

@@ -88,9 +88,10 @@ def test_damage_in_the_middle_is_named_with_its_line(tmp_path: Path, suffix: str
 
 
 def test_other_compression_is_named(tmp_path: Path) -> None:
-    (tmp_path / "text.bz2").write_bytes(bz2.compress(b"a text of some length\n" * 100))
-    with pytest.raises(UserError, match=r"invalid UTF-8: .*; this seems to be a \.bz2 file"):
-        list(read_lines(tmp_path / "text.bz2"))
+    for suffix, compress in ((".bz2", bz2.compress), (".gz", gzip.compress), (".xz", lzma.compress)):
+        (tmp_path / "text").write_bytes(compress(b"a text of some length\n" * 100))
+        with pytest.raises(UserError, match=rf"invalid UTF-8: .*; this seems to be an? \{suffix} file"):
+            list(read_lines(tmp_path / "text"))
 
 
 def test_blocks_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -306,7 +306,7 @@ def test_faulty_hub(hub: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Non
     hub |= {"train": Rows([{"t": {"de": "a"}}]), "test": Rows()}
     assert fault(lambda: list(open_source(corpus_of(**WMT), "data.train"))).where == "wmt train:1"
     missing = fault(lambda: open_source(corpus_of(**WMT | {"hub": "wmd"}), "data.train"))
-    assert missing.where == "data.train.name"
+    assert missing.where == "data.train.hub"
     assert "doesn't exist" in missing.what
     no_split = fault(lambda: open_source(corpus_of(**WMT | {"split": None}), "data.train"))
     assert (no_split.where, no_split.allowed) == ("data.train.split", "train, test")

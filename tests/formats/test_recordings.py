@@ -94,7 +94,7 @@ def test_manifests_at_fault(tmp_path, text, columns, message):
 
 
 def test_folders_at_fault(tmp_path):
-    with pytest.raises(UserError, match=r"data\.train\.folders: there is no such folder, or"):
+    with pytest.raises(UserError, match=r"data\.train\.librispeech: there is no such folder, or"):
         read(corpus_of(librispeech=tmp_path / "missing"))
     with pytest.raises(UserError, match="or it has no transcripts"):
         read(corpus_of(librispeech=tmp_path))

@@ -349,7 +349,9 @@ class TestRefused:
         self.edit(folder, **changes)
         self.refused(folder, message)
 
-    @pytest.mark.parametrize("changes", [{"max_length": "long"}, {"length_penalty": "none"}, {"min_length": [1]}])
+    @pytest.mark.parametrize(
+        "changes", [{"max_length": "long"}, {"length_penalty": "none"}, {"min_length": [1]}, {"num_beams": 0}]
+    )
     def test_a_search_of_other_types(self, folder: Path, changes: dict[str, Any]) -> None:
         self.edit(folder, "generation_config.json", **changes)
         self.refused(folder, next(iter(changes)))

@@ -12,7 +12,7 @@ import headway
 from headway.core.errors import UserError
 from headway.core.files import sha256
 from headway.importing.importing import import_run
-from tests.conftest import Command
+from tests.conftest import Command, Reversal
 from tests.tasks.marian import SOURCES, TARGETS, write_marian
 
 KEYS = ("text.source.language=en", "text.target.language=fr", "decoding.max_length=8")
@@ -118,15 +118,16 @@ def test_its_training_does_not_go_on(
         (["hf"], "what is to be read"),
         (["nosuch", "file"], "unknown importer"),
         (["hf", "one", "two"], "one model is imported at a time"),
+        (["hf:{run}"], "this is a run of headway, not a model to import"),
         (["hf:{opus}", "model.layers=3"], "model.layers"),
         (["hf:{opus}", "model.dim=16"], "not of the shape"),
         (["hf:{opus}", "text.source.language=nosuch"], "nosuch"),
     ],
 )
 def test_mistakes_leave_nothing(
-    run_headway: Command, tmp_path: Path, opus: Path, words: list[str], message: str
+    run_headway: Command, reversal: Reversal, tmp_path: Path, opus: Path, words: list[str], message: str
 ) -> None:
-    given = [word.replace("{opus}", str(opus)) for word in words]
+    given = [word.format(opus=opus, run=reversal.run) for word in words]
     code, _, err = run_headway("import", *given, "--output", tmp_path / "run")
     assert code == 2, err
     assert message in err

@@ -319,8 +319,10 @@ def predict(
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import run_document, run_predict
-    from headway.core.files import check_apart, exists
+    from headway.core.files import check_apart, check_output_file, exists
+    from headway.formats.lines import lines_of
 
+    output = check_output_file(output)  # the file of a link: what checks a flag does not change it
     first = Path(named[0])
     if first.is_file() and first.suffix != ".zip":
         what = "this is a file, not a run folder"
@@ -342,7 +344,7 @@ def predict(
             raise UserError(what, where=option("file"), received=words[0] if words else str(input))
         run_document(runs, options, file, output, **loaded, allow_code=allow_code)
         return
-    with output_to(output):
+    with output_to(output), lines_of(input):
         shown = run_predict(runs, options, words=words, lines=input, **loaded, allow_code=allow_code)
     draw_alignments(shown, options.get("alignment_figure"))
 

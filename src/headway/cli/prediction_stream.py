@@ -15,7 +15,7 @@ from headway.core.errors import UserError, option, printable
 from headway.core.files import json_line, whole_file
 from headway.core.log import progress, say, warn
 from headway.formats.conllu import label_column, read_labelled
-from headway.formats.lines import check_file, read_lines
+from headway.formats.lines import check_file, lines_of, read_lines
 from headway.formats.terms import TermCount
 from headway.models.model import wanted
 from headway.predictors.captured_attention import END
@@ -196,6 +196,8 @@ def predict_stream(
             options = predictor.following(options, outputs)
             sys.stdout.flush()
             line.update(done)
+    if not done:
+        warn("the input has no lines")
     return done
 
 
@@ -369,7 +371,8 @@ def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> li
     for line, target in enumerate(targets, start=1):
         formatter.check_target(target, f"{options.target}:{line}")
     writer = Writer(alignments=options.alignments, aligner=aligner)
-    return _force(predictor, sources, targets, writer, as_json=options.json_output)
+    with lines_of(options.source):
+        return _force(predictor, sources, targets, writer, as_json=options.json_output)
 
 
 def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) -> None:

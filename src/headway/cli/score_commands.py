@@ -27,10 +27,7 @@ def score_files(options: ScoreOptions) -> None:
 def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: bool) -> None:
     """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
     from headway.cli.streams import run_score
-    from headway.core.files import check_apart
 
-    read = [options[key] for key in ("source", "target", "alignment_gold") if options.get(key)]
-    check_apart({key: options.get(key) for key in ("alignments", "alignment_figure")}, read)
     shown = run_score(run, options, device=device, allow_code=allow_code)
     draw_alignments(shown, options.get("alignment_figure"))
 

@@ -31,7 +31,7 @@ from headway.core.documents import read_bytes
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.lines import TextFile, check_file, read_rows
+from headway.formats.lines import TextFile, check_there, read_rows
 from headway.formats.pair_formats import field_of
 from headway.markup.documents import kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
@@ -85,7 +85,7 @@ def run_predict(
         UserError: options that the task does not have or that do not go together, or lines that cannot be read.
     """
     if lines is not None:
-        check_file(lines, option("input"))
+        check_there(lines, option("input"))
         if words:
             both = "this is no run, and inputs are named or read from a file, not both"
             what = both if exists(Path(words[0])) else "there is no such run"

@@ -51,7 +51,7 @@ from headway.core.config import validated_options
 from headway.core.device import threads_set
 from headway.core.documents import parse_yaml
 from headway.core.errors import RunError, UserError, option
-from headway.core.files import exists, write_text
+from headway.core.files import check_apart, exists, write_text
 from headway.core.log import counted, duration, progress, say, silenced, warn
 from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
@@ -115,6 +115,7 @@ def compare_existing(
         UserError: what cannot be compared.
     """
     planned, outputs = name_runs(runs, allow_code=options.allow_code), name_files(options.hypotheses)
+    check_apart({"html": options.html}, [name.path for name in outputs if name.path is not None])
     check_names([*planned, *outputs], None if options.lead else options.baseline, least=least)
     opened = [open_run(run.path, options.allow_code) for run in planned if run.path is not None]
     recipes = {run.path: run.recipe for run in opened}

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +26,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from headway.core.errors import UserError, check_characters, in_lines, in_one_line, nearest, option, shortened
-from headway.core.files import check_figure, check_output_file, check_output_folder
+from headway.core.files import check_apart, check_figure, check_output_file, check_output_folder
 
 # Where results go: what cannot be written is found before the work.
 WRITES_FILE = AfterValidator(check_output_file)
@@ -65,6 +67,15 @@ class Section(BaseModel):
             except UserError as error:
                 raise ValueError(error.what) from error
         return value
+
+    @model_validator(mode="after")
+    def _nothing_read_is_written(self) -> Self:
+        fields, values, files = type(self).model_fields, vars(self).copy(), (WRITES_FILE, WRITES_FIGURE)
+        written = {name: values.pop(name) for name in fields if any(mark in fields[name].metadata for mark in files)}
+        if any(written.values()):
+            read = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values.values())
+            check_apart(written, [path for path in read if isinstance(path, Path)])
+        return self
 
 
 @cache

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -116,7 +116,7 @@ def check_output_folder(path: Path | None) -> Path | None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part.
 
-    A device or a pipe is written to as it is.
+    A device or a pipe is written to as it is, and so is the file that standard output or standard error goes to.
     """
     with whole_file(path) as file:
         file.write(content)
@@ -126,8 +126,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """`write_bytes` for content that comes bit by bit: the file is there when the context ends without an error."""
     with named_in_errors(path):
-        if path.exists() and not path.is_file():
-            with path.open("wb") as device:
+        stream = _standard_stream(path)
+        if stream is not None or (path.exists() and not path.is_file()):
+            with path.open("wb") if stream is None else os.fdopen(os.dup(stream), "wb") as device:
                 yield device
             return
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -141,6 +142,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         finally:
             temporary.unlink(missing_ok=True)
         sync(path.parent)
+
+
+def _standard_stream(path: Path) -> int | None:
+    """The descriptor of standard output, or of standard error, that goes to the file."""
+    for stream in (1, 2):
+        with suppress(OSError):
+            if path.is_file() and os.path.samestat(path.stat(), os.fstat(stream)):
+                return stream
+    return None
 
 
 def write_text(path: Path, content: str) -> None:

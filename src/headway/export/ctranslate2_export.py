@@ -36,6 +36,7 @@ from headway.export.exporter import (
 )
 from headway.export.exporting import check_expressible
 from headway.export.parity import predictor_of
+from headway.formats.lines import line_place
 from headway.formats.pairs import open_source
 from headway.mixers.attention import Attention
 from headway.mixers.positions import Learned, NoPosition
@@ -304,7 +305,7 @@ class CTranslate2Backend(Backend):
             if len(source) >= POSITIONS:
                 what, received = "this line is longer than what the engine ctranslate2 reads", f"{len(source)} tokens"
                 allowed = f"up to {POSITIONS - 1}, or no {option('engine')}"
-                raise UserError(what, where=f"line {line}", received=received, allowed=allowed)
+                raise UserError(what, where=line_place(line), received=received, allowed=allowed)
         limits = replace(request.limits, longest=[min(longest, POSITIONS - 1) for longest in request.limits.longest])
         return self._engine.search(
             request.sources, limits,

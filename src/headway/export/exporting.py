@@ -47,9 +47,13 @@ def formats_of(path: Path, *, allow_code: bool = False) -> Table:
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = _refusal(exporter, run)
-        alone = exporter.card(run).get("library_name") == "headway"  # no other program could read it
-        rows.append((name, "no" if refusal or alone else "yes", refusal or exporter.form(run)))
+        rows.append((name, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run)))
     return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
+
+
+def _alone(exporter: Exporter, run: Run) -> bool:
+    """Whether no other program could read what a format writes of a run."""
+    return exporter.card(run).get("library_name") == "headway"
 
 
 def _refusal(exporter: Exporter, run: Run) -> str | None:
@@ -122,7 +126,7 @@ def export_run(
             exporter.finish(run, folder, card)
             put_in_place(folder, output)
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
-    say(f"{output}: {size / 1e6:.1f} MB")
+    say(f"{output}: {size / 1e6:.1f} MB" + (f", {exporter.form(run)}" if _alone(exporter, run) else ""))
     return report
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 from headway.core.errors import UserError
 from headway.core.storage import hashes_of
 from headway.formats import FORMATS
-from headway.formats.corpus_config import CorpusConfig, GivenCorpus, parts
+from headway.formats.corpus_config import SHORT_FORMS, CorpusConfig, GivenCorpus, parts
 from headway.formats.lines import check_file
 from headway.processing.text.line_ends import has_line_end, on_one_line
 
@@ -145,12 +145,17 @@ class CorpusFormat(ABC):
         self.config, self.where = config, where
         self.row_errors = RowErrors()
 
+    def key(self, name: str) -> str:
+        """The recipe key of an option, in the short form that most recipes have."""
+        short = {long: short for short, long in SHORT_FORMS.get(self.config.kind, {}).items()}
+        return f"{self.where}.{short.get(name, name)}"
+
     def check(self) -> None:
         """Raise UserError where a file is missing or empty; by default every option of type `Path` names a file."""
         for name, value in self.config:
             for path in value if isinstance(value, tuple) else (value,):
                 if isinstance(path, Path):
-                    check_file(path, f"{self.where}.{name}")
+                    check_file(path, self.key(name))
 
     def pairs(self) -> PairSource:
         """The corpus as pairs of texts, for `pairs` and `trees`. Raises UserError."""

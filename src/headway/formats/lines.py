@@ -26,11 +26,13 @@ LONGEST_LINE = 1 << 22
 LATIN_1_WORD = re.compile(rb"[A-Za-z][\xc0-\xff][A-Za-z]|[A-Za-z]{2}[\xc0-\xff](?![\x80-\xff])")  # caf\xe9
 LONGEST_BLOCK = 100_000  # lines between blank ones
 CHUNK = 1 << 16
-# What files that are not text begin with. Of compressed ones, .gz and .xz are read.
+# What files that are not text begin with. Of compressed ones, .gz and .xz are read where their names end so.
 KINDS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"BZh": "a .bz2 file"}
 KINDS |= {b"\x28\xb5\x2f\xfd": "a .zst file", b"\x04\x22\x4d\x18": "a .lz4 file"}
+KINDS |= {b"\x1f\x8b": "a .gz file", b"\xfd7zXZ": "an .xz file"}
 
 _kept: ContextVar[dict[Path, bytes] | None] = ContextVar("kept pipes", default=None)
+_file: ContextVar[Path | None] = ContextVar("file of the lines", default=None)
 
 
 class ReadingPosition:
@@ -39,13 +41,33 @@ class ReadingPosition:
     line = 0
 
 
+@contextmanager
+def lines_of(file: Path | None) -> Iterator[None]:
+    """Within it, the lines that are read as inputs are those of a file; None for those of no file."""
+    token = _file.set(file)
+    try:
+        yield
+    finally:
+        _file.reset(token)
+
+
+def line_place(number: int) -> str:
+    """The place of a line that is read as an input, for messages."""
+    return f"line {number}" if (file := _file.get()) is None else f"{file}:{number}"
+
+
 def check_file(path: Path, where: str) -> None:
     """Raise UserError, with the recipe key `where`, unless there is such a file with something in it."""
+    check_there(path, where)
+    if next(read_rows(path), None) is None:
+        raise UserError("this file is empty", where=where, received=str(path))
+
+
+def check_there(path: Path, where: str) -> None:
+    """Raise UserError, with the recipe key `where`, unless there is such a file."""
     if not exists(path, "file"):
         what = "this is not a file that can be read again and again" if exists(path) else "there is no such file"
         raise UserError(what, where=where, received=str(path))
-    if next(read_rows(path), None) is None:
-        raise UserError("this file is empty", where=where, received=str(path))
 
 
 def read_lines(path: Path) -> Iterator[str]:

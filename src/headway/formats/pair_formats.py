@@ -297,7 +297,7 @@ class Hub(CorpusFormat):
         return Path(f"{cache_folder() / 'parses' / '-'.join(parts)}.{side}")
 
     def _rows(self) -> Any:
-        name, split, where = self.config.name, self.config.split, f"{self.where}.name"
+        name, split, where = self.config.name, self.config.split, self.key("name")
         try:
             import datasets
         except ImportError as error:

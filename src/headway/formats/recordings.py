@@ -91,7 +91,7 @@ class LibriSpeech(CorpusFormat):
         files = [sorted(folder.rglob("*.trans.txt")) for folder in self.config.folders]
         if not all(files):
             what = "there is no such folder, or it has no transcripts (*.trans.txt)"
-            raise UserError(what, where=f"{self.where}.folders", received=names)
+            raise UserError(what, where=self.key("folders"), received=names)
         return Transcripts(names, list(chain(*files)))
 
 

@@ -19,7 +19,7 @@ from headway.importing.architectures import carried, check_weights, model_sectio
 from headway.importing.hub_tokenizers import TOKENIZERS, read_tokenizer, sides_of
 from headway.importing.importer import Imported, Importer, Weights
 from headway.importing.importing import import_run
-from headway.processing.hub_models import hub_folder, read_weights, weight_files
+from headway.processing.hub_models import hub_folder, read_hub_config, read_weights, weight_files
 from headway.processing.marian_files import PREFIX, marian_section, marian_vocabulary, read_config, read_tokenizers
 from headway.processing.pretrained import loading
 from headway.tasks.marian import marian_weights
@@ -40,7 +40,7 @@ class Searched(BaseModel):
     max_new_tokens: PositiveInt | None = None
     min_length: int | None = None
     min_new_tokens: int | None = None
-    num_beams: int | None = None
+    num_beams: PositiveInt | None = None
     no_repeat_ngram_size: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
@@ -84,7 +84,7 @@ class HuggingFaceImporter(Importer):
             what = "one model is imported at a time"
             raise UserError(what, where=option("places"), received=" ".join(places), allowed=self.places)
         folder = hub_folder(places[0], WHERE)
-        raw: dict[str, Any] = read_json(folder / "config.json", what="configuration of a Hugging Face model")
+        raw = read_hub_config(folder)
         kind, generation = raw.get("model_type"), folder / "generation_config.json"
         if kind not in ("marian", *TOKENIZERS):
             what, where = "headway has no such architecture", f"{folder / 'config.json'}: model_type"

@@ -18,7 +18,7 @@ from torch import Tensor
 from headway.core.errors import UserError, memory_named, option
 from headway.core.registry import is_foreign
 from headway.formats.corpus_config import parts
-from headway.formats.lines import check_texts
+from headway.formats.lines import check_texts, line_place
 from headway.formats.terms import NO_TERMS, Glossary, TermCount, kept
 from headway.metrics import METRICS, WITH_OPTIONS, Metric
 from headway.models import Seq2Seq
@@ -131,7 +131,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         """Raise UserError where lines of text are to be read, and all are rows of a table or JSON objects."""
         if isinstance(self.source, TextProcessor):
             texts = [line for line in lines if isinstance(line, str)]
-            check_texts(texts, self.source.characters, f"line {first_line}")
+            check_texts(texts, self.source.characters, line_place(first_line))
 
     def _own_model(self, where: str | None = None) -> Seq2Seq:
         """The model of the run, whose attention and scores are those of the outputs. Raises UserError for others."""
@@ -199,7 +199,7 @@ class SequencePredictor(Predictor[Recording, Output]):
     def _read_one(self, line: Any, request: PredictionRequest, row: int) -> tuple[Any, Encoded, int]:
         """An input as the model reads it, and the most tokens that it may write. Raises UserError for a problem."""
         options, search, prefix = request.options, request.search, request.prefixes[row]
-        where, named = f"line {request.first_line + row}", isinstance(self.source, TextProcessor)
+        where, named = line_place(request.first_line + row), isinstance(self.source, TextProcessor)
         if named and not isinstance(line, str):
             raise UserError("a line is a text", where=where, received=type(line).__name__, allowed="str")
         request.formatter.check(line, where)
@@ -225,7 +225,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         if UNKNOWN in prefix:
             assert options.prefixes is not None
             what = "this beginning of an output has tokens that are not in the vocabulary"
-            raise UserError(what, where=where, received=options.prefixes[row])
+            raise UserError(what, where=f"line {request.first_line + row}", received=options.prefixes[row])
         # A longest length that the source gives makes room for the shortest and the prefix.
         needed, length = max(search.min_length, len(prefix)), search.max_length
         if length is None:

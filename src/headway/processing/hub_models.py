@@ -11,6 +11,7 @@ import struct
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import BaseModel, TypeAdapter
@@ -58,6 +59,16 @@ def hub_folder(
         except Exception as error:  # of the library, its own libraries, and what a server makes of them
             what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
             raise UserError(what, where=where, received=name) from error
+
+
+def read_hub_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a model folder. Raises UserError where there is none that can be read, or a run of ours."""
+    file = folder / "config.json"
+    if (folder / "recipe.yaml").is_file() and not file.is_file():
+        what = "this is a run of headway, not a model to import"
+        raise UserError(what, where=str(folder), allowed="the folder itself in the place of RUN, without hf:")
+    config: dict[str, Any] = read_json(file, what="configuration of a Hugging Face model")
+    return config
 
 
 class Index(BaseModel):

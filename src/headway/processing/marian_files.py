@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, TypeAdapter, model_vali
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError
 from headway.core.files import write_json
-from headway.processing.hub_models import hub_folder
+from headway.processing.hub_models import hub_folder, read_hub_config
 from headway.processing.text.framed_vocabulary import imported_alone
 from headway.processing.text.subwords import SPACE, SubwordVocabulary
 from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary
@@ -189,8 +189,7 @@ def marian_folder(place: str) -> Path:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The configuration of a Marian model. Raises UserError where there is none like `MarianShape`."""
-    config: dict[str, Any] = read_json(folder / "config.json", what="configuration of a Hugging Face model")
-    what = "this configuration of a Marian model"
+    config, what = read_hub_config(folder), "this configuration of a Marian model"
     shaped(config, TypeAdapter(MarianShape), f"{WHERE}: {folder / 'config.json'}", what)
     return config
 

@@ -30,7 +30,7 @@ from headway.core.log import Progress, progress, say
 from headway.core.processes import batched
 from headway.core.storage import check_new, locked, put_in_place, workspace
 from headway.core.system import sync
-from headway.formats.lines import TextFile, check_file
+from headway.formats.lines import TextFile, check_file, lines_of
 from headway.formats.pairs import SideLines, open_source
 from headway.predictors.input_account import accounted
 from headway.predictors.predict_options import PredictOptions
@@ -128,9 +128,10 @@ def decode_corpus(
     work = output.absolute().with_name(f".{output.absolute().name}.work")
     if (manifest := _made_before(output, begun | {"filters": filters})) is None:
         total = 0
-        for chunk in batched(given.lines, options.chunk):  # that all are texts, before any is decoded
-            predictor.check_texts(chunk, first_line=total + 1)
-            total += len(chunk)
+        with lines_of(input):
+            for chunk in batched(given.lines, options.chunk):  # that all are texts, before any is decoded
+                predictor.check_texts(chunk, first_line=total + 1)
+                total += len(chunk)
         with ExitStack() as stack:
             _begin(work, begun, output, stack)
             with accounted(), progress(kind, total, "lines", long=True) as shown:

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from headway.core.errors import UserError, check_companions, option
 from headway.core.figures import STYLE, draw_weights, drawable, save_figure, visible_token
-from headway.core.files import check_apart, write_text
+from headway.core.files import write_text
 from headway.core.log import counted, progress, say
 from headway.core.registry import construct
 from headway.core.tables import Cell, Column, Table
@@ -419,8 +419,6 @@ def run_page(run: Path, options: PageOptions) -> str:
     with opened.trusted():
         task, recipe = opened.task, opened.recipe
         output = options.output or opened.path / INSIDE
-        files = {"reference": options.reference, "gold": options.gold}
-        check_apart({"output": output}, [*options.input, *(path for path in files.values() if path)])
         examples = [Example(text) for text in options.text]
         if options.input or not (options.text or recipe.data.dev is None):
             examples += task.given_test_set(recipe, options.input).examples
