@@ -23,6 +23,7 @@ from tests.predictors.test_captured_attention import MODELS, untrained
 from tests.runs.inspect.browser import open_browser
 from tests.tasks.marian import SOURCES, TARGETS
 from tests.tasks.marian_npz import PRE, SSRU, TARGET, write_model
+from tests.tiers import tiered
 
 LINES = ["abcd", "", "ba", "dcabdc"]
 HEADS = [":head=1", ":head=2"]
@@ -185,9 +186,7 @@ def test_a_trained_model_writes_the_same(predictor: SequencePredictor, browser: 
         check_alike(page, predictor, off)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", [tiered(kind, slow=kind not in FAST) for kind in KINDS])
 def test_every_kind_of_model_writes_the_same(predictor: SequencePredictor, page: Page, kind: str) -> None:
     base = next((name for name in (kind, kind.partition(",")[0]) if name in MODELS), "attention")
     own = untrained(predictor, base, **KINDS[kind])
