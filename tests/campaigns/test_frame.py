@@ -14,6 +14,7 @@ from pydantic import BaseModel, field_serializer
 
 import headway.cli
 from headway.core.errors import RunError, UserError
+from tests.tiers import tiered
 from tools.campaigns.campaign import Campaign, Limits, unharmed
 from tools.campaigns.command_line import run_command
 from tools.campaigns.engine import run_campaign
@@ -73,7 +74,7 @@ class Toy(Campaign[int]):
         (2, "unclear", "unclear: test_frame.py:check"),
         (3, "wrong", "wrong: test_frame.py:check not equal"),
         (4, "hang", "hang"),
-        (5, "hang", "hang"),
+        tiered(5, "hang", "hang", slow=True),
         (6, "allocation", "allocation: right"),
         (7, "allocation", "allocation: test_frame.py:check"),
         (8, "crash", "crash: signal 11"),
