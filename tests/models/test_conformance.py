@@ -268,9 +268,9 @@ CHECKS = [
 ]  # fmt: skip
 
 
-# Of every model the steps, and one or two of the other checks, are in the fast tier.
+# Of every model the steps, and one of the other checks, are in the fast tier.
 PAIRS = [
-    tiered(check, name, slow=place > 0 and (place + number) % 4 > 0)
+    tiered(check, name, slow=place > 0 and (place + number) % 8 > 0)
     for place, check in enumerate(CHECKS)
     for number, name in enumerate(BUILDS)
 ]
