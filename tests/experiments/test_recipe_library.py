@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import UserError
+from headway.experiments import recipe_library
 from headway.experiments.recipe_library import about, copy_recipe, files_of, library, opening, recipe_list, recipe_names
 from headway.recipe import load_recipe
 from tests.conftest import Command
 from tests.docs.pages import ROOT
 
 NAMES = recipe_names()
+READ = cache(recipe_library.read_tree)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@pytest.fixture(autouse=True)
+def _recipes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe_library, "read_tree", READ)
 
 
 def test_all_recipes_are_listed() -> None:
