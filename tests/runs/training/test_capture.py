@@ -269,7 +269,7 @@ class OnDevice(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("name", [*MODELS, "beyond the table"])
+@pytest.mark.parametrize("name", thinned([*MODELS, "beyond the table"], 5))
 def test_all_of_a_step_is_on_the_device(name):
     make = MODELS.get(name, lambda: models.model(max_position=2))
     step = TrainingStep(make().float().train(), Objective(ObjectiveConfig())).to("meta")
