@@ -189,7 +189,7 @@ PLATEAU = [1, 1, 1, 1, 1 / 2, 1 / 2, 1 / 4, 1 / 4]
 
 
 @pytest.mark.parametrize(
-    ("way", "rates"), [("plateau", PLATEAU), ("step", None), ("constant", [1] * 8), ("muon", [1] * 8)]
+    ("way", "rates"), thinned([("plateau", PLATEAU), ("step", None), ("constant", [1] * 8), ("muon", [1] * 8)], 2)
 )
 def test_optimizers_and_schedules_go_on_as_they_would(tmp_path, monkeypatch, way, rates):
     """A signal comes amid the first update after a decay."""
