@@ -4,21 +4,13 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
-import headway
-
-ROOT = Path(headway.__file__).parent
-
-TREES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(ROOT.rglob("*.py"))
-}
+from tests.sources import ROOT, trees
 
 
 def definitions() -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Each class and function of the package, with the file that it stands in."""
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path, node
@@ -30,14 +22,16 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
         for path, node in definitions()
         if re.match(r"(What|Which|Whose)\b", ast.get_docstring(node) or "")
     ]
-    vague += [path for path, tree in TREES.items() if re.match(r"(What|Which|Whose)\b", ast.get_docstring(tree) or "")]
+    vague += [
+        path for path, tree in trees().items() if re.match(r"(What|Which|Whose)\b", ast.get_docstring(tree) or "")
+    ]
     assert vague == []
 
 
 def test_results_reach_standard_output_through_one_function() -> None:
     """The one that makes them printable; what fails before it has a place to be told is `shell`."""
     calls = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if path in ("cli/standard_streams.py", "cli/shell.py"):
             continue
         for node in ast.walk(tree):

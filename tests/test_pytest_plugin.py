@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_server import commands
+
 ROOT = Path(__file__).parents[1]
 MIXER = "tests.mixers.test_conformance_report:Own"
 
 
-def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """pytest in a process of its own with this plugin alone."""
+def run_pytest(folder: Path, *arguments: str, begin: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """pytest in a process of its own with this plugin alone, a copy of one that has imported headway or a new one."""
+    (folder / "run.py").write_text("import pytest\n\nraise SystemExit(pytest.main())\n", encoding="utf-8")
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "headway.pytest_plugin", "-p", "no:cacheprovider", *arguments],
+        [begin or commands() / "python", "run.py", "-p", "headway.pytest_plugin", "-p", "no:cacheprovider", *arguments],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -61,7 +64,7 @@ def test_other_runs_import_nothing_for_it(tmp_path: Path) -> None:
         "import sys\n\ndef test_else():\n    assert not {'torch', 'pydantic', 'headway.core'} & set(sys.modules)\n",
         encoding="utf-8",
     )
-    ended = run_pytest(tmp_path)
+    ended = run_pytest(tmp_path, begin=Path(sys.executable))
     assert "1 passed" in ended.stdout, ended.stdout
 
 

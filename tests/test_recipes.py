@@ -14,6 +14,7 @@ from headway.models.recurrent.recurrent_model import RecurrentConfig
 from headway.recipe import load_recipe, read_tree
 from headway.runs.training.start import check_recipe
 from tests.models.encoders import write_encoder
+from tests.tiers import thinned
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 GRIDS = sorted(FOLDER.rglob("*-grid.yaml"))
@@ -27,7 +28,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_encoder(tmp_path_factory.mktemp("encoder"), hidden_size=24, max_position_embeddings=512)
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(FOLDER)))
+@pytest.mark.parametrize("path", thinned(RECIPES, 4), ids=lambda path: str(path.relative_to(FOLDER)))
 def test_a_recipe_is_valid(path: Path, encoder: Path) -> None:
     model = read_tree(path).get("model")
     reads_words = isinstance(model, dict) and model.get("kind") == "tagger"
@@ -58,7 +59,7 @@ def test_the_page_has_every_row_of_table_3() -> None:
     assert {row[0] for row in rows_of_table_3()} == {path.stem for path in (VASWANI / "table-3").glob("*.yaml")}
 
 
-@pytest.mark.parametrize(("recipe", "printed", "less", "more"), rows_of_table_3(), ids=lambda text: text)
+@pytest.mark.parametrize(("recipe", "printed", "less", "more"), thinned(map(tuple, rows_of_table_3()), 4), ids=str)
 def test_parameters_of_table_3(recipe: str, printed: str, less: str, more: str) -> None:
     """Of Vaswani et al. (2017): one number of tokens gives all that are printed, but for the big model's."""
     model = load_recipe(VASWANI / "table-3" / f"{recipe}.yaml").model

@@ -2,28 +2,25 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-import headway
+from tests.sources import trees
 
-ROOT = Path(headway.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-ALL = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-# The plugin declares a flag of the command line of pytest.
-MODULES = [path for path in ALL if not path.startswith("cli/") and path != "pytest_plugin.py"]
 
 
-def flags_in(text: str) -> list[str]:
+def flags_in(tree: ast.Module) -> list[str]:
     """The flags in the strings of a module, docstrings and the constant parts of f-strings among them."""
-    strings = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
+    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return [flag for value in strings if isinstance(value, str) for flag in FLAG.findall(value)]
 
 
-@pytest.mark.parametrize("path", MODULES)
-def test_no_flag_stands_outside_the_command_line(path: str) -> None:
-    assert flags_in((ROOT / path).read_text(encoding="utf-8")) == []
+def test_no_flag_stands_outside_the_command_line() -> None:
+    """The plugin declares a flag of the command line of pytest."""
+    others = {path: tree for path, tree in trees().items() if path.split("/")[0] not in ("cli", "pytest_plugin.py")}
+    found = {path: flags_in(tree) for path, tree in others.items()}
+    assert {path: flags for path, flags in found.items() if flags} == {}
 
 
 @pytest.mark.parametrize(
@@ -39,4 +36,4 @@ def test_no_flag_stands_outside_the_command_line(path: str) -> None:
     ],
 )
 def test_flags_are_found(text: str, flags: list[str]) -> None:
-    assert flags_in(text) == flags
+    assert flags_in(ast.parse(text)) == flags

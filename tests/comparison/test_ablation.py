@@ -21,7 +21,6 @@ from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import EOS
 from tests.conftest import Command, Reversal
-from tests.tiers import thinned
 
 PLACES, TOKENS = 16, 16  # channels: 16 of the position, 16 of the token, 16 that the answer is read from
 RECIPE = {
@@ -98,7 +97,8 @@ def examined(
     return cut(names, models, examples, metrics, AblateOptions.model_validate({"margin": 0.1} | options))
 
 
-@pytest.mark.parametrize("how", thinned(["zero", "mean", "resample"], 3))
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["zero", "mean", "resample"])
 def test_the_head_that_copies_is_found_and_nothing_else(untrained: Path, how: str) -> None:
     options = {"what": ["*.*.*:heads", "offsets"], "how": [how]}
     metrics = [LogProbability(), metric_in(None, {"name": "exact_match"})]

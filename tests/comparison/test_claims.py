@@ -433,7 +433,7 @@ def test_seeds_and_segments_where_the_test_set_is_too_small() -> None:
     assert needed_in_words(ESTIMATE, 0.4) == f"{seeds} seeds and {segments:,} segments"
 
 
-@pytest.mark.parametrize("seen", [3, 5])
+@pytest.mark.parametrize("seen", thinned([3, 5], 2))
 def test_so_many_decide_as_often_as_they_should(seen: int) -> None:
     """Seeds of a true difference of 1 are first so many, by whose variance as many are drawn anew as are needed."""
     rng, of_segments, found = np.random.default_rng(1), 0.02, list[bool]()

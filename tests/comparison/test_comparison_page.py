@@ -16,6 +16,7 @@ from headway.runs.inspect.capture import Layer
 from headway.runs.inspect.inspection import Map, packed_maps
 from tests.comparison.toys import cell, evaluation_set
 from tests.runs.inspect.browser import open_browser
+from tests.tiers import thinned
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"
 WORST, BEST = "worst", "best"
@@ -243,7 +244,7 @@ def test_themes(page: Page) -> None:
     expect(page.locator("#theme")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [360, 768])
+@pytest.mark.parametrize("width", thinned([360, 768], 2))
 def test_narrow_windows_scroll_down_only(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 740})
     choose_pair(page, 1)

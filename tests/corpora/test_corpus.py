@@ -319,10 +319,10 @@ def test_a_process_that_was_killed_leaves_its_chunks_to_the_next(
 
 
 def test_memory_is_flat(parallel: Write, sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "CHUNK", 200)
+    monkeypatch.setattr(encoding, "CHUNK", 100)
     monkeypatch.setattr(encoding, "cores", lambda: 1)
     peaks = []
-    for pairs in (2_000, 12_000):
+    for pairs in (1_000, 6_000):
         source = open_source(parallel(*random_pairs(pairs, seed=3), name=str(pairs)), "data.train")
         work = tmp_path / f"work {pairs}"
         work.mkdir()

@@ -64,6 +64,7 @@ def test_a_damaged_store_is_made_anew(tmp_path, paths, name):
     assert {store.name for store in (tmp_path / "cache" / "frames").iterdir()} - {".lock"} == {folder.name}
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same(tmp_path, paths, monkeypatch):
     alone = build_frames(paths, CONFIG, cache=tmp_path / "alone")
     for name, value in (("CHUNK", 2), ("PATIENCE", -1.0), ("cores", lambda: 2)):

@@ -1,9 +1,12 @@
 """The page on adding a format does what it says."""
 
+import pytest
+
 from tests.conftest import Command
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path, monkeypatch, run_headway: Command):
     printed = run_page(ROOT / "docs" / "adding-a-format.md", tmp_path)
     assert "data.train: 6 pairs read, 6 kept" in printed

@@ -3,10 +3,13 @@
 import json
 import re
 
+import pytest
+
 from headway.mixers.conformance import CHECKS
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path):
     page = ROOT / "docs" / "adding-a-mixer.md"
     changes = {

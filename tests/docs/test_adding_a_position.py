@@ -1,10 +1,12 @@
 """The page on adding a position does what it says."""
 
+import pytest
 from safetensors.numpy import load_file
 
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path):
     assert run_page(ROOT / "docs" / "adding-a-position.md", tmp_path).splitlines() == ["all checks passed"]
     weights = load_file(tmp_path / "runs" / "kerple" / "model.safetensors")

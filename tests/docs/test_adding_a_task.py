@@ -1,9 +1,12 @@
 """The page on adding a task does what it says."""
 
+import pytest
+
 from tests.conftest import Command
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path, run_headway: Command):
     page = ROOT / "docs" / "adding-a-task.md"
     printed = run_page(page, tmp_path).splitlines()

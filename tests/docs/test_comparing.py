@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Reversal
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(reversal: Reversal, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     for name in ("dates", "again"):

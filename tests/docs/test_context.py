@@ -1,8 +1,11 @@
 """The commands of the page on context run, with fewer of them."""
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path):
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     printed = run_page(

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Reversal
 from tests.docs.pages import ROOT, run_page
 from tests.runs.inspect.test_inspection import sentences_of
 
 
+@pytest.mark.slow
 def test_the_page_runs(reversal: Reversal, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "dates").symlink_to(reversal.run)

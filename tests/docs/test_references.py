@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.docs.pages import ROOT
 
 NAME = r"[A-Z][a-zçéöüñ]+[A-Za-zçéöüñ]*"
@@ -26,22 +24,15 @@ def cited() -> dict[tuple[str, str], str]:
     return {citation: path for citation, path in found.items() if citation[0].split()[0] not in NO_PAPERS}
 
 
-CITED = cited()
-
-
-def test_citations_are_seen() -> None:
-    assert ("Vaswani et al.", "2017") in CITED
-    assert ("Kaneko and Komachi", "2019") in CITED
-    assert len(CITED) > 40
-
-
-@pytest.mark.parametrize("citation", sorted(CITED), ids=" ".join)
-def test_the_page_of_references_has_it(citation: tuple[str, str]) -> None:
-    authors, year = citation
+def test_the_page_of_references_has_every_citation() -> None:
+    found = cited()
+    assert {("Vaswani et al.", "2017"), ("Kaneko and Komachi", "2019")} <= found.keys()
+    assert len(found) > 40
     page = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
     entries = re.sub(r"\s+", " ", page).split("- ")
-    first = authors.split(" et al.")[0].split(",")[0].split(" and ")[0]
-    assert any(first in entry and f"({year})" in entry for entry in entries), CITED[citation]
+    for (authors, year), path in found.items():
+        first = authors.split(" et al.")[0].split(",")[0].split(" and ")[0]
+        assert any(first in entry and f"({year})" in entry for entry in entries), (authors, year, path)
 
 
 def test_papers_have_names() -> None:

@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 
 GRID = "headway compare mixers-grid.yaml data.folder=data/dates --output comparison\n"
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     (tmp_path / "hidden.txt").write_text("the cat sat on the mat\ntwo birds sang all day\n", encoding="utf-8")

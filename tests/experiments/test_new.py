@@ -10,6 +10,7 @@ import yaml
 from headway.experiments.new import recipe_tree
 from headway.recipe import load_recipe
 from tests.conftest import Command
+from tests.tiers import thinned
 
 LETTERS = "abcdefgh"
 
@@ -19,7 +20,7 @@ def words(count: int, seed: int = 1) -> list[str]:
     return ["".join(draw.choices(LETTERS, k=draw.randint(2, 6))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("form", ["named columns", "jsonl", "two files"])
+@pytest.mark.parametrize("form", thinned(["named columns", "jsonl", "two files"], 3))
 def test_the_commands_that_it_names_work(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
 ) -> None:

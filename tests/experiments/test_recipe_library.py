@@ -2,18 +2,26 @@
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from headway.core.errors import UserError
+from headway.experiments import recipe_library
 from headway.experiments.recipe_library import about, copy_recipe, files_of, library, opening, recipe_list, recipe_names
 from headway.recipe import load_recipe
 from tests.conftest import Command
 from tests.docs.pages import ROOT
 
 NAMES = recipe_names()
+READ = cache(recipe_library.read_tree)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@pytest.fixture(autouse=True)
+def _recipes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe_library, "read_tree", READ)
 
 
 def test_all_recipes_are_listed() -> None:
@@ -21,9 +29,8 @@ def test_all_recipes_are_listed() -> None:
     assert len(NAMES) > 80
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_begins_with_what_it_is(name: str) -> None:
-    assert len(about(name)) > 15
+def test_a_recipe_begins_with_what_it_is() -> None:
+    assert [name for name in NAMES if len(about(name)) <= 15] == []
 
 
 @pytest.mark.parametrize("path", sorted(library().rglob("*.yaml")), ids=lambda path: path.stem)
@@ -72,14 +79,19 @@ def test_a_copy_has_scripts_that_its_scripts_call(tmp_path: Path) -> None:
     assert {"fine-tuning/captions-general.yaml", "fine-tuning/prepare.sh", "fine-tuning/messages.py"} <= names
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_copy_has_the_files_that_its_scripts_name(name: str) -> None:
-    """Those that lie beside a script and that its code names, without what comments and the docstring say."""
-    copied = {library() / path for path in files_of(name)}
-    for script in (path for path in copied if path.suffix in (".sh", ".py")):
-        code = re.sub(r'"""(?s:.*?)"""|^#.*$', "", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        named = {path for path in script.parent.iterdir() if path.is_file() and re.search(rf"\b{path.name}\b", code)}
-        assert named - {script} <= copied, script
+@cache
+def _named(script: Path) -> set[Path]:
+    """The files beside a script that its code names, without what comments and the docstring say."""
+    code = re.sub(r'"""(?s:.*?)"""|^#.*$', "", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    beside = {path for path in script.parent.iterdir() if path.is_file() and path != script}
+    return {path for path in beside if re.search(rf"\b{path.name}\b", code)}
+
+
+def test_a_copy_has_the_files_that_its_scripts_name() -> None:
+    for name in NAMES:
+        copied = {library() / path for path in files_of(name)}
+        for script in (path for path in copied if path.suffix in (".sh", ".py")):
+            assert _named(script) <= copied, (name, script)
 
 
 def test_a_changed_copy_is_kept(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.conftest import Command
 from tests.export.student import lines, write_student
 from tests.runs.inspect.browser import open_browser
 from tests.shared_runs import shared_run
+from tests.tiers import tiered
 
 # Before tests have a cache of their own.
 PACKAGE = Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway") / "npm"
@@ -235,7 +236,9 @@ def test_colours_can_be_switched_and_the_theme_chosen(page) -> None:
     assert page.evaluate(background) != light
 
 
-@pytest.mark.parametrize("size", [(390, 844), (820, 1180), (1440, 900)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(390, 844), *(tiered(size, slow=True) for size in ((820, 1180), (1440, 900)))], ids=str
+)
 def test_nothing_is_wider_than_the_screen(exported: Path, browser, size: tuple[int, int]) -> None:
     page = browser.new_page(viewport={"width": size[0], "height": size[1]})
     page.goto((exported / "index.html").as_uri())

@@ -1,7 +1,11 @@
 """Small random encoder-decoders with real tokenizers, made and stored by the library itself."""
 
+import atexit
 import io
 import json
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +97,18 @@ def tokenizer_of(case: str, folder: Path) -> Any:
 
 def write_model(folder: Path, case: str, **changes: Any) -> Path:
     """A folder with configuration, tokenizer and weights; `changes` are those of the configuration."""
-    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copytree(_made(case, json.dumps(changes)), folder, dirs_exist_ok=True))
+
+
+@cache
+def _made(case: str, changes: str) -> Path:
+    """Such a folder, which is made once, and not to be changed."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
     tokenizer = tokenizer_of(case, folder)
     kind = case.partition("-")[0]
     size = len(tokenizer) + (108 if kind == "m2m" else 3)  # rows that no piece has; M2M-100 does not count its codes
-    options = CASES[case] | changes
+    options = CASES[case] | json.loads(changes)
     if kind == "t5":
         given = {
             "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4,

@@ -35,11 +35,11 @@ from tests.tasks.marian_npz import (
 )
 
 KINDS = [
-    pytest.param({**POST, **ALL}, id="post-norm"),
+    pytest.param({**POST, **ALL}, id="post-norm", marks=pytest.mark.slow),
     pytest.param({**PRE, **ALL, "transformer-ffn-activation": "swish"}, id="pre-norm, swish"),
     pytest.param({**POST, **SSRU, **TARGET, "transformer-ffn-activation": "gelu"}, id="post-norm, ssru, gelu"),
     pytest.param({**PRE, **SSRU, **NONE, "enc-depth": 3, "dec-depth": 1}, id="pre-norm, ssru, untied"),
-    pytest.param({**PRE, **NONE}, id="pre-norm, untied"),
+    pytest.param({**PRE, **NONE}, id="pre-norm, untied", marks=pytest.mark.slow),
 ]
 
 

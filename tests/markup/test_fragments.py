@@ -8,7 +8,7 @@ from tools.campaigns.markup import KINDS, MarkupCampaign, MarkupCase, check
 CASES = MarkupCampaign().cases()
 
 
-@settings(max_examples=250, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(CASES)
 def test_nothing_but_text_changes(case: MarkupCase) -> None:
     check(case)

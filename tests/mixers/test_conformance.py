@@ -1,5 +1,6 @@
 """Every registered mixer keeps the contract; every check fails on a mixer that breaks what it checks."""
 
+import itertools
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,6 +13,7 @@ from headway.mixers.attention import Attention, AttentionState
 from headway.mixers.conformance import CHECKS, ConformanceError
 from headway.mixers.ngram import Ngram, NgramState
 from headway.mixers.points import heads_of
+from tests.tiers import thinned, tiered
 
 DIM = 6
 POSITIONS = {
@@ -105,19 +107,24 @@ def test_every_registered_mixer_is_here():
 NAMES = [(name, causal) for name in CONFIGS for causal in (False, True) if causal or "itself" not in name]
 
 
-# To compile takes a second: fast tests do so with the first variant of each mixer, a whole sequence that is not causal
-# and the steps of one that is.
+# The fast tier has every check of the first variant of each mixer, and one of eight of the other variants. To compile
+# takes a second: fast tests do so with a third of the first variants, a whole sequence that is not causal, and with
+# another third the steps of one that is.
 FIRST = [next(iter(variants)) for variants in OPTIONS.values()]
-COMPILED = {conformance.check_compile: False, conformance.check_compiled_steps: True}
+COMPILED = {conformance.check_compile: (FIRST[::3], False), conformance.check_compiled_steps: (FIRST[1::3], True)}
+
+
+def _is_slow(check, name, causal, place):
+    names, direction = COMPILED.get(check, (FIRST, causal))
+    if name in names and causal is direction:
+        return False
+    return check in COMPILED or place % 8 > 0
+
+
 CASES = [
-    pytest.param(
-        check,
-        name,
-        causal,
-        marks=[pytest.mark.slow] * (check in COMPILED and (name not in FIRST or causal is not COMPILED[check])),
-    )
-    for check in CHECKS
-    for name, causal in NAMES
+    tiered(check, name, causal, slow=_is_slow(check, name, causal, place + number))
+    for place, check in enumerate(CHECKS)
+    for number, (name, causal) in enumerate(NAMES)
 ]
 
 
@@ -165,18 +172,19 @@ def test_rows_of_a_state_are_selected_with_gradients(name):
         assert one is other is None or torch.allclose(one, other, atol=1e-10)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", [tiered(check, slow=check in COMPILED) for check in CHECKS], ids=lambda check: check.__name__
+)
 def test_checks_take_a_type(check):
     check(lambda causal: build_mixer("attention", DIM, causal, heads=3), dim=DIM, causal=True, dtype=torch.float32)
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    "check",
-    [pytest.param(check, marks=[pytest.mark.slow] * (check in COMPILED)) for check in CHECKS],
-    ids=lambda check: check.__name__,
+    ("check", "position", "causal"),
+    thinned(itertools.product([check for check in CHECKS if check not in COMPILED], POSITIONS, [False, True]), 3)
+    + [tiered(*row, slow=True) for row in itertools.product(COMPILED, POSITIONS, [False, True])],
+    ids=lambda value: getattr(value, "__name__", value),
 )
-@pytest.mark.parametrize("position", POSITIONS)
 def test_local_attention_conforms_in_blocks(monkeypatch, position, check, causal):
     monkeypatch.setattr("headway.mixers.local.SMALLEST_BLOCK", 2)
     options = {"kind": "local", "n": 3, "heads": 3, "head_dim": 4, "position": POSITIONS[position]}

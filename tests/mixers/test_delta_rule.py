@@ -1,5 +1,6 @@
 """The delta rule: its chunks beside the recurrence, position by position; the mixer beside its oracle."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from headway.mixers.delta_rule import DeltaRule, chunked_delta_rule
 from tests.mixers.oracles import DIM, assert_equals_oracle, matrix_memory
+from tests.tiers import thinned
 
 GATES = ("none", "scalar", "vector")
 
@@ -64,10 +66,12 @@ def assert_equal_with_gradients(inputs, both=False, size=32):
         assert torch.allclose(fast, slow, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize(("length", "size"), [(1, 8), (7, 8), (8, 8), (9, 8), (17, 4), (16, 2), (5, 1), (300, 32)])
-def test_chunks_equal_the_recurrence(gate, both, length, size):
+LENGTHS = [(1, 8), (7, 8), (8, 8), (9, 8), (17, 4), (16, 2), (5, 1), (300, 32)]
+
+
+@pytest.mark.parametrize(("gate", "both", "sizes"), thinned(itertools.product(GATES, [False, True], LENGTHS), 5))
+def test_chunks_equal_the_recurrence(gate, both, sizes):
+    length, size = sizes
     assert_equal_with_gradients(drawn(gate, length), both, size)
 
 
@@ -77,8 +81,7 @@ def test_decay_may_be_weak_and_strong(gate, strength):
     assert_equal_with_gradients(drawn(gate, 70, strength), both=True)
 
 
-@pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("beta", [0.0, 1e-9, 1.0, 2.0])
+@pytest.mark.parametrize(("gate", "beta"), thinned(itertools.product(GATES, [0.0, 1e-9, 1.0, 2.0]), 5))
 def test_beta_may_be_at_its_ends(gate, beta):
     inputs = drawn(gate, 70)
     inputs[3].fill_(beta)

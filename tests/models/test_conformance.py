@@ -15,6 +15,7 @@ from headway.search.limits import Limits
 from headway.tensors.batch import BOS, collate
 from tests.models import toys
 from tests.models.recurrent import toys as recurrent
+from tests.tiers import tiered
 
 LOCAL, NGRAM = {"kind": "local", "n": 3}, {"kind": "ngram", "n": 3, "global_context": "prefix"}
 BOTTOM = [{"kind": "ngram", "n": 2}, "attention", "attention"]
@@ -267,9 +268,9 @@ CHECKS = [
 ]  # fmt: skip
 
 
-# Of every model the steps, and one or two of the other checks, are in the fast tier.
+# Of every other model the steps, and of each one of the other checks, are in the fast tier.
 PAIRS = [
-    pytest.param(check, name, marks=[pytest.mark.slow] * (place > 0 and (place + number) % 4 > 0))
+    tiered(check, name, slow=(place + number) % (8 if place else 2) > 0)
     for place, check in enumerate(CHECKS)
     for number, name in enumerate(BUILDS)
 ]

@@ -162,6 +162,7 @@ def test_they_can_be_compiled():
     assert all(torch.allclose(one, other, atol=1e-10) for one, other in zip(compiled, expected, strict=True))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_their_steps_are_one_graph():
     torch._dynamo.reset()

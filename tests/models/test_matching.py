@@ -8,6 +8,7 @@ from headway.core.errors import UserError
 from headway.models import build_model, model_section
 from headway.models.matching import count_parameters
 from headway.recipe import load_recipe
+from tests.tiers import thinned
 
 
 def total(section, vocabulary: int = 32_768) -> int:
@@ -40,7 +41,7 @@ TABLE_2 = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLE_2)
+@pytest.mark.parametrize("name", thinned(TABLE_2, 3))
 def test_parameters_of_table_2(name):
     section, millions = TABLE_2[name]
     assert round(total(section) / 1e6) == millions
@@ -59,9 +60,15 @@ def test_parameters_of_table_6(section):
     assert round(count_parameters(model) / 1e6) == 52
 
 
-@pytest.mark.parametrize(("by", "mixer"), [("feed_forward", {"kind": "nplm", "n": 2}), ("n", {"kind": "ngram"}),
-                                           ("head_dim", {"kind": "ngram", "heads": 1}), ("hidden", {"kind": "nplm"})],
-                         ids=str)  # fmt: skip
+SIZES = [
+    ("feed_forward", {"kind": "nplm", "n": 2}),
+    ("n", {"kind": "ngram"}),
+    ("head_dim", {"kind": "ngram", "heads": 1}),
+    ("hidden", {"kind": "nplm"}),
+]
+
+
+@pytest.mark.parametrize(("by", "mixer"), thinned(SIZES, 4), ids=str)
 def test_sizes_come_within_one_percent(by, mixer):
     small = {"preset": "transformer-small"} | both(kind="attention")
     goal = total(small, 1000)
@@ -71,7 +78,7 @@ def test_sizes_come_within_one_percent(by, mixer):
         assert abs(found - goal) <= 0.01 * goal
 
 
-@pytest.mark.parametrize(("share", "goal"), [(0.5, 500_000), (1.0, 500_000), (1.0, 136_000)])
+@pytest.mark.parametrize(("share", "goal"), thinned([(0.5, 500_000), (1.0, 500_000), (1.0, 136_000)], 3, 2))
 def test_sizes_that_are_too_small_for_a_model_are_passed_over(share, goal):
     section = {"dim": 16, "heads": 2, "position": {"kind": "rotary", "share": share}, "feed_forward": 16}
     match = {"to": goal, "by": "head_dim", "within": 0.05}

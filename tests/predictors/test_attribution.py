@@ -98,7 +98,7 @@ def test_vectors_stand_for_tokens(predictor: SequencePredictor, name: str, monke
         torch.testing.assert_close(occlusion[:, place], whole - without, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", thinned([*MODELS, *MORE], 4))
+@pytest.mark.parametrize("name", thinned([*MODELS, *MORE], 8))
 def test_every_model_is_asked(predictor: SequencePredictor, name: str, caplog: pytest.LogCaptureFixture) -> None:
     asked = question(predictor, name, [7, 7, 7, 7])
     size, count = len(SOURCE) + 1, len(asked.vectors)

@@ -20,6 +20,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import collate
 from tests import reference
 from tests.rounding import rounding
+from tests.tiers import thinned
 
 LINES = ["abcd", "ba", "abcdabcdab", "c"]
 SMALL = {"dim": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
@@ -120,7 +121,7 @@ def ids_of(own: SequencePredictor, tokens: list[str]) -> list[int]:
     return [pieces.index(token) for token in tokens]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 3))
 def test_what_is_captured_is_what_was_used(predictor: SequencePredictor, name: str) -> None:
     """In a batch of uneven lines as alone, and equal to loops over what the layers read while capture was off."""
     own = untrained(predictor, name)
@@ -131,7 +132,7 @@ def test_what_is_captured_is_what_was_used(predictor: SequencePredictor, name: s
             np.testing.assert_allclose(weights, expected[each].numpy(), atol=rounding(), err_msg=each)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 3, 1))
 def test_capture_changes_no_output(predictor: SequencePredictor, name: str) -> None:
     own = untrained(predictor, name)
     for off, on in zip(predict(own, nbest=2), predict(own, nbest=2, capture="all"), strict=True):
@@ -144,7 +145,7 @@ def test_capture_changes_no_output(predictor: SequencePredictor, name: str) -> N
         np.testing.assert_allclose(one.log_probabilities, other.log_probabilities, atol=rounding())
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 3, 2))
 def test_rows_are_distributions_over_the_tokens_beside_them(predictor: SequencePredictor, name: str) -> None:
     own = untrained(predictor, name)
     for said in predict(own, capture="all"):

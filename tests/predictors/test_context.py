@@ -21,6 +21,7 @@ from headway.tasks.task import Corpora
 from headway.tensors.batch import BOS, EOS
 from tests.metrics.made_comet import write_checkpoint
 from tests.predictors.test_minimum_risk import risk_by_loops
+from tests.tiers import thinned
 
 SOURCE = ["a b", "c", "", "d a c", "b b", "a", "c d"]
 TARGET = ["x y", "z", "", "y z x", "x", "z z", "y"]
@@ -119,7 +120,7 @@ def assert_same(outputs: list[Output], texts: list[str], scores: list[list[float
         assert output.log_probabilities == pytest.approx(wanted, abs=1e-9)
 
 
-@pytest.mark.parametrize("context", CONTEXTS, ids=str)
+@pytest.mark.parametrize("context", thinned(CONTEXTS, 3, 2), ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_are_those_of_a_slow_loop(tmp_path: Path, kind: str, context: Any) -> None:
     predictor, _ = made(recipe_with(tmp_path, context, kind), tmp_path)
@@ -159,7 +160,7 @@ def test_what_is_not_among_the_inputs_is_written_first(tmp_path: Path) -> None:
     assert alone[0].log_probabilities == pytest.approx(whole.log_probabilities)
 
 
-@pytest.mark.parametrize("context", CONTEXTS, ids=str)
+@pytest.mark.parametrize("context", thinned(CONTEXTS, 3, 1), ids=str)
 @pytest.mark.parametrize("kind", ["transformer", "decoder only", "recurrent"])
 @torch.no_grad()
 def test_only_the_sentence_is_learned_and_scored(tmp_path: Path, kind: str, context: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.preparation import RECIPES, prepare, write
+from tests.tiers import thinned
 
 SCRIPT = RECIPES / "fine-tuning" / "prepare.sh"
 MESSAGES = RECIPES / "fine-tuning" / "messages.py"
@@ -53,7 +54,7 @@ def test_messages_that_are_no_sentences_are_left_out_and_counted(tmp_path: Path)
     assert sorted(lines) == ["die Datei schließen\tclose the file", "die Datei öffnen\topen the file"]
 
 
-@pytest.mark.parametrize(("shift", "language"), [("strings", "ja"), ("captions", "de")])
+@pytest.mark.parametrize(("shift", "language"), thinned([("strings", "ja"), ("captions", "de")], 2))
 def test_a_shift_has_six_corpora_and_a_run(tmp_path: Path, shift: str, language: str) -> None:
     data, output = tmp_path / "data", tmp_path / "output"
     messages = {f"message number {number} of many": f"Meldung Nummer {number} von vielen" for number in range(1600)}

@@ -10,6 +10,7 @@ import torch
 from headway.recipe import load_recipe
 from headway.runs.training.loop import train
 from tests.preparation import RECIPES, prepare
+from tests.tiers import thinned
 
 SCRIPT = RECIPES / "iwslt14" / "prepare.sh"
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
@@ -43,7 +44,7 @@ def write_archive(path: Path, missing: str = "", extra: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize("recipe", ["attention", "local", "multinn"])
+@pytest.mark.parametrize("recipe", thinned(["attention", "local", "multinn"], 3))
 def test_from_the_archive_to_a_trained_model(tmp_path: Path, recipe: str) -> None:
     output = tmp_path / "data"
     ended = prepare(SCRIPT, write_archive(tmp_path / "de-en.tgz"), output)

@@ -14,14 +14,15 @@ from tests.preparation import RECIPES, write
 CLAIMS = RECIPES.parent / "claims"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "budget", "each"),
     [
         ("copy", "small", 50),
-        pytest.param("copy", "full", 100, marks=pytest.mark.slow),
-        pytest.param("reverse", "full", 250, marks=pytest.mark.slow),
-        pytest.param("summation", "full", 625, marks=pytest.mark.slow),
-        pytest.param("scan", "full", 0, marks=pytest.mark.slow),
+        ("copy", "full", 100),
+        ("reverse", "full", 250),
+        ("summation", "full", 625),
+        ("scan", "full", 0),
     ],
 )
 def test_claims_get_a_test_of_seen_lengths_and_one_of_longer(name: str, budget: str, each: int, tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import torch
 
 from tests.conftest import Command
 from tests.runs.old_runs import CASES, Case, copied
+from tests.tiers import thinned
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture
 def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
     torch.set_num_threads(1)
@@ -52,6 +53,7 @@ def assert_same_lines(text: str, expected: str) -> None:
         assert_same_values(json.loads(one), json.loads(other))
 
 
+@pytest.mark.parametrize("case", thinned(CASES, 2), indirect=True)
 def test_outputs_and_forced_scores_are_the_same(case: Case, run_headway: Command) -> None:
     commands = [each for each in case.read("commands.json") if each["arguments"][0] in ("predict", "score")]
     assert len(commands) >= 3
@@ -68,6 +70,7 @@ def test_outputs_and_forced_scores_are_the_same(case: Case, run_headway: Command
             compare(text, expected)
 
 
+@pytest.mark.parametrize("case", thinned(CASES, 2, 1), indirect=True)
 def test_training_goes_on(case: Case, run_headway: Command) -> None:
     plan, expected = case.read("resume.json"), case.read("resumed.json")
     ended = run_headway(*plan["arguments"])

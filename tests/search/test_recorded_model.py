@@ -21,6 +21,7 @@ from tests.models import toys
 from tests.models.recurrent import toys as recurrent
 from tests.search.test_beam import Table, memory
 from tests.search.test_reference_search import assert_same
+from tests.tiers import thinned
 
 
 def tensors(value):
@@ -97,7 +98,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 4))
 @torch.inference_mode()
 def test_recorded_steps_are_steps(name, tapes):
     model, batch, limits = MODELS[name](), toys.batch(), Limits(3, [14, 4, 9], (), 2)

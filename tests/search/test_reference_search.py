@@ -17,6 +17,7 @@ from tests.models import toys
 from tests.models.recurrent import toys as recurrent
 from tests.rounding import rounding
 from tests.search.test_beam import Table, memory
+from tests.tiers import thinned
 
 
 def allowed(token: int, ids: list[int], sentence: int, limits: Limits) -> bool:
@@ -91,7 +92,7 @@ LIMITS = [
 
 @pytest.mark.parametrize("limits", LIMITS, ids=["free", "no pair twice", "prefixes"])
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 2))
 @torch.no_grad()
 def test_models(name, beam, limits):
     model, batch = MODELS[name](), toys.batch()
@@ -134,6 +135,7 @@ def test_looking_seldom_and_keeping_the_finished_changes_nothing(monkeypatch, li
     assert sample(model, encoded, limits, sampling=Sampling(), lines=(1, 2, 3), count=2) == drawn
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_compiled_step_is_not_compiled_again_over_a_hundred_positions():
     torch._dynamo.reset()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.runs.inspect.browser import open_browser
 from tests.serving.conftest import Gate, Running, wait
+from tests.tiers import tiered
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def test_an_error_of_the_server_is_shown(page: Any) -> None:
     page.get_by_text("exceeds text limit (5000)").wait_for()
 
 
-@pytest.mark.parametrize("size", [(390, 844), (1440, 900)], ids=str)
+@pytest.mark.parametrize("size", [(390, 844), tiered((1440, 900), slow=True)], ids=str)
 def test_it_fits_the_screen_in_both_themes(server: Running, browser: Any, size: tuple[int, int]) -> None:
     page = browser.new_page(viewport={"width": size[0], "height": size[1]})
     page.goto(server.url)

@@ -29,6 +29,7 @@ from headway.tasks import build_task
 from headway.tasks.translation import Parsing
 from tests.conftest import Command
 from tests.runs.inspect.test_inspection import sentences_of
+from tests.tiers import thinned
 
 RECIPE: dict[str, Any] = {
     "task": "parsing",
@@ -148,7 +149,7 @@ def test_exports_are_compared_on_the_text_that_the_run_reads(run: Run, tmp_path:
     assert report.score_difference < 1e-4
 
 
-@pytest.mark.parametrize("option", [["--nbest", "2"], ["--scores"]])
+@pytest.mark.parametrize("option", thinned([["--nbest", "2"], ["--scores"]], 2))
 def test_drawings_have_no_scores_beside_them(run: Run, run_headway: Command, option: list[str]) -> None:
     code, out, err = run_headway("predict", run.path, "--format", "drawing", *option, stdin="d n v\n")
     assert (code, out) == (2, "")

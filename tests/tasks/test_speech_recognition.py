@@ -40,7 +40,7 @@ RECIPE = {
     "objective": {"label_smoothing": 0.0},
     "optimizer": {"learning_rate": 4e-3, "schedule": "linear", "warmup": 20},
     "training": {
-        "updates": 600, "batch_tokens": 1000, "checkpoint_every": 200, "evaluate_every": 600, "precision": "float32",
+        "updates": 300, "batch_tokens": 1000, "checkpoint_every": 100, "evaluate_every": 300, "precision": "float32",
     },
     "decoding": {"beam": 2, "max_length": 6},
 }  # fmt: skip
@@ -237,6 +237,10 @@ def test_attention_and_scores_can_be_had(heard, run_headway, tmp_path):
 def test_a_look_inside(heard, run_headway, tmp_path):
     ended = run_headway("inspect", heard.run, "--output", tmp_path / "page.html", "--sentences", "3")
     assert (ended.code, "3 sentences" in ended.out) == (0, True)
+
+
+@pytest.mark.slow
+def test_figures(heard, run_headway, tmp_path):
     ended = run_headway(
         "inspect", "figures", heard.run, "--output", tmp_path / "figures", "--input", heard.folder / "dev.tsv"
     )

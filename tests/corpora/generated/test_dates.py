@@ -123,7 +123,7 @@ def test_every_text_holds_its_year_and_day(data: DateData) -> None:
 def test_one_text_has_one_date() -> None:
     meanings = defaultdict(set)
     for way in WAYS:
-        for offset in range(2 * 365):
+        for offset in range(370):  # five of them have the day and month of others
             day = date(2011, 1, 1) + timedelta(days=offset)
             meanings[way.write(day)].add(day)
     assert [text for text, days in meanings.items() if len(days) > 1] == []

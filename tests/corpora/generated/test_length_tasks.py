@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -118,13 +119,18 @@ ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
 SMALL = Sizes(train=400, dev=40, test=6)
 
 
+@cache
+def small_data(task: str, variant: str) -> LengthData:
+    return lengths_data(task, variant, seed=3, sizes=SMALL)
+
+
 def test_every_variant_has_an_oracle() -> None:
     assert set(ORACLES) == {(task.name, variant) for task in LENGTH_TASKS.values() for variant in task.variants}
 
 
 @pytest.mark.parametrize(("task", "variant"), ORACLES)
 def test_answers_are_right_and_parts_apart(task: str, variant: str) -> None:
-    data = lengths_data(task, variant, seed=3, sizes=SMALL)
+    data = small_data(task, variant)
     for example in [*data.train, *data.dev, *data.test]:
         assert (example.answer, example.length) == ORACLES[task, variant](example.prompt), example
     train, dev, test = ({example.prompt for example in part} for part in (data.train, data.dev, data.test))
@@ -133,7 +139,7 @@ def test_answers_are_right_and_parts_apart(task: str, variant: str) -> None:
 
 @pytest.mark.parametrize(("task", "variant"), ORACLES)
 def test_lengths_are_uniform_and_the_test_goes_further(task: str, variant: str) -> None:
-    data, spec = lengths_data(task, variant, seed=3, sizes=SMALL), LENGTH_TASKS[task]
+    data, spec = small_data(task, variant), LENGTH_TASKS[task]
     lengths = Counter(example.length for example in data.train)
     few = {1} if task in ("parity", "permutations") else set()  # of so short a length all prompts may be of one part
     assert set(lengths) | few == set(spec.lengths(spec.trained))

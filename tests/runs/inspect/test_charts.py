@@ -17,6 +17,7 @@ from headway.predictors.output import Example, Output, TextHypothesis
 from headway.predictors.word_alignment import WordAlignment
 from headway.runs.inspect import charts
 from headway.runs.inspect.charts import Panel, alignment_figure, alignment_page, panel_chart
+from tests.tiers import thinned
 
 
 @pytest.fixture
@@ -161,7 +162,10 @@ def test_characters_without_a_font_are_named(
     assert "U+0E01" in drawn[0].get_supxlabel()
 
 
-@pytest.mark.parametrize("text", ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"])
+SCRIPTS = ["二〇二一年三月", "الجمعة ٢٥", "शुक्रवार", "วันศุกร์", "금요일", "ორშაბათი"]
+
+
+@pytest.mark.parametrize("text", thinned(SCRIPTS, 3, 1))
 def test_no_script_warns_with_the_fonts_of_this_machine_or_matplotlibs_own(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, drawn: list[Figure]
 ) -> None:

@@ -20,6 +20,7 @@ from headway.runs.inspect.inspection import (
     write_inspection,
 )
 from tests.runs.inspect.browser import open_browser
+from tests.tiers import thinned
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"
 SOURCE, TARGET = ["二", "〇", "八", "一", "年", "</s>"], ["2", "0", "8", "1", "</s>"]
@@ -351,7 +352,7 @@ def test_light_dark_and_paper(page: Page) -> None:
     expect(page.locator("#cells")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [340, 800])
+@pytest.mark.parametrize("width", thinned([340, 800], 2))
 def test_narrow_windows_do_not_scroll_sideways(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 700})
     for number in range(4):
@@ -382,6 +383,7 @@ def test_addresses_count_layers_in_the_stack_and_heads_from_1(browser: Browser, 
         expect(page.locator("#caption")).to_have_text(f"decoder {shown}, cross · head 1")
 
 
+@pytest.mark.slow
 def test_sentences_of_a_hundred_tokens_stay_usable(browser: Browser, tmp_path: Path) -> None:
     tokens = [f"token{number}" for number in range(100)]
     weights = distributions(4, 100, 100)

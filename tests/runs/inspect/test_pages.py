@@ -2,14 +2,15 @@
 
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import expect
 
 from headway.core.errors import UserError
 from headway.core.tables import Table
@@ -80,6 +81,12 @@ def shown(
 ) -> Output:
     attention = AttentionWeights({name: weights}, {name: rows}, {name: columns})
     return Output(Example(source, references=(reference,)), [TextHypothesis(text, -0.5, [], [])], attention)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
 
 
 def test_payload_holds_what_was_given(tmp_path: Path, metrics: Path) -> None:
@@ -171,40 +178,39 @@ def test_page_needs_nothing_from_elsewhere(tmp_path: Path, metrics: Path) -> Non
     assert "{{" not in path.read_text("utf-8")
 
 
-def test_a_browser_shows_curves_and_weights(tmp_path: Path, metrics: Path) -> None:
+def test_a_browser_shows_curves_and_weights(browser: Browser, tmp_path: Path, metrics: Path) -> None:
     path, shown = tmp_path / "report.html", example()
     write_report(path, title="Dates", summary={"updates": "150"}, metrics=metrics, examples=[shown])
-    with open_browser() as browser:
-        page, troubles = browser.new_page(), []
-        page.on("console", lambda message: troubles.append(message.text))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.goto(path.as_uri())
-        expect(page.locator("#charts figure")).to_have_count(2)
-        cells = page.locator("#cells")
-        box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.1.cross"].shape[1:]
-        assert box is not None
-        cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
-        weight = shown.attention["decoder.1.cross"].mean(0)[3, 2]
-        most = shown.attention["decoder.1.cross"].max()
-        expect(page.locator("#readout")).to_contain_text("1 ← ม")
-        said = float(page.locator("#readout").inner_text().split()[-1])
-        assert said == pytest.approx(weight, abs=0.0005 + np.sqrt(weight * most) / 255)
-        expect(page.locator("#most")).to_have_text("1.000")
-        expect(page.locator("#uniform")).to_have_text(f"uniform {1 / columns:.3f}")
-        page.locator("#stretch").check()
-        largest = shown.attention["decoder.1.cross"].mean(0).max()
-        assert float(page.locator("#most").inner_text()) == pytest.approx(largest, abs=0.005)
-        expect(page.locator("#look-inside")).to_contain_text("headway inspect")
-        for place in ("#charts figure >> nth=0", "#saving"):
-            assert saved(page, place, "SVG").startswith(b"<svg")
-            assert saved(page, place, "PNG").startswith(b"\x89PNG")
-        metrics.write_text('{"update": 50, "loss": 2.5}\n', encoding="utf-8")  # one point is a number
-        write_report(path, title="Dates", summary={}, metrics=metrics)
-        page.goto("about:blank")
-        page.goto(path.as_uri())
-        expect(page.locator("#charts dd")).to_have_text("2.5")
-        expect(page.locator("#charts svg")).to_have_count(0)
-        assert troubles == []
+    page, troubles = browser.new_page(), []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(path.as_uri())
+    expect(page.locator("#charts figure")).to_have_count(2)
+    cells = page.locator("#cells")
+    box, (rows, columns) = cells.bounding_box(), shown.attention["decoder.1.cross"].shape[1:]
+    assert box is not None
+    cells.hover(position={"x": 2.5 * box["width"] / columns, "y": 3.5 * box["height"] / rows})
+    weight = shown.attention["decoder.1.cross"].mean(0)[3, 2]
+    most = shown.attention["decoder.1.cross"].max()
+    expect(page.locator("#readout")).to_contain_text("1 ← ม")
+    said = float(page.locator("#readout").inner_text().split()[-1])
+    assert said == pytest.approx(weight, abs=0.0005 + np.sqrt(weight * most) / 255)
+    expect(page.locator("#most")).to_have_text("1.000")
+    expect(page.locator("#uniform")).to_have_text(f"uniform {1 / columns:.3f}")
+    page.locator("#stretch").check()
+    largest = shown.attention["decoder.1.cross"].mean(0).max()
+    assert float(page.locator("#most").inner_text()) == pytest.approx(largest, abs=0.005)
+    expect(page.locator("#look-inside")).to_contain_text("headway inspect")
+    for place in ("#charts figure >> nth=0", "#saving"):
+        assert saved(page, place, "SVG").startswith(b"<svg")
+        assert saved(page, place, "PNG").startswith(b"\x89PNG")
+    metrics.write_text('{"update": 50, "loss": 2.5}\n', encoding="utf-8")  # one point is a number
+    write_report(path, title="Dates", summary={}, metrics=metrics)
+    page.goto("about:blank")
+    page.goto(path.as_uri())
+    expect(page.locator("#charts dd")).to_have_text("2.5")
+    expect(page.locator("#charts svg")).to_have_count(0)
+    assert troubles == []
 
 
 def saved(page: BrowserPage, place: str, kind: str) -> bytes:
@@ -248,16 +254,17 @@ def test_missing_metrics_are_a_user_error(tmp_path: Path) -> None:
     assert not (tmp_path / "report.html").exists()
 
 
-def test_an_output_that_should_equal_its_reference_is_marked_where_it_does_not(tmp_path: Path, metrics: Path) -> None:
+def test_an_output_that_should_equal_its_reference_is_marked_where_it_does_not(
+    browser: Browser, tmp_path: Path, metrics: Path
+) -> None:
     report = tmp_path / "report.html"
     examples = [example(), example(text="2021-01-30")]
     write_report(report, title="Dates", summary={}, metrics=metrics, examples=examples)
-    with open_browser() as browser:
-        page = browser.new_page()
-        page.goto(report.as_uri())
-        options = page.locator("#sentence option").all_text_contents()
-        assert options == ["1. ✗ wrong: 3 ม.ค. 2021", "2. 3 ม.ค. 2021"]
-        expect(page.locator("#texts")).to_have_class("wrong")
-        page.locator("#next").click()
-        expect(page.locator("#texts")).not_to_have_class("wrong")
-        expect(page.locator("#charts")).to_contain_text("exact match on dev")
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    options = page.locator("#sentence option").all_text_contents()
+    assert options == ["1. ✗ wrong: 3 ม.ค. 2021", "2. 3 ม.ค. 2021"]
+    expect(page.locator("#texts")).to_have_class("wrong")
+    page.locator("#next").click()
+    expect(page.locator("#texts")).not_to_have_class("wrong")
+    expect(page.locator("#charts")).to_contain_text("exact match on dev")

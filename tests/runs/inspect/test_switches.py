@@ -23,6 +23,7 @@ from tests.predictors.test_captured_attention import MODELS, untrained
 from tests.runs.inspect.browser import open_browser
 from tests.tasks.marian import SOURCES, TARGETS
 from tests.tasks.marian_npz import PRE, SSRU, TARGET, write_model
+from tests.tiers import thinned, tiered
 
 LINES = ["abcd", "", "ba", "dcabdc"]
 HEADS = [":head=1", ":head=2"]
@@ -47,9 +48,7 @@ def scored(score: Any, **changes: Any) -> dict[str, Any]:
 
 DELTA: dict[str, Any] = {"negative_eigenvalues": True, "output_gate": True}
 # By name a model of `MODELS`, attention where there is none of that name, and what is changed in it.
-FAST = {"n-grams", "modern", "decoder-only, modern", "Canon", "merged", "delta, all"} | {
-    f"{kind}, preset" for kind in ("bahdanau", "luong")
-}
+FAST = {"n-grams", "modern", "decoder-only, modern", "delta, all", "luong, preset"}
 KINDS: dict[str, dict[str, Any]] = {
     **{name: {} for name in MODELS},
     "n-grams": {
@@ -185,9 +184,7 @@ def test_a_trained_model_writes_the_same(predictor: SequencePredictor, browser: 
         check_alike(page, predictor, off)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", [tiered(kind, slow=kind not in FAST) for kind in KINDS])
 def test_every_kind_of_model_writes_the_same(predictor: SequencePredictor, page: Page, kind: str) -> None:
     base = next((name for name in (kind, kind.partition(",")[0]) if name in MODELS), "attention")
     own = untrained(predictor, base, **KINDS[kind])
@@ -203,11 +200,15 @@ def test_every_kind_of_model_writes_the_same(predictor: SequencePredictor, page:
 
 @pytest.mark.parametrize(
     "search",
-    [
-        {"no_repeat_ngram": 2},
-        {"length_penalty": 1.5, "length_penalty_kind": "power", "stop": "worst"},
-        {"length_penalty": 3.0, "stop": "full"},
-    ],
+    thinned(
+        [
+            {"no_repeat_ngram": 2},
+            {"length_penalty": 1.5, "length_penalty_kind": "power", "stop": "worst"},
+            {"length_penalty": 3.0, "stop": "full"},
+        ],
+        3,
+        1,
+    ),
     ids=str,
 )
 def test_the_search_is_that_of_the_recipe(predictor: SequencePredictor, page: Page, search: dict[str, Any]) -> None:
@@ -216,7 +217,7 @@ def test_the_search_is_that_of_the_recipe(predictor: SequencePredictor, page: Pa
     check_alike(page, own, [], model=carried.carried_model(own, [Example(line) for line in LINES], 3))
 
 
-@pytest.mark.parametrize("kind", [PRE, SSRU | TARGET | {"transformer-ffn-activation": "gelu"}])
+@pytest.mark.parametrize("kind", thinned([PRE, SSRU | TARGET | {"transformer-ffn-activation": "gelu"}], 2, 1))
 def test_an_imported_marian_model_is_cut_attributed_and_carried(
     run_headway: Command, page: Page, tmp_path: Path, kind: dict[str, Any]
 ) -> None:

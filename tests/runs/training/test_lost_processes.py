@@ -19,8 +19,9 @@ from headway.runs.run_folder import list_checkpoints
 from headway.runs.training import loop, parallel
 from headway.runs.training.loop import train
 from tests.runs.training import toys
+from tests.tiers import thinned, tiered
 
-WAIT = 0.1  # minutes
+WAIT = 0.05  # minutes
 
 
 def free_port() -> int:
@@ -92,7 +93,7 @@ def together(recipe: Recipe, output: Path, fails: int, fail: Callable[[], object
 
 @pytest.mark.parametrize(
     ("how", "fails", "wait"),
-    [pytest.param("dies", 0, 60.0, marks=pytest.mark.slow), ("dies", 1, 60.0), ("hangs", 1, WAIT)],
+    [tiered("dies", 0, 60.0, slow=True), ("dies", 1, 60.0), ("hangs", 1, WAIT)],
 )
 def test_the_other_process_says_so(tmp_path: Path, how: str, fails: int, wait: float) -> None:
     """Of a dead one within a minute, however long one that works is waited for."""
@@ -109,7 +110,7 @@ def test_the_other_process_says_so(tmp_path: Path, how: str, fails: int, wait: f
     toys.run(tmp_path, resume=True, precision="float32")
 
 
-@pytest.mark.parametrize("fails", [0, 1])
+@pytest.mark.parametrize("fails", thinned([1, 0], 2))
 def test_a_process_that_is_stopped_is_named_long_before_the_wait_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int
 ) -> None:
@@ -130,5 +131,5 @@ def test_a_process_that_works_longer_than_the_silence_is_waited_for(
     monkeypatch.setattr(parallel, "EVERY", 0.1)
     monkeypatch.setattr(parallel, "SILENCE", 1.0)
     recipe = toys.recipe(tmp_path, precision="float32")
-    code, message, _ = together(recipe, tmp_path / "run", 1, lambda: time.sleep(3))
+    code, message, _ = together(recipe, tmp_path / "run", 1, lambda: time.sleep(2))
     assert (code, message) == (0, "")

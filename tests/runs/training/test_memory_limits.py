@@ -14,6 +14,7 @@ from headway.runs.training import loop, session
 from headway.runs.training.loop import train
 from tests.conftest import Reversal
 from tests.runs.training import toys
+from tests.tiers import thinned
 
 resource = pytest.importorskip("resource")
 ROOM = 400 << 20  # bytes of addresses beyond those in use
@@ -52,7 +53,9 @@ def long_lines(folder: Path, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("part", "work"), [("train", "in a batch of"), ("dev", "in the loss of a batch of")])
+@pytest.mark.parametrize(
+    ("part", "work"), thinned([("train", "in a batch of"), ("dev", "in the loss of a batch of")], 2)
+)
 def test_a_process_with_little_memory(tmp_path: Path, part: str, work: str) -> None:
     toys.recipe(tmp_path)  # writes the short lines
     long_lines(tmp_path, part)

@@ -28,6 +28,7 @@ def recipe(folder: Path, **training: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_tag_says_what_to_do(tmp_path: Path, run_headway: Any) -> None:
     headway.train(recipe(tmp_path), tmp_path / "run")
     predictor = headway.load(tmp_path / "run", device="cpu")

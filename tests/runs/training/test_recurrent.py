@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.training.loop import train
 from tests.conftest import REVERSAL, write_reversal
+from tests.tiers import thinned
 
 MODEL = {
     "kind": "recurrent", "dim": 8, "dropout": 0.2, "encoder": {"layers": 2, "hidden": 8},
@@ -24,7 +25,7 @@ def recipe(folder: Path, attention: dict[str, object], updates: int) -> Recipe:
 
 
 @pytest.mark.parametrize(
-    "attention", [{"kind": "hard"}, {"kind": "monotonic", "timing": "bahdanau"}, {"kind": "soft"}], ids=str
+    "attention", thinned([{"kind": "hard"}, {"kind": "monotonic", "timing": "bahdanau"}, {"kind": "soft"}], 3), ids=str
 )
 def test_resuming_changes_nothing(tmp_path: Path, attention: dict[str, object]) -> None:
     write_reversal(tmp_path)

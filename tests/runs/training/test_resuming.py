@@ -16,6 +16,7 @@ from headway.runs.training.loop import train
 from headway.runs.training.session import Evaluation
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same, metrics
+from tests.tiers import thinned
 
 LINEAR = {"optimizer": {"schedule": "linear", "warmup": 2}}
 
@@ -155,7 +156,7 @@ def test_a_kill_before_pruning_leaves_no_checkpoint_too_many(tmp_path, monkeypat
     assert names == [[f"update-{update:08d}" for update in sorted({6, updates})]] * 2, "6 is the best that was due"
 
 
-@pytest.mark.parametrize("update", [1, 3, 5, 8])
+@pytest.mark.parametrize("update", thinned([1, 3, 5, 8], 2, 1))
 def test_a_signal_leaves_the_lines_of_metrics_as_they_would_be(tmp_path, monkeypatch, update):
     settings = {"updates": 9, "log_every": 4, "checkpoint_every": 8, "dev_metrics": []}
     alone = toys.run(tmp_path, "alone", **settings)
@@ -188,7 +189,7 @@ PLATEAU = [1, 1, 1, 1, 1 / 2, 1 / 2, 1 / 4, 1 / 4]
 
 
 @pytest.mark.parametrize(
-    ("way", "rates"), [("plateau", PLATEAU), ("step", None), ("constant", [1] * 8), ("muon", [1] * 8)]
+    ("way", "rates"), thinned([("plateau", PLATEAU), ("step", None), ("constant", [1] * 8), ("muon", [1] * 8)], 2)
 )
 def test_optimizers_and_schedules_go_on_as_they_would(tmp_path, monkeypatch, way, rates):
     """A signal comes amid the first update after a decay."""

@@ -21,6 +21,7 @@ from headway.runs.training.loop import train
 from headway.tensors.precision import Speed, bf16_speed
 from tests.models.recurrent import toys as recurrent
 from tests.runs.training import toys
+from tests.tiers import thinned
 
 CPU = torch.device("cpu")
 
@@ -71,7 +72,7 @@ def test_resuming_keeps_the_first_choice(tmp_path: Path, speed) -> None:
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("named", ["bf16", "auto"])
+@pytest.mark.parametrize("named", thinned(["bf16", "auto"], 2))
 def test_a_run_may_be_resumed_with_the_precision_that_it_chose(tmp_path: Path, speed, named: str) -> None:
     speed(1.9)
     run = toys.run(tmp_path)
@@ -303,7 +304,7 @@ def test_where_there_is_none_float32_is_exact(tmp_path: Path) -> None:
     assert open_run(run).recipe.training.float32 == "tf32"
 
 
-@pytest.mark.parametrize("asked", ["auto", "exact"])
+@pytest.mark.parametrize("asked", thinned(["auto", "exact"], 2))
 def test_a_run_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf32: list[str], asked) -> None:
     monkeypatch.setattr(arithmetic, "has_tf32", lambda device: False)
     run = toys.run(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 import headway
 from headway.runs.run_folder import RunFolder
+from tests.tiers import thinned
 
 opened: list[str] = []
 listening = False
@@ -54,11 +55,15 @@ def train(tmp_path: Path, name: str, seed: int, **sections: Any) -> tuple[RunFol
 
 @pytest.mark.parametrize(
     "sections",
-    [
-        {},
-        {"vocabulary": {"kind": "unigram", "size": 24, "shared": True}},
-        {"vocabulary": {"kind": "word", "target": {"kind": "char"}}, "text": {"source": {"segment": "moses"}}},
-    ],
+    thinned(
+        [
+            {},
+            {"vocabulary": {"kind": "unigram", "size": 24, "shared": True}},
+            {"vocabulary": {"kind": "word", "target": {"kind": "char"}}, "text": {"source": {"segment": "moses"}}},
+        ],
+        3,
+        2,
+    ),
     ids=str,
 )
 def test_a_second_start_reads_no_text_and_is_the_same_run(

@@ -13,6 +13,7 @@ from headway.runs.training.loop import train
 from headway.runs.training.parallel import Interrupted, Parallel, Signals, noted_signals
 from tests.runs.training import toys
 from tests.runs.training.kills import assert_same, metrics
+from tests.tiers import thinned
 
 SETTINGS = {"updates": 7, "dev_metrics": ["exact_match"], "average": {"of": "best", "count": 2}, "log_every": 1}
 
@@ -35,8 +36,10 @@ def state_of(run, update):
     return json.loads((folder_of(run / "checkpoints", update) / "state.json").read_text())["state"]
 
 
-@pytest.mark.parametrize(("evaluations", "update"), [(1, 2), (3, 6), (4, 7)])
-@pytest.mark.parametrize("name", ["dev_loss", "scores_of"])
+WHEN = [(name, *when) for name in ("dev_loss", "scores_of") for when in ((1, 2), (3, 6), (4, 7))]
+
+
+@pytest.mark.parametrize(("name", "evaluations", "update"), thinned(WHEN, 5))
 def test_a_signal_in_an_evaluation_ends_it_at_once(tmp_path, monkeypatch, caplog, name, evaluations, update):
     caplog.set_level("INFO")
     alone = toys.run(tmp_path, "alone", **SETTINGS)
