@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 
 import pytest
@@ -162,6 +163,15 @@ def test_resuming_with_another_recipe_names_the_keys(tmp_path):
     toys.run(tmp_path)
     with pytest.raises(UserError, match=r"training\.seed: 1 -> 2"):
         train(toys.recipe(tmp_path, seed=2), tmp_path / "run", resume=True)
+
+
+def test_a_model_without_checkpoints_is_not_trained_over(tmp_path):
+    run = toys.run(tmp_path)
+    shutil.rmtree(run / "checkpoints")
+    before = (run / "model.safetensors").stat()
+    with pytest.raises(UserError, match="this run has a model, and no checkpoint to go on from"):
+        toys.run(tmp_path, updates=9, resume=True)
+    assert (run / "model.safetensors").stat() == before
 
 
 def test_more_updates_may_be_asked_for(tmp_path, caplog):

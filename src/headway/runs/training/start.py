@@ -299,6 +299,9 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
     if folder.recipe_file.exists() and not resume and folder.has_begun():
         allowed = f"{option('resume')} to go on with it, or another folder"
         raise UserError("there is a run here already", where=where, allowed=allowed)
+    if folder.weights.is_file() and not list_checkpoints(folder.checkpoints):
+        what = "this run has a model, and no checkpoint to go on from"
+        raise UserError(what, where=where, allowed="another folder, and training.from: RUN")
     try:
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         for made in (path, path.absolute().parent):
