@@ -13,7 +13,7 @@ GROUND: dict[str, set[str]] = {
     "files": {"errors", "system"},
     "documents": {"errors"},
     "archives": {"errors"},
-    "log": set(),
+    "log": {"errors"},
     "tables": {"errors"},
     "tensors": set(),
     "processes": {"errors", "system"},

@@ -21,7 +21,7 @@ def test_durations(seconds: float, shown: str) -> None:
 
 def test_a_program_sees_warnings_alone_unless_it_asks_for_more() -> None:
     program = "from headway.core.log import *\nwith progress('work') as line: line.update(1)\n"
-    program += "say('notice'); warn('warned')"
+    program += r"say('\0notice\0'); warn('\0warned\0')"  # as options are named
     asked = f"import logging; logging.basicConfig(level=logging.INFO)\n{program}"
     seen = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.splitlines()

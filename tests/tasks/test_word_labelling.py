@@ -277,6 +277,7 @@ def test_predict_writes_tsv_json_and_marks(learned: Learned, run_headway: Comman
     columns = run_headway("predict", learned.run, stdin="he\tc\nbad\ti\n")
     assert (columns.code, columns.out) == (2, "")
     assert "line 1: lines of text are read here, and these are rows with tabs" in columns.err
+    assert """`cut -f1 FILE | awk -v RS= '{gsub("\\n", " "); print}'`""" in columns.err, "a word alone is no sentence"
     marked = run_headway("predict", learned.run, "--format", "marked", stdin="he goes bad home\n").out
     assert marked == "he goes [bad] home\n"
     assert (

@@ -16,17 +16,19 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
+from headway.core.errors import spelled
+
 logger = logging.getLogger("headway")
 
 
 def say(message: str) -> None:
     """Log a notice, at the level INFO."""
-    logger.info("%s", message)
+    logger.info("%s", spelled(message, str))  # options by their keys
 
 
 def warn(message: str) -> None:
     """Log something that went differently from what was asked, and how work goes on, at the level WARNING."""
-    logger.warning("%s", message)
+    logger.warning("%s", spelled(message, str))
 
 
 def last_word(message: str) -> None:
@@ -172,7 +174,7 @@ def progress(
     title: str, total: float | None = None, unit: str = "", *, long: bool = False, shown: bool = True
 ) -> Iterator[Progress]:
     """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
-    work, view = Progress(title, total, unit, long), _view.get() or _notebook_view()
+    work, view = Progress(spelled(title, str), total, unit, long), _view.get() or _notebook_view()
     wanted = logging.WARNING if view is _in_cell else logging.INFO  # a cell shows the bar alone, without notices
     if view is None or not shown or total == 0 or not logger.isEnabledFor(wanted):
         yield work

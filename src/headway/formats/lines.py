@@ -199,6 +199,7 @@ def blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
 
 TABS, OBJECTS = "rows with tabs", "JSON objects"
 REMEDIES = {TABS: "`cut -f{} FILE`, which takes one column", OBJECTS: "`jq -r .FIELD FILE`, which takes one field"}
+WORDS = """`cut -f{} FILE | awk -v RS= '{{gsub("\\n", " "); print}}'`, which makes a line of each sentence"""
 SIGNS = {TABS: frozenset("\t"), OBJECTS: frozenset("{}")}  # what such lines are not without
 
 
@@ -225,7 +226,9 @@ def rows_kind(lines: Iterable[str]) -> str | None:
     return kind
 
 
-def check_texts(lines: Sequence[str], learned: AbstractSet[str], where: str, column: int = 1) -> None:
+def check_texts(
+    lines: Sequence[str], learned: AbstractSet[str], where: str, column: int = 1, rows_of: str = REMEDIES[TABS]
+) -> None:
     """Raise UserError where all lines are rows, unless the texts of training have the characters of such rows.
 
     Args:
@@ -233,9 +236,10 @@ def check_texts(lines: Sequence[str], learned: AbstractSet[str], where: str, col
         learned: the characters of the texts of training.
         where: the place of the first line, for the message.
         column: the one of rows with tabs that has the texts, as a rule.
+        rows_of: the remedy for rows with tabs: that of texts, or `WORDS` where a row has a word.
     """
     kind = rows_kind(lines)
     if kind is not None and not learned >= SIGNS[kind]:
         what = f"lines of text are read here, and these are {kind}"
         received = next(filter(row_kind, lines))
-        raise UserError(what, where=where, received=received, allowed=REMEDIES[kind].format(column))
+        raise UserError(what, where=where, received=received, allowed=(REMEDIES | {TABS: rows_of})[kind].format(column))

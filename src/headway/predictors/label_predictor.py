@@ -19,7 +19,7 @@ from headway.core.errors import UserError, memory_named, option
 from headway.core.files import sha256, write_json
 from headway.core.log import say
 from headway.corpora.word_corpus import collate_windows
-from headway.formats.lines import check_texts, line_place
+from headway.formats.lines import WORDS, check_texts, line_place
 from headway.metrics.label_metrics import best_threshold
 from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, AttentionWeights, layer_titles
@@ -95,7 +95,8 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             what = "a tagger captures all or nothing"
             raise UserError(what, where=option("capture"), received=chosen.capture, allowed=ALL)
         raw = [(each.words or each.source) if isinstance(each, Example) else each for each in inputs]
-        check_texts([text for text in raw if isinstance(text, str)], frozenset(), line_place(first_line))
+        texts = [text for text in raw if isinstance(text, str)]
+        check_texts(texts, frozenset(), line_place(first_line), rows_of=WORDS)
         cut = PreparationConfig(
             language=source.language, normalise=source.normalise, segment="moses" if chosen.raw else "whitespace"
         )
