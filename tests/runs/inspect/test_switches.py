@@ -48,7 +48,7 @@ def scored(score: Any, **changes: Any) -> dict[str, Any]:
 
 DELTA: dict[str, Any] = {"negative_eigenvalues": True, "output_gate": True}
 # By name a model of `MODELS`, attention where there is none of that name, and what is changed in it.
-FAST = {"modern", "decoder-only, modern", "delta, all", "luong, preset"}
+FAST = {"modern", "delta, all", "luong, preset"}
 KINDS: dict[str, dict[str, Any]] = {
     **{name: {} for name in MODELS},
     "n-grams": {
