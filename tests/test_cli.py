@@ -12,7 +12,7 @@ import headway
 from headway.cli import main
 from headway.core.system import STANDARD_INPUT
 from tests.command_server import commands
-from tests.conftest import Command, Reversal, start_headway, write_reversal
+from tests.conftest import Command, Reversal, write_reversal
 
 
 @pytest.fixture
@@ -181,12 +181,6 @@ def test_bad_options_exit_2_and_name_the_option(run_headway: Command, arguments:
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
     assert message in err
-
-
-def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
-    code, out, err = start_headway("predict", tmp_path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.endswith("this is not a run folder: it has no recipe.yaml\n")
 
 
 def test_score_as_text(run_headway: Command, files: dict[str, Path]) -> None:

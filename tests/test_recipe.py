@@ -348,6 +348,7 @@ def test_a_model_that_is_matched_is_checked(to: dict[str, Any], message: str) ->
     assert message in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_recurrent_model_can_be_matched() -> None:
     recipe = load_recipe(TREE | {"model": {"dim": 32, "heads": 2, "match_parameters": {"to": {"kind": "recurrent"}}}})
     assert recipe.model_dump(mode="json")["model"]["match_parameters"]["to"]["kind"] == "recurrent"

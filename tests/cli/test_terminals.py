@@ -126,7 +126,8 @@ def test_predict_at_a_terminal(out: Kind, reversal: Reversal, tmp_path: Path) ->
     assert (ended.out.splitlines(), ended.screen) == (([], answers) if out == "terminal" else (answers, []))
 
 
-@pytest.mark.parametrize("out", thinned(["file", "terminal"], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("out", ["file", "terminal"])
 def test_who_types_has_a_prompt_and_no_bar(out: Kind, reversal: Reversal, tmp_path: Path) -> None:
     ended = at_terminal("predict", reversal.run, out=out, folder=tmp_path, typed=("ab", "abc"))
     assert ended.code == 0

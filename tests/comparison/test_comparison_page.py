@@ -119,6 +119,7 @@ def test_forests_show_every_pair(page: Page) -> None:
     expect(forests.nth(1).locator(".margin")).to_have_count(0)  # TER has none
 
 
+@pytest.mark.slow
 def test_rows_of_a_forest_by_keyboard(page: Page) -> None:
     rows = page.locator(".forest").first.locator("tbody tr[tabindex]")
     rows.first.focus()
@@ -212,6 +213,7 @@ def test_attention_of_both_is_one_click_away(page: Page) -> None:
     expect(figure).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_every_picture_can_be_saved(page: Page) -> None:
     choose_pair(page, 1)
     page.locator(".card > button").first.click()
@@ -223,6 +225,7 @@ def test_every_picture_can_be_saved(page: Page) -> None:
         assert picture.count("<text") > 3
 
 
+@pytest.mark.slow
 def test_the_keys_go_from_sentence_to_sentence(page: Page) -> None:
     page.keyboard.press("n")
     page.keyboard.press("n")

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.docs.pages import ROOT, run_page
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path):
     page = ROOT / "docs" / "adding-a-metric.md"
     printed = run_page(page, tmp_path).splitlines()

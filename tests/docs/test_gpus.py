@@ -39,6 +39,7 @@ def start(job: Path) -> str:
     return subprocess.run(command, cwd=job, env=environment, capture_output=True, text=True, timeout=300).stderr
 
 
+@pytest.mark.slow
 def test_the_job_trains_and_goes_on(job: Path) -> None:
     start(job)
     assert (job / "runs" / "ja-en" / "model.safetensors").is_file()

@@ -22,8 +22,9 @@ from headway.tensors.batch import BOS, EOS, UNKNOWN, collate
 from tests.conftest import Command
 from tests.importing.made_models import CASES, LINES, write_model
 from tests.tasks.marian import write_marian
-from tests.tiers import thinned
+from tests.tiers import thinned, tiered
 
+MORE = ("t5-gated", "t5-silu", "bart-relu", "mbart")  # siblings of others
 WITH_CODES = {
     "mbart50": ("en_XX", "de_DE", "fr_XX"), "nllb": ("eng_Latn", "deu_Latn", "fra_Latn"),
     "m2m": ("__en__", "__de__", "__fr__"),
@@ -66,7 +67,7 @@ class Both:
         return self.tokenizer(lines, padding=True, return_tensors="pt")
 
 
-@pytest.fixture(scope="module", params=["marian", *CASES])
+@pytest.fixture(scope="module", params=[tiered(case, slow=case in MORE) for case in ("marian", *CASES)])
 def case(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from headway.mixers import State, build_mixer
-from tests.tiers import thinned
 
 SMALL_STATES = {
     "lightconv": {"kind": "lightconv", "width": 5, "heads": 2},
@@ -23,7 +22,8 @@ def size(state: State) -> int:
     return sum(tensor.untyped_storage().nbytes() for tensor in vars(state).values() if isinstance(tensor, Tensor))
 
 
-@pytest.mark.parametrize("name", thinned(SMALL_STATES, 7, 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL_STATES)
 def test_state_does_not_grow_with_length(name):
     torch.manual_seed(1)
     length, dim = 10_000, 4

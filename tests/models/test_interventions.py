@@ -83,7 +83,7 @@ def scored(model: Seq2Seq, batch: Batch) -> Tensor:
     return model(batch).logits.log_softmax(-1)
 
 
-@pytest.mark.parametrize("name", thinned(MODELS, 9))
+@pytest.mark.parametrize("name", thinned(MODELS, 18))
 def test_every_place_is_reached_in_scoring_and_in_steps_alike(name: str) -> None:
     model, batch = MODELS[name](), toys.batch()
     points, before = model.points(), scored(model, batch)

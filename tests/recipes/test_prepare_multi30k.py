@@ -8,7 +8,6 @@ from headway.comparison.claims import claim_files, read_claims
 from headway.comparison.reproduce import claimed_grid
 from headway.runs.training.loop import train
 from tests.preparation import RECIPES, prepare, write
-from tests.tiers import thinned
 
 SCRIPT = RECIPES / "multi30k" / "texts.py"
 CLAIMS = claim_files(RECIPES.parent / "claims")
@@ -48,7 +47,8 @@ def test_captions_are_joined_in_turn(tmp_path: Path) -> None:
     assert texts["test.captions"] == ["1", "2", "3", "4", "5", "6", "1", "2"]
 
 
-@pytest.mark.parametrize("name", thinned(["bahdanau2015/attention", "luong2015/alignments"], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bahdanau2015/attention", "luong2015/alignments"])
 def test_a_model_of_the_claims_is_trained_on_it(name: str, tmp_path: Path) -> None:
     data = write_captions(tmp_path / "raw", {"train": 25, "val": 5, "test_2016_flickr": 24})
     assert prepare(SCRIPT, data, tmp_path / "data").returncode == 0

@@ -60,6 +60,7 @@ def guided(pytestconfig: pytest.Config) -> Path:
     return shared_run(pytestconfig.cache.mkdir("runs"), "guided", write_guided)
 
 
+@pytest.mark.slow
 def test_a_taught_head_aligns_as_it_was_taught(run_headway: Command, guided: Path, tmp_path: Path) -> None:
     rows = [line.split("\t") for line in (guided / "dev.tsv").read_text().splitlines()]
     for side, column in (("source", 0), ("target", 1)):
@@ -95,6 +96,7 @@ def test_the_command_adds_what_is_missing(run_headway: Command, tmp_path: Path) 
     assert "data.links: the recipe names no links" in run_headway("data", "annotate", recipe, "--links").err
 
 
+@pytest.mark.slow
 def test_a_teacher_gives_shares(guided: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = write(tmp_path)
     teacher = ["data.links.kind=teacher", f"data.links.run={guided / 'run'}"]

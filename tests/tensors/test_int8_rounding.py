@@ -145,6 +145,7 @@ def rounded_loss(weights: dict[str, Tensor], batch: Batch) -> float:
         return float(loss(model.eval(), batch))
 
 
+@pytest.mark.slow
 def test_training_with_rounding_makes_int8_weights_better() -> None:
     """A few weights far larger than the others leave these few integers; without rounding the model is the same."""
     batch = toys.batch()

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from headway.tensors.recurrence import CHUNK, recurrence
-from tests.tiers import thinned
 
 
 def loop(decay, added, reverse):
@@ -39,7 +38,8 @@ def test_inputs_stay_as_they_are():
     assert torch.equal(added, before[1])
 
 
-@pytest.mark.parametrize("reverse", thinned([False, True], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True])
 def test_a_compiled_program_is_for_all_lengths_up_to_a_power_of_two(reverse):
     from torch._dynamo.testing import CompileCounterWithBackend
 

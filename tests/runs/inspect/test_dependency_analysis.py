@@ -103,7 +103,7 @@ def taught(tmp_path_factory):
     from headway.runs.training.loop import train
 
     folder = tmp_path_factory.mktemp("taught")
-    recipe = training.recipe(folder, updates=150, batch_tokens=512, checkpoint_every=150, log_every=10)
+    recipe = training.recipe(folder, updates=100, batch_tokens=512, checkpoint_every=100, log_every=10)
     words = [
         line.split("\t") for name in ("train", "dev") for line in (folder / f"{name}.tsv").read_text().splitlines()
     ]

@@ -20,7 +20,6 @@ from headway.runs.inspect.inspection import (
     write_inspection,
 )
 from tests.runs.inspect.browser import open_browser
-from tests.tiers import thinned
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"
 SOURCE, TARGET = ["二", "〇", "八", "一", "年", "</s>"], ["2", "0", "8", "1", "</s>"]
@@ -169,6 +168,7 @@ def test_layers_and_heads_are_drawn_anew_and_hovered(page: Page) -> None:
     assert picture(page) in pictures
 
 
+@pytest.mark.slow
 def test_colours_follow_the_values(page: Page) -> None:
     choose(page, "decoder layer 2, cross, head 1")
     brightness = [[sum(pixel(page, row, column, 5, 6)) for column in range(6)] for row in range(5)]
@@ -200,6 +200,7 @@ def test_values_below_zero_have_their_own_colour(page: Page) -> None:
     expect(page.locator("#measure")).to_have_text("nats")
 
 
+@pytest.mark.slow
 def test_columns_are_sorted_by_the_weight_they_get_or_a_kept_row_gives(page: Page) -> None:
     page.get_by_label("by weight").check()
     means = CROSS[0].mean(0).mean(0)
@@ -247,6 +248,7 @@ def test_what_a_row_looks_at_is_shaded_in_the_text(page: Page) -> None:
     expect(page.locator(".chip.active")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_japanese_is_drawn(page: Page) -> None:
     expect(page.locator("#source")).to_have_text("二〇八一年")
     drawn = [str(page.locator("#column-labels").evaluate(READ, [n / 6, 0.75, 22, 20])) for n in range(5)]
@@ -329,6 +331,7 @@ def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
     assert unnamed == []
 
 
+@pytest.mark.slow
 def test_light_dark_and_paper(page: Page) -> None:
     def background() -> str:
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -352,7 +355,8 @@ def test_light_dark_and_paper(page: Page) -> None:
     expect(page.locator("#cells")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", thinned([340, 800], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [340, 800])
 def test_narrow_windows_do_not_scroll_sideways(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 700})
     for number in range(4):
@@ -362,6 +366,7 @@ def test_narrow_windows_do_not_scroll_sideways(page: Page, width: int) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (number, tab)
 
 
+@pytest.mark.slow
 def test_the_address_leads_back(page: Page, path: Path) -> None:
     choose(page, "decoder layer 2, cross, head 2")
     address = page.url
@@ -371,6 +376,7 @@ def test_the_address_leads_back(page: Page, path: Path) -> None:
     assert "layer=2&head=2" in address
 
 
+@pytest.mark.slow
 def test_addresses_count_layers_in_the_stack_and_heads_from_1(browser: Browser, tmp_path: Path) -> None:
     """The lowest layer has no weights here."""
     layers = [Layer(f"decoder.{number}.cross", distributions(HEADS, 5, 6), TARGET, SOURCE) for number in (2, 3)]
