@@ -4,6 +4,7 @@ import ctypes
 import os
 import resource
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -247,6 +248,20 @@ def test_a_command_at_work_is_stopped_within_a_library_too(tmp_path: Path, monke
     monkeypatch.setattr(headway.cli, "main", fail)
     with pytest.raises(ValueError, match="no such number"):
         run_command([], tmp_path, seconds=5)
+
+
+def test_a_command_whose_end_a_callback_swallowed_is_ended_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(_: object) -> None:
+        value = {1}
+        kept = weakref.ref(value, lambda _: time.sleep(0.3))
+        del value
+        time.sleep(20)
+        del kept
+
+    monkeypatch.setattr(headway.cli, "main", work)
+    run_command([], tmp_path, seconds=0.1).check()
 
 
 @pytest.mark.parametrize("kind", ["insert", "replace", "delete", "cut", "double", "flip"])

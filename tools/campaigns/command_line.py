@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 from headway.core.errors import UserError
 
 LONGEST = 3000  # characters of standard error that are looked at
+AGAIN = 1.0  # seconds from one end by a signal to the next, where a callback swallowed the first
 
 
 class _EnoughError(BaseException):
@@ -70,10 +70,10 @@ def run_command(
     from headway.cli import main
 
     out, err = folder / ".stdout", folder / ".stderr"
-    with _streams(stdin, stdout, out, err), _no_callbacks():
+    with _streams(stdin, stdout, out, err), _swallowed_in_silence():
         sys.argv = ["headway", *arguments]
         signal.signal(signal.SIGALRM, _enough)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
         try:
             main(arguments)
             code = 0
@@ -96,14 +96,14 @@ def _was_enough(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def _no_callbacks() -> Iterator[None]:
-    """No callbacks of the garbage collector, as hypothesis has them: they would swallow the end by a signal."""
-    kept = gc.callbacks[:]
-    gc.callbacks.clear()
+def _swallowed_in_silence() -> Iterator[None]:
+    """Python does not print that a callback, such as those of weak references, swallowed the end by a signal."""
+    tell = sys.unraisablehook
+    sys.unraisablehook = lambda lost: None if lost.exc_type is _EnoughError else tell(lost)
     try:
         yield
     finally:
-        gc.callbacks[:] = kept
+        sys.unraisablehook = tell
 
 
 @contextmanager

@@ -245,9 +245,7 @@ class SlowBackend(TorchBackend):
             with torch.inference_mode():
                 state = self.model.start(self.model.encode(batch.source, batch.source_mask), longest + 1)
                 alone = Limits(limits.shortest, [longest], (), limits.no_repeat)
-                found.append(
-                    one_sentence(self.model, state, 0, alone, request.search.beam, request.search.length_penalty)
-                )
+                found.append(one_sentence(self.model, state, 0, alone, request.search.beam, request.search.ranking))
         return found
 
 
