@@ -40,7 +40,7 @@ def data_set(name: str) -> None:
 ASKING: dict[str, Callable[[str], object]] = {
     "model.encoder": encoder_location,
     "model.from": lambda name: marian_folder(f"hf:{name}"),
-    "data.train.name": data_set,
+    "data.train.hub": data_set,
 }
 
 
