@@ -57,7 +57,7 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         f"those that paired differences leave, over {over}, with p up to {SIGNIFICANT} by Holm's method over "
         f"{len(pairs):,} pairs.",
     ]
-    columns = [Column(name, format=".2f") for name in names]  # which concerns the scores alone
+    columns = [Column(name, format=".2f") for name in names]  # the scores alone have decimals
     return Table(columns, rows, title=f"Ranks by {measure.label}", notes=notes)
 
 

@@ -13,9 +13,7 @@ from headway.core.config import WRITES_FOLDER, Section
 class ExportOptions(Section):
     """The options of every export."""
 
-    output: Annotated[Path | None, WRITES_FOLDER] = Field(
-        default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"}
-    )
+    output: Annotated[Path | None, WRITES_FOLDER] = Field(default=None, description="The folder to make.")
     input: Path | None = Field(
         default=None,
         description="Lines that run and export decode, to be compared.",

@@ -17,9 +17,7 @@ FILTERS: dict[str, Any] = {"group": "Filters"}
 class DecodedOptions(Section):
     """The corpus that is made, and which of the new pairs are kept."""
 
-    output: Annotated[Path | None, WRITES_FOLDER] = Field(
-        default=None, description="The folder to make.", json_schema_extra={"metavar": "DIR"}
-    )
+    output: Annotated[Path | None, WRITES_FOLDER] = Field(default=None, description="The folder to make.")
     chunk: int = Field(default=1000, description="Lines that are decoded and kept at a time.", ge=1, le=10**7)
     min_score: float | None = Field(
         default=None,

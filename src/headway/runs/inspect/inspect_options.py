@@ -12,10 +12,9 @@ from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Secti
 SPAN = 20  # offsets further off than this are counted together
 
 
-def _path(description: str, *, metavar: str = "FILE", default_text: str = "", required: bool = False) -> Any:
-    extra: dict[str, Any] = {"metavar": metavar} | ({"default_text": default_text} if default_text else {})
+def _path(description: str, *, default_text: str = "", required: bool = False) -> Any:
     default: Any = ... if required else None
-    return Field(default, description=description, json_schema_extra=extra)
+    return Field(default, description=description, json_schema_extra={"default_text": default_text})
 
 
 class CodeOptions(Section):
@@ -45,7 +44,6 @@ class AgainstOptions(DeviceOptions):
         None,
         min_length=1,
         description="Ask why a token is more probable than this word's.",
-        json_schema_extra={"metavar": "WORD"},
     )
 
 
@@ -59,16 +57,14 @@ class AttributionOptions(AgainstOptions, OutputOptions):
         ..., min_length=1, description="A sentence; can be given several times.", json_schema_extra={"metavar": "TEXT"}
     )
     reference: Path | None = _path("The outputs that the model is given, a line each; without them its own.")
-    attribution: str = Field("gradient_input", description=f"{METHODS}.", json_schema_extra={"metavar": "METHOD"})
+    attribution: str = Field("gradient_input", description=f"{METHODS}.")
     words: bool = Field(False, description="Rows and columns are words, not tokens.")
 
 
 class PageOptions(AgainstOptions):
     """The sentences of a page, and how much of them is shown."""
 
-    output: Annotated[Path | None, WRITES_FILE] = _path(
-        "The page.", metavar="PAGE.html", default_text="RUN/inside.html"
-    )
+    output: Annotated[Path | None, WRITES_FILE] = _path("The page.", default_text="RUN/inside.html")
     input: tuple[Path, ...] = Field(
         (),
         description="A file with a sentence a line; can be given several times.",
@@ -82,9 +78,7 @@ class PageOptions(AgainstOptions):
     sentences: int = Field(100, ge=1, le=100_000, description="Most sentences that are shown.")
     nbest: int = Field(4, ge=1, le=1000, description="Outputs of a sentence.")
     switches: bool = Field(True, description="Let the page carry a small model, whose parts it can switch off.")
-    attribution: str | None = Field(
-        None, description=f"What counted for each token: {METHODS}.", json_schema_extra={"metavar": "METHOD"}
-    )
+    attribution: str | None = Field(None, description=f"What counted for each token: {METHODS}.")
 
 
 class HeatMapOptions(DeviceOptions):
@@ -93,11 +87,11 @@ class HeatMapOptions(DeviceOptions):
     output: Annotated[Path, WRITES_FIGURE] = _path(
         "The picture; its suffix says the format (pdf, png, svg).", required=True
     )
-    text: str = Field(..., min_length=1, description="The sentence.", json_schema_extra={"metavar": "TEXT"})
+    text: str = Field(..., min_length=1, description="The sentence.")
     layer: str | None = Field(
         None,
         description="Stack, layer from 1 and kind, such as decoder.1.cross.",
-        json_schema_extra={"metavar": "LAYER", "default_text": "the last that reads the source"},
+        json_schema_extra={"default_text": "the last that reads the source"},
     )
     head: int | None = Field(
         None, ge=1, le=65_536, description="A head, from 1.", json_schema_extra={"default_text": "the mean of all"}
@@ -108,9 +102,7 @@ class HeatMapOptions(DeviceOptions):
 class FigureOptions(DeviceOptions, OutputOptions):
     """A corpus, and how it is read and drawn."""
 
-    output: Annotated[Path, WRITES_FOLDER] = _path(
-        "The folder for figures and their numbers.", metavar="DIR", required=True
-    )
+    output: Annotated[Path, WRITES_FOLDER] = _path("The folder for figures and their numbers.", required=True)
     input: Path | None = _path("A file with a sentence a line.", default_text="dev")
     reference: Path | None = _path("The outputs that the model is given; without them it reads its own.")
     within: int = Field(5, ge=1, le=SPAN + 1, description="n of the window whose share of the weight is shown.")
@@ -133,8 +125,8 @@ class ParameterOptions(CodeOptions, OutputOptions):
 class LayerOptions(CodeOptions, OutputOptions):
     """Words that are read, and the sentence that is drawn."""
 
-    data: Path = _path("A word a row with its label, separated by a tab.", metavar="TSV", required=True)
-    beside: Path | None = _path("The run whose last layer is compared.", metavar="RUN")
+    data: Path = _path("A word a row with its label, separated by a tab.", required=True)
+    beside: Path | None = _path("The run whose last layer is compared.")
     figure: Annotated[Path | None, WRITES_FIGURE] = _path("Draw the self-attention of a sentence there.")
     sentence: int = Field(1, ge=1, le=10**9, description="The sentence of the file that is drawn.")
 
@@ -144,10 +136,8 @@ class DependencyOptions(DeviceOptions, OutputOptions):
 
     source: Path | None = _path("Sentences, as text or .conllu.", default_text="dev")
     target: Path | None = _path("Their targets; the encoder alone without.")
-    figures: Annotated[Path | None, WRITES_FOLDER] = _path(
-        "A folder for figures of the first sentences.", metavar="DIR"
-    )
+    figures: Annotated[Path | None, WRITES_FOLDER] = _path("A folder for figures of the first sentences.")
     sentences: int = Field(3, ge=1, le=1000, description="Sentences that are drawn.")
     heads: Annotated[Path | None, WRITES_FOLDER] = _path(
-        "A folder for the heads of all words, by the model and by the parser.", metavar="DIR"
+        "A folder for the heads of all words, by the model and by the parser."
     )
