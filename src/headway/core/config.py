@@ -70,10 +70,10 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _nothing_read_is_written(self) -> Self:
-        fields, values, files = type(self).model_fields, vars(self).copy(), (WRITES_FILE, WRITES_FIGURE)
-        written = {name: values.pop(name) for name in fields if any(mark in fields[name].metadata for mark in files)}
+        written = {name: getattr(self, name) for name in _outputs_of(type(self))}
         if any(written.values()):
-            read = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values.values())
+            others = (value for name, value in self if name not in written)
+            read = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in others)
             check_apart(written, [path for path in read if isinstance(path, Path)])
         return self
 
@@ -83,6 +83,13 @@ def _numbers_of(section: type[BaseModel]) -> tuple[str, ...]:
     """The fields that hold numbers, and no booleans."""
     kinds = {name: set(_leaves(field.annotation)) for name, field in section.model_fields.items()}
     return tuple(name for name, types in kinds.items() if types & {int, float} and not types & {bool, Any, object})
+
+
+@cache
+def _outputs_of(section: type[BaseModel]) -> tuple[str, ...]:
+    """The fields that say which file is written."""
+    marks = WRITES_FILE, WRITES_FIGURE
+    return tuple(name for name, field in section.model_fields.items() if any(each in field.metadata for each in marks))
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
