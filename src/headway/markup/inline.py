@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
-from headway.core.errors import UserError
 from headway.core.languages import WIDE
 
 DEEPEST = 100  # tags within each other
@@ -397,16 +396,20 @@ class _Placing:
         if not alone:
             low, high = min(max(low, least), high), max(min(high, most), low)
             begin = end = low
-        gaps = _gaps(taken, low, high) if has_text else []
         if has_text and not alone:
+            hull = self.places.hull(first, last)
+            gaps = _gaps(taken, min(max(low, hull[0]), high), max(min(high, hull[1]), low))
             begin, end = max((self._densest(first, last, *gap) for gap in gaps), key=lambda found: found[0])[1]
         if has_text and begin < end:
-            gap = next((gap for gap in gaps if gap[0] <= begin and end <= gap[1]), (begin, end))
-            begin -= self.source[first].isspace() and begin > gap[0] and text[begin - 1].isspace()
-            end += self.source[last - 1].isspace() and end < gap[1] and text[end].isspace()
+            number, after = bisect_left(taken, (begin, begin)), bisect_left(taken, (end, end))
+            least = max(low, taken[number - 1][1]) if number else low
+            most = min(high, taken[after][0]) if after < len(taken) else high
+            begin -= self.source[first].isspace() and begin > least and text[begin - 1].isspace()
+            end += self.source[last - 1].isspace() and end < most and text[end].isspace()
             return begin, end
         at = self.places.point(first, sentences, (low, high))
         if has_text:  # no tag around words goes around none
+            gaps = _gaps(taken, low, high)
             words = [match.span() for match in UNIT.finditer(text, low, high)]
             free = [word for word in words if any(gap[0] <= word[0] and word[1] <= gap[1] for gap in gaps)]
             if free:
@@ -418,9 +421,8 @@ class _Placing:
 
     def _densest(self, first: int, last: int, low: int, high: int) -> tuple[int, Span]:
         """The stretch with the most characters of origins from `first` to `last` beyond others, and how many more."""
-        begin, end = self.places.hull(first, last)
-        best, total, begin, end = (0, (low, low)), 0, max(low, begin), min(high, end)
-        for at in range(begin, end):
+        best, total, begin = (0, (low, low)), 0, low
+        for at in range(low, high):
             origin = -1 if self.masked[at].isspace() else self.target.origin[at]
             if total <= 0:
                 total, begin = 0, at

@@ -1,10 +1,12 @@
 """Where sentences end in running text, for measures and baselines that are about sentences."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from headway.core.languages import base_language
 
 WINDOW, LONGEST = 500, 2000  # characters that the rules read together, and those of the longest sentence
+PLAIN = re.compile(r"[\w\s,'’-]{,500}")  # no end of a sentence in any language
 
 
 def sentences(text: str, language: str = "en") -> list[str]:
@@ -41,6 +43,9 @@ def _windows(line: str, segment: Callable[[str], Sequence[str]]) -> Iterator[str
     """The sentences of a line. The rules take time by the square of its length, so they read parts of a long line,
     each from the last sentence of the part before it.
     """
+    if PLAIN.fullmatch(line):
+        yield line
+        return
     begin, width = 0, WINDOW
     while begin < len(line):
         part, last = line[begin : begin + width], begin + width >= len(line)
