@@ -92,7 +92,10 @@ def translate_document(
     for part in parts:
         if isinstance(part, Segment) and len(part.pieces) > DEEPEST and (found := depth(part)) > DEEPEST:
             raise UserError(
-                "tags are within each other too often", where=f"{name}:{line}", received=found, allowed=DEEPEST
+                "tags are within each other too often",
+                where=f"{name}:{line}",
+                received=found,
+                allowed=f"up to {DEEPEST}",
             )
         line += (part if isinstance(part, str) else part.raw).count("\n")
     translated = iter(translate_segments(segments, translate, languages.source))

@@ -71,7 +71,7 @@ def parse(text: str) -> Element:
             stack += [] if match["alone"] else [element]
             if len(stack) > DEEPEST:
                 what, line = "elements are within each other too often", text.count("\n", 0, match.start()) + 1
-                raise UserError(what, where=f"{line}", received=len(stack), allowed=DEEPEST)
+                raise UserError(what, where=f"{line}", received=len(stack), allowed=f"up to {DEEPEST}")
     return stack[0]
 
 

@@ -153,12 +153,15 @@ def sentences_of(segment: Segment, language: str) -> list[Sentence]:
     text, atoms = segment.text, [(span, piece) for piece, span in segment.spans() if piece.kind == "atom"]
     at, found, begins = 0, list[Sentence](), [begin for (begin, _), _ in atoms]
     hidden = masked(text, [span for span, _ in atoms]).replace(MASK[0], "X").replace(MASK[1], "X")
+    first = -1
     for sentence in sentences(hidden, language):
         at = hidden.index(sentence, at)
-        own = atoms[bisect_left(begins, at) : bisect_left(begins, at + len(sentence))]
-        inside = [((begin - at, end - at), piece) for (begin, end), piece in own]
-        found.append(Sentence(text[at : at + len(sentence)], at, tuple(inside)))
-        at += len(sentence)
+        first, at = at if first < 0 else first, at + len(sentence)
+        own = atoms[bisect_left(begins, first) : bisect_left(begins, at)]
+        if not own or own[-1][0][1] <= at:
+            inside = [((begin - first, end - first), piece) for (begin, end), piece in own]
+            found.append(Sentence(text[first:at], first, tuple(inside)))
+            first = -1
     return found
 
 
