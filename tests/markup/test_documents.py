@@ -331,7 +331,7 @@ def test_time_grows_with_the_length(kind: str, unit: str) -> None:
         return count
 
     steps(100)  # compiles expressions
-    assert steps(16_000) < 6 * steps(4_000)
+    assert steps(8_000) < 6 * steps(2_000)
 
 
 def test_tags_that_are_nested_too_deeply_are_refused() -> None:
