@@ -24,6 +24,12 @@ def test_terms_of_a_text(text: str, expected: list[str]) -> None:
     assert [target for _, target in BANK.found(text)] == expected
 
 
+def test_many_terms_are_found_without_looking_for_each() -> None:
+    """A regular expression of 20,000 terms took 52 s and 700 MB."""
+    many = Glossary({f"term{number} of trade": f"Begriff{number}" for number in range(20_000)})
+    assert [target for _, target in many.found("Term7 of trade, a term19999 of trade")] == ["Begriff7", "Begriff19999"]
+
+
 def test_a_capital_has_a_small_letter_of_its_own() -> None:
     assert [target for _, target in Glossary({"ışık": "light"}).found("Işık ve ışık")] == ["light", "light"]
 

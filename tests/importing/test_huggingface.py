@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import headway
 from headway.core.errors import UserError
 from headway.importing.importing import import_run
 from headway.predictors.sequence_predictor import SequencePredictor
+from headway.processing.hub_models import read_weights
 from headway.processing.text.text_processor import TextProcessor
 from headway.tensors.batch import BOS, EOS, UNKNOWN, collate
 from tests.conftest import Command
@@ -461,6 +463,19 @@ def test_pickled_weights_are_the_same(tmp_path: Path, name: str) -> None:
     first, second = (load_file(tmp_path / run / "model.safetensors") for run in ("first", "second"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_pickled_weights_that_are_compressed_are_refused(tmp_path: Path) -> None:
+    """They could fill the memory: zeros take a thousandth of their size."""
+    torch.save({"weight": torch.zeros(1000)}, tmp_path / "plain.bin")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.bin") as plain,
+        zipfile.ZipFile(tmp_path / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for entry in plain.namelist():
+            packed.writestr(entry, plain.read(entry))
+    with pytest.raises(UserError, match="the files of a file of weights are not compressed"):
+        read_weights(tmp_path, "here", ["pytorch_model.bin"])
 
 
 def test_a_model_is_predicted_with_at_once(run_headway: Command, tmp_path: Path, monkeypatch: Any) -> None:

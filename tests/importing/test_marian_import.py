@@ -290,6 +290,12 @@ def test_tables_that_are_at_fault(tmp_path: Path, lines: str, message: str) -> N
         import_run(["marian", str(model), str(tmp_path / "v.yml")], tmp_path / "run")
 
 
+def test_a_long_line_of_a_table_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "vocab.yml").write_text("a" + " " * 200_000 + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"vocab\.yml:1: a line of a vocabulary"):
+        read_table(tmp_path / "vocab.yml")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,7 +1,9 @@
 """Documents of every kind: the text is translated, all else stays, byte for byte."""
 
 import io
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 import pytest
 
@@ -301,3 +303,44 @@ def test_the_translate_toolkit_reads_the_same(kind: str) -> None:
         "tmx": {"kept": "da"},
     }[kind]
     assert expected.items() <= units.items()
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"),
+    [
+        *(("html", unit) for unit in ("<b>one</b> two ", "<", "{", "%", "[", "a <img> ", "<!--", "<p a='", "<b>")),
+        ("markdown", "**a** b "), ("markdown", "``a"), ("text", "a. "), ("text", "("),
+    ],
+)  # fmt: skip
+def test_time_grows_with_the_length(kind: str, unit: str) -> None:
+    """Four times the text takes about four times the steps, not sixteen times."""
+
+    def steps(length: int) -> int:
+        count = 0
+
+        def step(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal count
+            count += 1
+
+        document = (unit * (length // len(unit))).encode()
+        sys.setprofile(step)
+        try:
+            translate_document(document, "x", lambda texts: [Aligned(f"{text} x") for text in texts], kind=kind)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    steps(100)  # compiles expressions
+    assert steps(8_000) < 6 * steps(2_000)
+
+
+def test_tags_that_are_nested_too_deeply_are_refused() -> None:
+    """Pairs around the same text are one."""
+    deep = "".join(f"<b>{number} " for number in range(1200)) + "</b>" * 1200
+    units = "".join(f"<g id='{number}'>" for number in range(1200)) + "a" + "</g>" * 1200
+    xliff = f"<xliff>\n<file><unit><segment><source>{units}</source></segment></unit></file></xliff>"
+    for kind, text in (("html", f"<p>a</p>\n<p>{deep}"), ("xliff", xliff)):
+        with pytest.raises(UserError, match=r"^x:2: .* within each other too often"):
+            translate_document(text.encode(), "x", upper, kind=kind)
+    same = "<b>" * 1200 + "a" + "</b>" * 1200
+    assert translate_document(same.encode(), "x", upper, kind="html").decode() == same.replace("a", "A")

@@ -1,7 +1,7 @@
 """Terms with the translations that they are to have: found in sources, annotated for models, looked for in outputs."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,9 @@ from headway.core.languages import WIDE
 from headway.formats.lines import read_lines
 
 BEGIN, MEANS, END = "⟦", "⇒", "⟧"  # around an annotated term, and between it and its translation
-BEFORE, BEHIND = rf"(?<![^\W{WIDE}])", rf"(?![^\W{WIDE}])"  # where words begin and end
-SENTENCE_BEGINS = r"(?:(?<=[.!?…。！？]\s)|\A)"
+# Where words begin and end, and sentences.
+BEFORE, BEHIND = re.compile(rf"(?<![^\W{WIDE}])"), re.compile(rf"(?![^\W{WIDE}])")
+SENTENCE_BEGINS = re.compile(r"(?<=[.!?…。！？]\s)|\A")
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,11 @@ class Glossary:
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         self.terms = {term: target for term, target in terms.items() if term.strip()}
-        self._targets = {_capital(term): target for term, target in self.terms.items()} | self.terms
-        self._found = re.compile("|".join(map(_pattern, sorted(self.terms, key=len, reverse=True))) or r"(?!)")
+        self._capitals = {_capital(term): target for term, target in self.terms.items()}
+        lengths = defaultdict[str, set[int]](set)  # of the terms, by their first two characters
+        for term in (*self.terms, *self._capitals):
+            lengths[term[:2]].add(len(term))
+        self._lengths = {prefix: sorted(some, reverse=True) for prefix, some in lengths.items()}
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
@@ -59,10 +63,20 @@ class Glossary:
                 raise UserError(what, where=f"{path}:{number}", received=cells[0])
         return cls(terms)
 
-    def found(self, text: str) -> Iterator[tuple[re.Match[str], str]]:
-        """The terms of a text, longest first where they overlap, each with its translation."""
-        for match in self._found.finditer(text):
-            yield match, self._targets[match[0]]
+    def found(self, text: str) -> Iterator[tuple[tuple[int, int], str]]:
+        """The terms of a text, of which the longest counts where they overlap, each with its translation."""
+        end = 0
+        for begin in range(len(text)):
+            lengths = (*self._lengths.get(text[begin : begin + 2], ()), *self._lengths.get(text[begin], ()))
+            for length in lengths if begin >= end else ():
+                term = text[begin : begin + length]
+                target = self.terms.get(term) if BEFORE.match(text, begin) else None
+                if target is None and SENTENCE_BEGINS.match(text, begin):
+                    target = self._capitals.get(term)
+                if target is not None and BEHIND.match(text, begin + length):
+                    end = begin + length
+                    yield (begin, end), target
+                    break
 
     def annotated(self, text: str, target: str | None = None) -> str:
         """A source with the translation beside every term, inline (Dinu et al. 2019).
@@ -72,10 +86,10 @@ class Glossary:
             target: its translation; only terms whose translation it has are annotated.
         """
         out, at = list[str](), 0
-        for match, wanted in self.found(text):
+        for (begin, end), wanted in self.found(text):
             if target is None or _count(wanted, target):
-                out += [text[at : match.start()], f"{BEGIN} {match[0]} {MEANS} {wanted} {END}"]
-                at = match.end()
+                out += [text[at:begin], f"{BEGIN} {text[begin:end]} {MEANS} {wanted} {END}"]
+                at = end
         return "".join([*out, text[at:]])
 
     def wanted(self, text: str) -> Counter[str]:
@@ -92,9 +106,5 @@ def _capital(term: str) -> str:
     return term[0].upper() + term[1:]
 
 
-def _pattern(term: str) -> str:
-    return rf"{BEFORE}{re.escape(term)}{BEHIND}|{SENTENCE_BEGINS}{re.escape(_capital(term))}{BEHIND}"
-
-
 def _count(term: str, text: str) -> int:
-    return len(re.findall(_pattern(term), text))
+    return sum(1 for _ in Glossary({term: term}).found(text))

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from headway.core.errors import UserError
-from headway.markup.inline import Kind, Piece, Segment
+from headway.markup.inline import DEEPEST, Kind, Piece, Segment, depth
 from headway.markup.translating import (
     Translate,
     decoded,
@@ -88,6 +88,16 @@ def translate_document(
     except UserError as error:
         raise UserError(error.what, where=f"{name}:{error.where}", received=error.received) from error
     segments = [part for part in parts if isinstance(part, Segment)]
+    line = 1
+    for part in parts:
+        if isinstance(part, Segment) and len(part.pieces) > DEEPEST and (found := depth(part)) > DEEPEST:
+            raise UserError(
+                "tags are within each other too often",
+                where=f"{name}:{line}",
+                received=found,
+                allowed=f"up to {DEEPEST}",
+            )
+        line += (part if isinstance(part, str) else part.raw).count("\n")
     translated = iter(translate_segments(segments, translate, languages.source))
     result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
     if result == text:

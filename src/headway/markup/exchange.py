@@ -9,7 +9,7 @@ from xml.parsers import expat
 from headway.core.errors import UserError
 from headway.core.languages import base_language
 from headway.markup.documents import Languages, Parts
-from headway.markup.inline import Piece, Segment
+from headway.markup.inline import DEEPEST, Piece, Segment
 from headway.markup.translating import decoded, html_escape, raw_pieces
 
 PART = re.compile(
@@ -69,6 +69,9 @@ def parse(text: str) -> Element:
             element = Element(match[0], match["name"].rpartition(":")[2], given)
             stack[-1].parts.append(element)
             stack += [] if match["alone"] else [element]
+            if len(stack) > DEEPEST:
+                what, line = "elements are within each other too often", text.count("\n", 0, match.start()) + 1
+                raise UserError(what, where=f"{line}", received=len(stack), allowed=f"up to {DEEPEST}")
     return stack[0]
 
 

@@ -1,8 +1,8 @@
 """The text of HTML, whole pages and fragments, which browsers read whatever is wrong with it."""
 
+import re
 from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from headway.markup.documents import Languages, Parts
@@ -22,6 +22,13 @@ EMPTY = {
 }  # fmt: skip
 
 
+# A tag by the rules of browsers: quotes mean something behind "=" alone.
+TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)((?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?)*+)>")
+ATTRIBUTE = re.compile(r"([^\s=>\"'/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
+BEGINS = re.compile(r"<(?:(/?[a-zA-Z])|[!?/])")
+RAW_TEXT = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style")}
+
+
 class Token(NamedTuple):
     """A part of a page: a tag that begins or ends an element, text, or something else such as a comment."""
 
@@ -31,56 +38,52 @@ class Token(NamedTuple):
     kept: bool = False
 
 
-class _Tokens(HTMLParser):
-    """The tokens of a page with their places."""
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a page; their raw texts make the page. What has no end goes on to the end of the page."""
+    at, last, absent = 0, text.rfind(">"), set[str]()
 
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.lines = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-        self.found = list[tuple[int, str, str, bool]]()
-        self.feed(text)
-        self.close()
+    def end_of(mark: str, begin: int) -> int | None:
+        found = -1 if mark in absent else text.find(mark, begin)
+        absent.update([mark] if found < 0 else [])
+        return found + len(mark) if found >= 0 else None
 
-    def _add(self, kind: str, name: str = "", kept: bool = False) -> None:
-        line, column = self.getpos()
-        self.found.append((self.lines[line - 1] + column, kind, name, kept))
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        kept = given.get("translate") == "no" or "notranslate" in (given.get("class") or "").split()
-        self._add("begin", tag, kept)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add("end", tag)
-
-    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self._add("alone" if tag in INLINE else "begin", tag)
-
-    def _add_text(self, text: str) -> None:
-        self._add("text")
-
-    def _add_other(self, text: str) -> None:
-        self._add("other")
-
-    handle_data = handle_charref = handle_entityref = _add_text  # type: ignore[assignment]  # names of arguments
-    handle_comment = handle_decl = handle_pi = unknown_decl = _add_other  # type: ignore[assignment]
-
-
-def tokens(text: str) -> list[Token]:
-    """The tokens of a page; their raw texts make the page."""
-    found = [*_Tokens(text).found, (len(text), "", "", False)]
-    result = [Token("other", text[: found[0][0]])]
-    for (begin, kind, name, kept), (end, *_) in pairwise(found):
-        if kind == "text" == result[-1].kind:
-            result[-1] = Token("text", result[-1].raw + text[begin:end])
+    for match in BEGINS.finditer(text, 0, last + 1):
+        begin = match.start()
+        if begin < at:
+            continue
+        if match[1]:
+            tag = TAG.match(text, begin)
+            token = _tag(tag) if tag else Token("other", text[begin:])
+        elif text.startswith("<!--", begin):
+            token = Token("other", text[begin : end_of("-->", begin + 2)])
         else:
-            result.append(Token(kind, text[begin:end], name, kept))
-    return result
+            data = end_of("]]>", begin) if text.startswith("<![CDATA[", begin) else None
+            token = Token("other", text[begin : data or end_of(">", begin)])
+        if at < begin:
+            yield Token("text", text[at:begin])
+        yield token
+        at = begin + len(token.raw)
+        if token.kind == "begin" and token.name in RAW_TEXT:
+            end = RAW_TEXT[token.name].search(text, at)
+            yield Token("text", text[at : end.start() if end else len(text)])
+            at = end.start() if end else len(text)
+    if at < len(text):
+        yield Token("text", text[at:])
+
+
+def _tag(tag: re.Match[str]) -> Token:
+    """A tag with what its attributes say of its element."""
+    name, given = tag[2].lower(), {}
+    if "translate" in tag[3].lower():
+        given = {key.lower(): one or two or three for key, one, two, three in ATTRIBUTE.findall(tag[3])}
+    kept = given.get("translate") == "no" or "notranslate" in given.get("class", "").split()
+    alone = name in INLINE and tag[3].endswith("/") and not re.search(r"=[^\s\"']*$", tag[3])
+    return Token("end" if tag[1] else "alone" if alone else "begin", tag[0], name, kept)
 
 
 def html_parts(text: str, languages: Languages) -> Parts:
     """The text between the tags that begin and end blocks."""
-    page, run, at = tokens(text), list[Piece](), 0
+    page, run, at = list(tokens(text)), list[Piece](), 0
     while at < len(page):
         token = page[at]
         at += 1

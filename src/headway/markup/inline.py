@@ -5,14 +5,17 @@ translates, or -1. A tag goes around the stretch of the target in which characte
 """
 
 import re
-from bisect import bisect_left
+import sys
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from headway.core.languages import WIDE
+
+DEEPEST = 100  # tags within each other
 
 Span = tuple[int, int]
 Kind = Literal["text", "open", "close", "void", "atom", "space", "break", "cut"]
@@ -78,11 +81,19 @@ class Segment:
 
 @dataclass
 class Target:
-    """A translation under construction: each character with its origin, and where its placeholders are."""
+    """A translation under construction.
+
+    Attributes:
+        text: its characters.
+        origin: the origin of each character.
+        atoms: its placeholders, with their characters.
+        sentences: where each sentence begins, in the source and in `text`.
+    """
 
     text: str = ""
     origin: list[int] = field(default_factory=list)
     atoms: list[tuple[Span, Piece]] = field(default_factory=list)
+    sentences: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, text: str, origin: Sequence[int], atoms: Sequence[tuple[Span, Piece]] = ()) -> None:
         """Append a text with placeholders, which are counted from its beginning."""
@@ -90,6 +101,14 @@ class Target:
         self.text += text
         self.origin += origin
         self.atoms += [((begin + shift, end + shift), piece) for (begin, end), piece in atoms]
+
+    def window(self, first: int, last: int) -> tuple[Span, Span]:
+        """The sentences of the source from `first` to `last`: their characters in the source and in `text`."""
+        ends = [*self.sentences, (sys.maxsize, len(self.text))]
+        begin = max(0, bisect_right(self.sentences, (first, sys.maxsize)) - 1)
+        end = bisect_right(self.sentences, (max(first, last - 1), sys.maxsize))
+        low, high = (ends[begin], ends[max(end, begin + 1)]) if self.sentences else ((0, 0), ends[0])
+        return (low[0], high[0]), (low[1], high[1])
 
 
 @dataclass
@@ -100,42 +119,51 @@ class _Node:
     begin: str = ""
     end: str = ""
     children: "list[_Node]" = field(default_factory=list)
+    depth: int = 0
 
 
 def masked(text: str, spans: Sequence[Span]) -> str:
     """A text whose placeholders are `MASK`."""
+    out, at = list[str](), 0
     for number, (begin, end) in enumerate(spans):
-        text = text[:begin] + MASK[number % 2] * (end - begin) + text[end:]
-    return text
+        out += [text[at:begin], MASK[number % 2] * (end - begin)]
+        at = end
+    return "".join([*out, text[at:]])
 
 
 def unpaired(pieces: Sequence[Piece]) -> set[int]:
     """The numbers of tags whose partner is not there, or beyond the beginning or end of another pair, or of a part."""
-    open_ones, lone = list[int](), set[int]()
+    open_ones, lone, by_key = list[int](), set[int](), defaultdict[str, int](int)
     for number, piece in enumerate(pieces):
         if piece.kind == "open":
             open_ones.append(number)
+            by_key[piece.key] += 1
         elif piece.kind == "cut":
             lone.update(open_ones)
             open_ones = []
+            by_key.clear()
+        elif piece.kind == "close" and not by_key[piece.key]:
+            lone.add(number)
         elif piece.kind == "close":
-            partner = next((one for one in reversed(open_ones) if pieces[one].key == piece.key), None)
-            if partner is None:
-                lone.add(number)
-                continue
-            while (last := open_ones.pop()) != partner:
+            while pieces[last := open_ones.pop()].key != piece.key:
+                by_key[pieces[last].key] -= 1
                 lone.add(last)
+            by_key[piece.key] -= 1
     return lone | set(open_ones)
 
 
 def origins(source: str, target: str, links: Sequence[tuple[Span, Span]]) -> list[int]:
-    """The origin of each target character; source and target are masked."""
+    """The origin of each target character; source and target are masked.
+
+    The white space between translations of neighbours is that between them.
+    """
     origin = [-1] * len(target)
     units, theirs = ([match.span() for match in UNIT.finditer(text)] for text in (source, target))
+    ends, their_ends = [end for _, end in units], [end for _, end in theirs]
     for (begin, end), (first, last) in links or _by_position(source, target, units, theirs):
-        ours = [unit for unit in units if unit[0] < end and unit[1] > begin]
+        ours = units[bisect_right(ends, begin) : bisect_left(units, (end,))]
         words = [unit for unit in ours if source[unit[0]].isalnum()]
-        inside = [unit for unit in theirs if unit[0] < last and unit[1] > first]
+        inside = theirs[bisect_right(their_ends, first) : bisect_left(theirs, (last,))]
         count = sum(target[one].isalnum() for one, _ in inside)
         seen = 0
         for one, after in inside:
@@ -145,6 +173,10 @@ def origins(source: str, target: str, links: Sequence[tuple[Span, Span]]) -> lis
             seen += is_word
             for unit in found:
                 origin[one:after] = [unit[0]] * (after - one)
+    spaces = {(begin, after): end for (begin, end), (after, _) in pairwise(units) if end < after}
+    for (one, end), (after, _) in pairwise(theirs):
+        if end < after:
+            origin[end] = spaces.get((origin[one], origin[after]), -1)
     return origin
 
 
@@ -152,29 +184,72 @@ def _by_position(
     source: str, target: str, units: Sequence[Span], theirs: Sequence[Span]
 ) -> Iterator[tuple[Span, Span]]:
     """Links between equal units in the same order, and between those around them as far along."""
-    ours, others = [source[slice(*one)].casefold() for one in units], [target[slice(*one)].casefold() for one in theirs]
-    for kind, begin, end, first, last in SequenceMatcher(None, ours, others, autojunk=False).get_opcodes():
-        if kind == "equal":
-            yield from zip(units[begin:end], theirs[first:last], strict=True)
-        elif kind == "replace":
-            for number in range(first, last):
-                yield units[begin + (number - first) * (end - begin) // (last - first)], theirs[number]
+    equal = _in_order(
+        *([text[slice(*one)].casefold() for one in ones] for text, ones in ((source, units), (target, theirs)))
+    )
+    at, other = 0, 0
+    for begin, first in [*equal, (len(units), len(theirs))]:
+        if at < begin:
+            for number in range(other, first):
+                yield units[at + (number - other) * (begin - at) // (first - other)], theirs[number]
+        if begin < len(units):
+            yield units[begin], theirs[first]
+        at, other = begin + 1, first + 1
 
 
-def point(offset: int, source: str, target: str, origin: Sequence[int], low: int, high: int) -> int:
-    """The place in a target for what stands at `offset` of the source, both masked, without text of its own.
+def _in_order(ours: Sequence[str], others: Sequence[str]) -> list[tuple[int, int]]:
+    """The longest chain of equal words, of which the nth in one text is the nth in the other."""
+    places = defaultdict[str, deque[int]](deque)
+    for number, word in enumerate(others):
+        places[word].append(number)
+    pairs = [(number, places[word].popleft()) for number, word in enumerate(ours) if places[word]]
+    ends, numbers, before = list[int](), list[int](), list[int]()  # the best ends of chains by length, and their pairs
+    for number, (_, other) in enumerate(pairs):
+        length = bisect_left(ends, other)
+        before.append(numbers[length - 1] if length else -1)
+        ends[length : length + 1], numbers[length : length + 1] = [other], [number]
+    chain, number = list[tuple[int, int]](), numbers[-1] if numbers else -1
+    while number >= 0:
+        chain.append(pairs[number])
+        number = before[number]
+    return chain[::-1]
 
-    It goes before the translation of what follows it, or behind that of what it is attached to.
-    """
-    where, units = dict[int, Span](), [match.start() for match in UNIT.finditer(source)]
-    for at in range(low, high):
-        if origin[at] >= 0 and not target[at].isspace():
-            where[origin[at]] = where.get(origin[at], (at, at))[0], at + 1
-    cut = bisect_left(units, offset)
-    after = [where[unit][0] for unit in units[cut:] if unit in where][:1]
-    before = [where[unit][1] for unit in reversed(units[:cut]) if unit in where][:1]
-    attached = offset > 0 and not source[offset - 1].isspace() and not source[offset : offset + 1].strip()
-    return next(iter(before + after if attached else after + before), high if units[:cut] else low)
+
+class Places:
+    """Where the units of a source, masked, are in a target; each target character has its `origin`."""
+
+    def __init__(self, source: str, target: str, origin: Sequence[int]) -> None:
+        self.source = source
+        self.units = [match.start() for match in UNIT.finditer(source)]
+        self.spans = dict[int, Span]()
+        for at, one in enumerate(origin):
+            if one >= 0 and not target[at].isspace():
+                self.spans[one] = self.spans.get(one, (at, at))[0], at + 1
+        self.mapped = sorted(self.spans)
+
+    def hull(self, first: int, last: int) -> Span:
+        """The target characters around all translations of the source from `first` to `last`."""
+        spans = [
+            self.spans[one] for one in self.mapped[bisect_left(self.mapped, first) : bisect_left(self.mapped, last)]
+        ]
+        return min((begin for begin, _ in spans), default=0), max((end for _, end in spans), default=0)
+
+    def point(self, offset: int, source: Span, target: Span) -> int:
+        """The place within `target` for what is at `offset` of the source, within `source`, without text of its own.
+
+        It goes before the translation of what follows it, or behind that of what it is attached to.
+        """
+        begin, cut, end = (bisect_left(self.mapped, at) for at in (source[0], offset, source[1]))
+        low, high = target
+        behind = (self.spans[self.mapped[at]] for at in range(cut, end))
+        ahead = (self.spans[self.mapped[at]] for at in range(cut - 1, begin - 1, -1))
+        after = next((max(low, one) for one, last in behind if one < high and last > low), None)
+        before = next((min(high, last) for one, last in ahead if one < high and last > low), None)
+        attached = offset > 0 and not self.source[offset - 1].isspace() and not self.source[offset : offset + 1].strip()
+        for place in (before, after) if attached else (after, before):
+            if place is not None:
+                return place
+        return high if bisect_left(self.units, source[0]) < bisect_left(self.units, offset) else low
 
 
 def rendered(segment: Segment, target: Target) -> str:
@@ -196,7 +271,7 @@ def rendered(segment: Segment, target: Target) -> str:
 
 
 def _tree(spans: Sequence[tuple[Piece, Span]], lone: Sequence[bool], begin: int, end: int) -> _Node:
-    """The tags among some pieces; one without a partner stands alone."""
+    """The tags among some pieces. One without a partner stands alone, and pairs around the same text are one."""
     stack = [_Node((begin, end))]
     for (piece, (at, _)), alone in zip(spans, lone, strict=True):
         if piece.kind == "void" or (alone and piece.kind in ("open", "close")):
@@ -206,8 +281,28 @@ def _tree(spans: Sequence[tuple[Piece, Span]], lone: Sequence[bool], begin: int,
         elif piece.kind == "close":
             node = stack.pop()
             node.span, node.end = (node.span[0], at), piece.raw
+            if len(node.children) == 1 and node.children[0].span == node.span and node.children[0].end:
+                (inner,) = node.children
+                node.begin, node.end, node.children = node.begin + inner.begin, inner.end + node.end, inner.children
+            node.depth = 1 + max((child.depth for child in node.children), default=0)
             stack[-1].children.append(node)
     return stack[0]
+
+
+def depth(segment: Segment) -> int:
+    """How many tags around different text are within each other."""
+    spans, lone = list(segment.spans()), unpaired(segment.pieces)
+    root = _tree(spans, [number in lone for number in range(len(spans))], 0, 0)
+    return max((child.depth for child in root.children), default=0)
+
+
+def _gaps(taken: Sequence[Span], low: int, high: int) -> list[Span]:
+    """What is free from `low` to `high`."""
+    begin = bisect_left(taken, (low, low))
+    if begin and taken[begin - 1][1] > low:
+        low = min(taken[begin - 1][1], high)
+    bounds = [(low, low), *taken[begin : bisect_right(taken, (high, high))], (high, high)]
+    return [(before, after) for (_, before), (after, _) in pairwise(bounds)]
 
 
 class _Placing:
@@ -221,7 +316,9 @@ class _Placing:
     def __init__(self, segment: Segment, source: str, target: Target) -> None:
         self.segment, self.source, self.target = segment, source, target
         self.masked = masked(target.text, [span for span, _ in target.atoms])
-        self.units = [match.start() for match in UNIT.finditer(source)]
+        self.places = Places(source, self.masked, target.origin)
+        self.units = self.places.units
+        self.written = [0, *accumulate(not character.isspace() for character in source)]
         self.before = dict[int, str]()
         self.instead = {begin: (end, piece.raw) for (begin, end), piece in target.atoms}
 
@@ -229,10 +326,13 @@ class _Placing:
         """The white space that each cut takes, by its number; spaces and breaks are written as they come."""
         text, low, taken = self.masked, 0, dict[int, Span]()
         exact = {origin: at for at, origin in enumerate(self.target.origin) if origin >= 0 and text[at].isspace()}
+        self.exact = sorted(exact)
+        self.ends = list(accumulate((exact[one] + 1 for one in self.exact), max))
+        self.begins = list(accumulate((exact[one] for one in reversed(self.exact)), min))[::-1]
         for number, (piece, (offset, _)) in enumerate(spans):
             if piece.kind not in ("space", "break", "cut"):
                 continue
-            at = exact[offset] if offset in exact else self._split(offset, low, piece.kind != "space", exact)
+            at = exact[offset] if offset in exact else self._split(offset, low, piece.kind != "space")
             if at is None:
                 continue
             at = max(at, low)
@@ -245,25 +345,29 @@ class _Placing:
                 self.before[at] = self.before.get(at, "") + piece.raw
         return taken
 
-    def _split(self, offset: int, low: int, kept: bool, exact: dict[int, int]) -> int | None:
+    def _split(self, offset: int, low: int, kept: bool) -> int | None:
         """The place from `low` on with most of what comes before `offset` before it, and most of the rest behind it."""
-        text, origin = self.masked, self.target.origin
-        begin = max(low, max((at + 1 for one, at in exact.items() if one < offset), default=0))
-        end = max(begin, min((at for one, at in exact.items() if one > offset), default=len(text)))
+        text, origin, number = self.masked, self.target.origin, bisect_left(self.exact, offset)
+        _, (first, last) = self.target.window(offset, offset)
+        begin = max(low, first, self.ends[number - 1] if number else 0)
+        end = max(begin, min(last, self.begins[number] if number < len(self.exact) else last))
         places = [at for at in range(begin, end) if text[at].isspace()]
         if kept and not places:
-            places = [match.end() for match in UNIT.finditer(text) if begin < match.end() < end] or [begin]
+            places = [match.end() for match in UNIT.finditer(text, begin, end) if match.end() < end] or [begin]
         scores = accumulate((0 <= one < offset) - (one >= offset) for one in origin[begin:end])
         so_far = dict(enumerate(scores, start=begin + 1))
         return max(places, key=lambda at: so_far.get(at, 0), default=None)
 
     def text(self, node: _Node, low: int, high: int) -> str:
         """The target from `low` to `high` with the tags of a node in it."""
-        taken = list[tuple[Span, int]]()
+        places, taken = list[tuple[Span, int]](), list[Span]()
         for number, child in sorted(enumerate(node.children), key=lambda one: one[1].span[0] - one[1].span[1]):
-            taken.append((self._stretch(child, node, low, high, [span for span, _ in taken]), number))
+            span = self._stretch(child, node, low, high, taken)
+            places.append((span, number))
+            if child.span[0] < child.span[1]:
+                insort(taken, span)
         out, at = list[str](), low
-        for (begin, end), number in sorted(taken):
+        for (begin, end), number in sorted(places):
             child = node.children[number]
             before, after = ("", "") if child.end else self._spaces_beside(child.span[0], begin)
             inside = self.text(child, begin, end)
@@ -277,31 +381,42 @@ class _Placing:
             return "", ""
         return " " * bool(self.masked[max(0, at - 1) : at].strip()), " " * bool(self.masked[at : at + 1].strip())
 
+    def _is_blank(self, begin: int, end: int) -> bool:
+        """Whether the source has nothing but white space there."""
+        return self.written[begin] == self.written[end]
+
     def _stretch(self, child: _Node, parent: _Node, low: int, high: int, taken: Sequence[Span]) -> Span:
-        """The characters that a tag goes around."""
-        (first, last), source, text = child.span, self.source, self.masked
-        if bisect_left(self.units, first) == bisect_left(self.units, last) and source[first:last].strip():
+        """The characters that a tag goes around, within the translations of its sentences."""
+        (first, last), text, has_text = child.span, self.masked, not self._is_blank(*child.span)
+        if has_text and bisect_left(self.units, first) == bisect_left(self.units, last):
             first = self.units[bisect_left(self.units, first) - 1]  # within a word: around all of it
-        bounds = sorted([(low, low), *taken, (high, high)])
-        gaps = [(before, after) for (_, before), (after, _) in pairwise(bounds)]
-        begin = end = low
-        if not (source[parent.span[0] : first] + source[last : parent.span[1]]).strip():
-            begin, end = high - len(text[low:high].lstrip()), low + len(text[low:high].rstrip())
-        elif source[first:last].strip():
+        sentences, (least, most) = self.target.window(first, last)
+        begin, end = high - len(text[low:high].lstrip()), low + len(text[low:high].rstrip())
+        alone = self._is_blank(parent.span[0], first) and self._is_blank(last, parent.span[1])
+        if not alone:
+            low, high = min(max(low, least), high), max(min(high, most), low)
+            begin = end = low
+        if has_text and not alone:
+            hull = self.places.hull(first, last)
+            gaps = _gaps(taken, min(max(low, hull[0]), high), max(min(high, hull[1]), low))
             begin, end = max((self._densest(first, last, *gap) for gap in gaps), key=lambda found: found[0])[1]
-        if source[first:last].strip() and begin < end:
-            gap = next((gap for gap in gaps if gap[0] <= begin and end <= gap[1]), (begin, end))
-            begin -= source[first].isspace() and begin > gap[0] and text[begin - 1].isspace()
-            end += source[last - 1].isspace() and end < gap[1] and text[end].isspace()
+        if has_text and begin < end:
+            number, after = bisect_left(taken, (begin, begin)), bisect_left(taken, (end, end))
+            least = max(low, taken[number - 1][1]) if number else low
+            most = min(high, taken[after][0]) if after < len(taken) else high
+            begin -= self.source[first].isspace() and begin > least and text[begin - 1].isspace()
+            end += self.source[last - 1].isspace() and end < most and text[end].isspace()
             return begin, end
-        at = point(first, source, text, self.target.origin, low, high)
-        if source[first:last].strip():  # no tag around words goes around none
+        at = self.places.point(first, sentences, (low, high))
+        if has_text:  # no tag around words goes around none
+            gaps = _gaps(taken, low, high)
             words = [match.span() for match in UNIT.finditer(text, low, high)]
             free = [word for word in words if any(gap[0] <= word[0] and word[1] <= gap[1] for gap in gaps)]
             if free:
                 return min(free, key=lambda word: (not text[word[0]].isalnum(), abs(word[0] - at)))
-        inside = next((one for one in taken if one[0] < at < one[1]), (at,))
-        at = min(inside, key=lambda edge: abs(edge - at))
+        before = taken[bisect_left(taken, (at, at)) - 1] if taken else (at, at)
+        if before[0] < at < before[1]:
+            at = min(before, key=lambda edge: abs(edge - at))
         return at, at
 
     def _densest(self, first: int, last: int, low: int, high: int) -> tuple[int, Span]:

@@ -2,12 +2,13 @@
 
 import html
 import re
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.core.log import warn
-from headway.markup.inline import Aligned, Piece, Segment, Span, Target, masked, origins, point, rendered
+from headway.markup.inline import MASK, Aligned, Piece, Places, Segment, Span, Target, masked, origins, rendered
 from headway.processing.text.sentences import sentences
 
 Translate = Callable[[Sequence[str]], Sequence[Aligned]]
@@ -108,12 +109,13 @@ class Sentence:
             or self.found(self.text) != [span for span, _ in self.atoms]
         ):
             return None
-        spans, left = self.found(aligned.text), list(self.atoms)
+        spans, left = self.found(aligned.text), defaultdict[str, deque[tuple[Span, Piece]]](deque)
+        for span, piece in self.atoms:
+            left[piece.text].append((span, piece))
         ours, theirs = masked(self.text, [span for span, _ in self.atoms]), masked(aligned.text, spans)
         target = Target(aligned.text, origins(ours, theirs, aligned.links))
         for begin, end in spans:
-            index = next(index for index, (_, piece) in enumerate(left) if piece.text == aligned.text[begin:end])
-            (first, _), piece = left.pop(index)
+            (first, _), piece = left[aligned.text[begin:end]].popleft()
             target.origin[begin:end] = [first] * (end - begin)
             target.atoms.append(((begin, end), piece))
         return target
@@ -127,7 +129,8 @@ class Sentence:
             return None
         written, source = aligned.text, masked(self.text, [span for span, _ in self.atoms])
         origin = [kept[at] if at >= 0 else at for at in origins(text, written, aligned.links)]
-        places = [point(begin, source, written, origin, 0, len(written)) for (begin, _), _ in self.atoms]
+        where, whole = Places(source, written, origin), ((0, len(source)), (0, len(written)))
+        places = [where.point(begin, *whole) for (begin, _), _ in self.atoms]
         for always in (False, True):
             target, at = Target(), 0
             for place, ((begin, end), piece) in sorted(zip(places, self.atoms, strict=True), key=lambda one: one[0]):
@@ -148,14 +151,17 @@ class Sentence:
 def sentences_of(segment: Segment, language: str) -> list[Sentence]:
     """The sentences of a segment; no placeholder is cut."""
     text, atoms = segment.text, [(span, piece) for piece, span in segment.spans() if piece.kind == "atom"]
-    hidden, at, found = text, 0, list[Sentence]()
-    for (begin, end), _ in atoms:
-        hidden = hidden[:begin] + "X" * (end - begin) + hidden[end:]
+    at, found, begins = 0, list[Sentence](), [begin for (begin, _), _ in atoms]
+    hidden = masked(text, [span for span, _ in atoms]).replace(MASK[0], "X").replace(MASK[1], "X")
+    first = -1
     for sentence in sentences(hidden, language):
         at = hidden.index(sentence, at)
-        inside = [((begin - at, end - at), piece) for (begin, end), piece in atoms if at <= begin < at + len(sentence)]
-        found.append(Sentence(text[at : at + len(sentence)], at, tuple(inside)))
-        at += len(sentence)
+        first, at = at if first < 0 else first, at + len(sentence)
+        own = atoms[bisect_left(begins, first) : bisect_left(begins, at)]
+        if not own or own[-1][0][1] <= at:
+            inside = [((begin - first, end - first), piece) for (begin, end), piece in own]
+            found.append(Sentence(text[first:at], first, tuple(inside)))
+            first = -1
     return found
 
 
@@ -197,6 +203,7 @@ def _joined(segment: Segment, some: Sequence[Sentence], done: Mapping[int, Targe
     for sentence in some:
         part = done.get(id(sentence)) or sentence.as_it_is()
         whole.add(text[at : sentence.begin], range(at, sentence.begin))
+        whole.sentences.append((sentence.begin, len(whole.text)))
         shifted = [one + sentence.begin if one >= 0 else one for one in part.origin]
         whole.add(part.text, shifted, part.atoms)
         at = sentence.begin + len(sentence.text)

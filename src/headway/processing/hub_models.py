@@ -10,14 +10,17 @@ import pickle
 import struct
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 from pydantic import BaseModel, TypeAdapter
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from headway.core.archives import opened_zip
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError
 from headway.core.files import exists
@@ -96,7 +99,7 @@ def weight_files(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> list
                 what = "the index of the weights names a file that is not there"
                 raise UserError(what, where=str(index), received=elsewhere[0])
             return [file.with_name(shard) for shard in sorted(set(shards))]
-        files = sorted(file.parent.glob(f"*{file.suffix}"))
+        files = sorted(found for found in file.parent.glob(f"*{file.suffix}") if found.is_file())
         if len(files) > 1:
             what, received = "several files may be the weights of this model", ", ".join(file.name for file in files)
             raise UserError(what, where=where, received=received, allowed=f"one of them, as {name}")
@@ -130,7 +133,7 @@ def _pickled(file: Path) -> dict[str, Tensor]:
     what = "this file wants to run code, or holds more than tensors; it is not read"
     allowed = "model.safetensors, or a file of tensors alone"
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), opened_zip(file, "file of weights") if is_zipfile(file) else nullcontext():
             warnings.simplefilter("ignore")  # of torch, on forms that it has not written itself
             loaded = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, AttributeError, ImportError, TypeError, KeyError, IndexError) as error:

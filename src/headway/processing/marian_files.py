@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, TypeAdapter, model_validator
 
-from headway.core.documents import read_json, shaped
+from headway.core.documents import LARGEST_JSON, read_bytes, read_json, shaped
 from headway.core.errors import UserError
 from headway.core.files import write_json
 from headway.processing.hub_models import hub_folder, read_hub_config
@@ -241,7 +241,8 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
     for name, table, size in zip(("source", "target"), tables, sizes, strict=True):
         pieces, rows = _ordered(_table(table, size), config, table)
         try:
-            sides.append((MarianVocabulary((folder / f"{name}.spm").read_bytes(), pieces), rows))
+            model = read_bytes(folder / f"{name}.spm", LARGEST_JSON, "SentencePiece model")
+            sides.append((MarianVocabulary(model, pieces), rows))
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"this SentencePiece model cannot be read ({error})", where=str(folder / f"{name}.spm")

@@ -25,8 +25,7 @@ CONFIG = "special:model.yml"
 TYPES = {"<f4", "|u1", "|i1"}  # of arrays; the last two are bytes of text
 LONGEST_CONFIG = 1 << 16  # bytes
 TABLES = (".yml", ".yaml")
-# A line of a vocabulary: its token in double quotes, in single quotes, or plain.
-ENTRY = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)'|(\S.*?))\s*: *([0-9]{1,8})\s*""")
+TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)'|(.+))""")  # in double quotes, in single ones, or plain
 ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 ESCAPED = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b",
            "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}  # fmt: skip
@@ -142,10 +141,11 @@ def read_table(file: Path) -> list[str]:
     for number, line in enumerate(read_text(file, LARGEST_JSON, "vocabulary").split("\n"), start=1):
         if line.strip() in ("", "---"):
             continue
-        entry = ENTRY.fullmatch(line)
-        if entry is None:
-            raise UserError("a line of a vocabulary is `token: id`", where=f"{file}:{number}", received=line)
-        double, single, plain, id = entry.groups()
+        named, _, id = line.rpartition(":")
+        entry = TOKEN.fullmatch(named.rstrip())
+        if entry is None or named[0].isspace() or not re.fullmatch(r" *[0-9]{1,8}\s*", id):
+            raise UserError("a line of a vocabulary is `token: id`", where=f"{file}:{number}", received=line[:100])
+        double, single, plain = entry.groups()
         token = plain if plain is not None else single.replace("''", "'") if single is not None else _unescaped(double)
         if "\n" in token or token in ids or int(id) in tokens:
             raise UserError("this token, or its id, cannot be had twice", where=f"{file}:{number}", received=line)

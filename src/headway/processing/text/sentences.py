@@ -1,15 +1,19 @@
 """Where sentences end in running text, for measures and baselines that are about sentences."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 from headway.core.languages import base_language
+
+WINDOW, LONGEST = 500, 2000  # characters that the rules read together, and those of the longest sentence
+PLAIN = re.compile(r"[\w\s,'’-]{,500}")  # no end of a sentence in any language
 
 
 def sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a text, in order, without the white space around them; a line break ends a sentence as well.
 
     The rules are those of pySBD (Sadvilkar and Neumann 2020), which knows 23 languages; a text in any other is cut by
-    the rules of English.
+    the rules of English. A sentence of more than `LONGEST` characters is cut at white space.
 
     Args:
         text: running text.
@@ -18,7 +22,7 @@ def sentences(text: str, language: str = "en") -> list[str]:
     import pysbd  # its rules for all languages, which no command needs before there is text to cut
 
     segmenter = pysbd.Segmenter(language=language_of_rules(language) or "en", clean=False)  # not for two threads
-    spans = [sentence for line in text.splitlines() for sentence in _whole(line, segmenter.segment(line))]
+    spans = [sentence for line in text.splitlines() for sentence in _windows(line, segmenter.segment)]
     return [stripped for sentence in spans if (stripped := sentence.strip())]
 
 
@@ -33,6 +37,28 @@ def language_of_rules(language: str) -> str | None:
     """The one of `languages_of_rules` that a code such as `ja-JP` belongs to; None where there are none for it."""
     code = base_language(language)
     return code if code in languages_of_rules() else None
+
+
+def _windows(line: str, segment: Callable[[str], Sequence[str]]) -> Iterator[str]:
+    """The sentences of a line. The rules take time by the square of its length, so they read parts of a long line,
+    each from the last sentence of the part before it.
+    """
+    if PLAIN.fullmatch(line):
+        yield line
+        return
+    begin, width = 0, WINDOW
+    while begin < len(line):
+        part, last = line[begin : begin + width], begin + width >= len(line)
+        found = [one for one in _whole(part, segment(part)) if one]
+        if last or len(found) > 1:
+            complete = found if last else found[:-1]
+        elif width < LONGEST:
+            width *= 2
+            continue
+        else:
+            complete = [part[: part.rstrip().rfind(" ") + 1] or part]
+        yield from complete
+        begin, width = begin + sum(map(len, complete)), WINDOW
 
 
 def _whole(line: str, found: Sequence[str]) -> Iterator[str]:
