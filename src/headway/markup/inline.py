@@ -297,7 +297,7 @@ def depth(segment: Segment) -> int:
 
 
 def _gaps(taken: Sequence[Span], low: int, high: int) -> list[Span]:
-    """What is free from `low` to `high`."""
+    """The stretches from `low` to `high` that no tag has taken."""
     begin = bisect_left(taken, (low, low))
     if begin and taken[begin - 1][1] > low:
         low = min(taken[begin - 1][1], high)
