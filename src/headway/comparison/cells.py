@@ -180,16 +180,17 @@ def write_result(path: Path, result: CellResult, of: Mapping[str, Any]) -> None:
     write_json(path, _KEPT.dump_python(KeptResult(of, result), mode="json"))
 
 
-def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
-    """A result that was written with this stamp; None where there is none, or one with another stamp.
-
-    Raises:
-        UserError: a damaged file.
-    """
+def read_kept(path: Path) -> KeptResult | None:
+    """The result that a file keeps; None if there is no file. Raises UserError if it is damaged."""
     if not path.is_file():
         return None
-    kept = shaped(read_json(path, what="result of this cell"), _KEPT, str(path), "the result of this cell")
-    return kept.result if kept.of == of else None
+    return shaped(read_json(path, what="result of this cell"), _KEPT, str(path), "the result of this cell")
+
+
+def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
+    """A result that was written with this stamp; None if there is none. Raises UserError as `read_kept`."""
+    kept = read_kept(path)
+    return kept.result if kept is not None and kept.of == of else None
 
 
 def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:

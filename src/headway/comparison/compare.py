@@ -26,6 +26,7 @@ from headway.comparison.cells import (
     corpus_files,
     learning_curve,
     name_of_corpus,
+    read_kept,
     read_result,
     read_test_set,
     shared_references,
@@ -36,6 +37,7 @@ from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.differences import with_limits
 from headway.comparison.executors import executor_of, room_here
 from headway.comparison.grid import (
+    CELL,
     CELLS,
     TUNING,
     Grid,
@@ -217,6 +219,8 @@ def name_files(given: Sequence[str]) -> list[CellName]:
 def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[CellName]:
     """The variants of runs: as given, or what the names of all runs of one recipe begin with.
 
+    The finished cells of one variant of a grid have one recipe, although the grid tunes a key for each cell.
+
     Raises:
         UserError: a folder that is no run, or whose recipe names code that may not be imported.
     """
@@ -224,7 +228,12 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     recipes = [run.recipe for run in opened]
     # As was chosen, where a recipe left that open.
     computed = [computing(run.recipe, **chosen(run.manifest, run.recipe)) for run in opened]
-    counting = list(map(counting_keys, computed))
+    counting, of_variant = list[dict[str, Any]](), dict[tuple[Path, str], dict[str, Any]]()
+    for run, recipe in zip(runs, computed, strict=True):
+        folder = run.path.resolve().parent
+        cell = read_kept(run.path / CELL) if folder.name == CELLS else None
+        values = counting_keys(recipe)
+        counting.append(of_variant.setdefault((folder, cell.result.variant), values) if cell else values)
     groups = dict[int, list[int]]()
     for index, values in enumerate(counting):
         if runs[index].name is None:
