@@ -166,7 +166,10 @@ def test_rank_correlations_between_seeds() -> None:
 
 
 def test_runs_are_the_seeds_of_one_model_by_name(run_headway: Command, reversal: Reversal, untrained: Path) -> None:
-    words, options = ("inspect", "ablate", f"a:1={reversal.run}"), ("--sentences", "4", "--what", "decoder.*.cross:heads")
+    words, options = (
+        ("inspect", "ablate", f"a:1={reversal.run}"),
+        ("--sentences", "4", "--what", "decoder.*.cross:heads"),
+    )
     verb = run_headway(*words, f"a:2={reversal.run}", *options)
     assert (verb.code, "4 sentences by each of 2 runs" in verb.out) == (0, True)
     verb = run_headway(*words, f"a:2={untrained}", *options)

@@ -128,6 +128,8 @@ def compare_existing(
             _check_alike(planned, recipes, own_dev=not (options.test or options.references))
     recipe = next(iter(recipes.values()), None)
     chosen = chosen_metrics(options, recipe) if metrics is None else metrics
+    for metric in chosen if options.links_from is not None else ():
+        metric.links_from = options.links_from
     check_margin(options.margins, chosen)
     with foreign_code(options.allow_code):
         if recipe is None:
@@ -287,13 +289,13 @@ def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
-        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev")]
+        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev", links_from=options.links_from)]
     corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
     names = list(map(name_of_corpus, corpora))
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
     return [
-        NamedCorpus(name, corpus, groups, alignments, key=option(key))
+        NamedCorpus(name, corpus, groups, alignments, key=option(key), links_from=options.links_from)
         for name, corpus, (key, _) in zip(names, corpora, given, strict=True)
     ]
 

@@ -83,7 +83,8 @@ def _aligned(
             yield prepare(pair.source, recipe.text.source).split(), prepare(pair.target, recipe.text.target).split()
 
     if links.file is not None:
-        return zip(pairs(), links_of_file(links.file, words, "data.links.file"), strict=True)
+        named = "data.links.links_from"
+        return zip(pairs(), links_of_file(links.file, words, "data.links.file", links.links_from, named), strict=True)
     return zip(pairs(), align_by_eflomal(words, links.symmetrise), strict=True)
 
 
