@@ -154,6 +154,10 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
     assert list(values["metrics"]) == ["aer"]
     assert values["variants"]["late-1"]["aer"]["mean"] == 0  # each line is one word
     assert "attention-0-0" not in (runs / "out" / "compare.html").read_text()
+    write(runs / "gold", ["1-1", "1-1", "1?1"])
+    assert "do not have" in run_headway("compare", runs / "early", runs / "late-1", *files).err
+    ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json", "--links-from", "1")
+    assert json.loads(ended.out)["variants"]["late-1"]["aer"]["mean"] == 0
 
 
 @pytest.mark.parametrize(

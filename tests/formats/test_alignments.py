@@ -85,7 +85,9 @@ def test_links_that_count_from_1(tmp_path):
     assert read_alignments(file)[0] == "1-1 2?10"  # which may be from 0 yet
     assert read_alignments(file, 1) == ["0-0 1?9"] * 100
     file.write_text("1-1\n" * 101, encoding="utf-8")
-    with pytest.raises(UserError, match=r"none of 101 sentences links a word 0, .* count from 1; allowed: links_from 1"):
+    with pytest.raises(
+        UserError, match=r"none of 101 sentences links a word 0, .* count from 1; allowed: links_from 1"
+    ):
         read_alignments(file)
     assert read_alignments(file, 0) == ["1-1"] * 101
     file.write_text("1-1\n" * 101 + "10-0", encoding="utf-8")
