@@ -13,6 +13,7 @@ import yaml
 import headway
 from headway.cli import main
 from headway.comparison.ablation import Ablations, Correlation, LogProbability, ablate, cut, draw
+from headway.comparison.compare import Existing
 from headway.comparison.options import AblateOptions
 from headway.core.errors import UserError
 from headway.metrics import metric_in
@@ -164,6 +165,17 @@ def test_rank_correlations_between_seeds() -> None:
     assert Correlation.of([[1.0, 2]]) is None
 
 
+def test_runs_are_the_seeds_of_one_model_by_name(run_headway: Command, reversal: Reversal, untrained: Path) -> None:
+    words, options = (
+        ("inspect", "ablate", f"a:1={reversal.run}"),
+        ("--sentences", "4", "--what", "decoder.*.cross:heads"),
+    )
+    verb = run_headway(*words, f"a:2={reversal.run}", *options)
+    assert (verb.code, "4 sentences by each of 2 runs" in verb.out) == (0, True)
+    verb = run_headway(*words, f"a:2={untrained}", *options)
+    assert (verb.code, f"{untrained}: the parts of this run are not those of {reversal.run}" in verb.err) == (2, True)
+
+
 def test_the_command(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
     verb = run_headway(
         "inspect", "ablate", reversal.run, "--what", "decoder.*.cross:heads,layers", "--how", "zero,mean",
@@ -196,7 +208,7 @@ def test_bad_input(run_headway: Command, reversal: Reversal, words: list[str], m
 def test_runs_that_do_not_belong_together(reversal: Reversal, untrained: Path) -> None:
     for runs in ([reversal.run, untrained], [reversal.run, reversal.run]):
         with pytest.raises(UserError, match="runs of one recipe, each with a seed"):
-            ablate(runs, AblateOptions())
+            ablate(list(map(Existing, runs)), AblateOptions())
 
 
 def test_parts_of_a_pattern_are_cut_at_once(untrained: Path) -> None:

@@ -14,7 +14,7 @@ from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, 
 from headway.comparison.comparison import IN_GROUPS, compare_cells, in_groups
 from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
-from tests.comparison.toys import cell, cells_of, evaluation_set
+from tests.comparison.toys import REFERENCES, cell, cells_of, evaluation_set
 
 BLEU = build_metric("bleu")
 TEST = evaluation_set()
@@ -117,6 +117,29 @@ def test_cells_survive_json(tmp_path: Path) -> None:
     assert read_result(tmp_path / "cell.json", {"weights": "y"}) is None
 
 
+def test_learning_rates_that_differ_between_seeds_are_listed() -> None:
+    cells = [replace(each, costs=Costs(learning_rate=each.seed * 1e-3)) for each in cells_of(a=0.9, b=0.8)]
+    compared = headway.compare(cells, [BLEU])
+    assert compared.table().rows[0][-1] == "0.001, 0.002, 0.003"
+    assert "0.001, 0.002, 0.003" in compared.table().latex()
+
+
+def test_what_has_learned_nothing_is_not_ranked() -> None:
+    test = EvaluationSet("test", (tuple(f"{line} {number}" for number in range(5) for line in REFERENCES),))
+
+    def found(**distinct: int) -> list[tuple[str, str]]:
+        cells = [
+            CellResult(name, seed, (CellOutput(test, tuple(test.references[0][index % count] for index in range(40))),))
+            for name, count in distinct.items() for seed in (1, 2, 3)
+        ]  # fmt: skip
+        return [(pair.verdict, pair.why) for pair in headway.compare(cells, [BLEU]).pairs]
+
+    why = "has learned: at most one different output for 20 different references"
+    assert found(a=1, b=2) == [("none", f"none {why}")]
+    assert found(a=1, b=2, c=40) == [("none", f"neither {why}"), ("better", ""), ("better", "")]
+    assert found(a=3, b=40) == [("better", "")]
+
+
 def test_the_direction_of_a_metric_counts() -> None:
     compared = headway.compare(cells_of(a=0.6, b=0.95), [build_metric("ter")])
     (pair,) = compared.pairs
@@ -133,6 +156,12 @@ def test_one_seed_has_an_interval_and_no_verdict() -> None:
     assert 0 < pair["low"] < pair["high"]
     assert pair["verdict"] == "none"
     assert compared.to_json()["variants"]["a"]["bleu"]["sd"] is None
+    (tested,) = compared.to_json()["significance"]
+    assert (tested["p"], tested["outputs"]) == (None, "better")
+    assert tested["p_outputs"] == tested["p_outputs_holm"] == 1 / 10_001
+    *_, p, outputs, words = compared.pair_table().rows[0]
+    assert (p, outputs, words) == (1 / 10_001, "better", "no verdict")
+    assert "p of these outputs < 0.0001" in compared.conclusions()[0]
     assert "One seed says nothing" in compared.text()
 
 

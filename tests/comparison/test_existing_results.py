@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import headway
+from headway.comparison.cells import CellResult, write_result
 from headway.comparison.compare import Existing, name_runs
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import ScoreOptions
@@ -153,6 +154,10 @@ def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:
     assert list(values["metrics"]) == ["aer"]
     assert values["variants"]["late-1"]["aer"]["mean"] == 0  # each line is one word
     assert "attention-0-0" not in (runs / "out" / "compare.html").read_text()
+    write(runs / "gold", ["1-1", "1-1", "1?1"])
+    assert "do not have" in run_headway("compare", runs / "early", runs / "late-1", *files).err
+    ended = run_headway("compare", runs / "early", runs / "late-1", *files, "--json", "--links-from", "1")
+    assert json.loads(ended.out)["variants"]["late-1"]["aer"]["mean"] == 0
 
 
 @pytest.mark.parametrize(
@@ -306,6 +311,17 @@ def test_cells_that_leave_the_precision_open_are_seeds_of_those_that_do_not(runs
         path.write_text(yaml.safe_dump(recipe))
     folders = [Existing(runs / f"late-{seed}") for seed in (1, 2)]
     assert [(name.variant, name.seed) for name in name_runs(folders)] == [("late", 1), ("late", 2)]
+
+
+def test_cells_of_a_grid_are_seeds_of_its_variants_whatever_was_tuned(runs: Path) -> None:
+    for seed, rate in ((1, 0.001), (2, 0.002)):
+        copied = shutil.copytree(runs / "late-1", runs / "cells" / f"plain-{seed}")
+        recipe = yaml.safe_load((copied / "recipe.yaml").read_text())
+        recipe["training"]["seed"], recipe["optimizer"]["learning_rate"] = seed, rate
+        (copied / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+        write_result(copied / "cell.json", CellResult("plain", seed, (), copied), {})
+    named = name_runs([Existing(runs / "cells" / f"plain-{seed}") for seed in (1, 2)])
+    assert [(name.variant, name.seed) for name in named] == [("plain", 1), ("plain", 2)]
 
 
 def test_names_and_paths(tmp_path: Path) -> None:

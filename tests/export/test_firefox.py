@@ -225,7 +225,12 @@ def test_a_shortlist_holds_the_engine_to_the_linked_tokens(student: Student, tmp
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("0-0\n", "links are of all pairs"), ("0-9\n" * 540, "do not have"), ("0+0\n" * 540, "no link")],
+    [
+        ("0-0\n", "links are of all pairs"),
+        ("0-9\n" * 540, "do not have"),
+        ("0+0\n" * 540, "no link"),
+        ("1-1\n" * 540, "links_from 1"),
+    ],
 )
 def test_links_of_other_pairs_are_refused(student: Student, tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "links.txt").write_text(content, encoding="utf-8")

@@ -1,5 +1,6 @@
 """Alignment error rate by hand, and the formats that alignments come in."""
 
+import json
 import os
 from pathlib import Path
 
@@ -76,6 +77,30 @@ def test_what_is_no_alignment_is_named(tmp_path, content, message):
     file.write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         read_alignments(file)
+
+
+def test_links_that_count_from_1(tmp_path):
+    file = tmp_path / "gold"
+    file.write_text("1-1 2?10\n" * 100, encoding="utf-8")
+    assert read_alignments(file)[0] == "1-1 2?10"  # which may be from 0 yet
+    assert read_alignments(file, 1) == ["0-0 1?9"] * 100
+    file.write_text("1-1\n" * 101, encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"none of 101 sentences links a word 0, .* count from 1; allowed: links_from 1"
+    ):
+        read_alignments(file)
+    assert read_alignments(file, 0) == ["1-1"] * 101
+    file.write_text("1-1\n" * 101 + "10-0", encoding="utf-8")
+    assert read_alignments(file) == read_alignments(file, 1) == ["1-1"] * 101 + ["10-0"]
+
+
+def test_gold_from_1_is_scored_by_an_option_or_with_a_warning(tmp_path, run_headway: Command):
+    (tmp_path / "links").write_text("0-0 1-1\n0-1\n0-0 2-1\n1-0\n", encoding="utf-8")
+    (tmp_path / "gold").write_text("1-1 2-2\n1-2\n1-1 3-2\n2-1\n", encoding="utf-8")
+    command = ("score", "--metric", "aer", "--hypotheses", tmp_path / "links", "--references", tmp_path / "gold")
+    ended = run_headway(*command, "--links-from", "1", "--json")
+    assert (ended.err, json.loads(ended.out)["variants"]["links"]["aer"]["mean"]) == ("", 0)
+    assert "4 hypotheses link a word 0, and no reference does" in run_headway(*command).err
 
 
 def test_sentences_without_links_have_no_line(tmp_path):

@@ -4,6 +4,8 @@ import statistics
 
 import numpy as np
 import pytest
+import sacrebleu
+from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from headway.core.errors import UserError
@@ -16,6 +18,7 @@ from headway.metrics.intervals import (
     linearise,
     ordered_groups,
     pooled_difference,
+    randomized,
 )
 from tests.comparison.toys import LINES, REFERENCES, hypotheses
 from tests.tiers import thinned
@@ -42,6 +45,19 @@ def test_one_seed_gives_about_the_interval_of_the_bootstrap(name: str) -> None:
     least, most = np.quantile(metric.aggregate_all(drawn @ rows), [0.025, 0.975])
     assert low == pytest.approx(least, abs=0.25 * (most - least))
     assert high - low == pytest.approx(most - least, rel=0.15)
+
+
+def test_p_values_of_outputs_are_those_that_sacrebleu_prints() -> None:
+    references, given = [REFERENCES * 5], [hypotheses(40, seed=seed) for seed in (1, 2)]
+    theirs = {"BLEU": sacrebleu.BLEU(), "TER": sacrebleu.TER()}
+    _, printed = PairedTest([(str(seed), each) for seed, each in enumerate(given)], theirs, references, "ar")()
+    for name in theirs:
+        metric = build_metric(name.lower())
+        first, second = (metric.statistics(each, references) for each in given)
+        assert randomized(metric, [(first, second)]) == pytest.approx(
+            [printed[name][1].p_value], abs=0.001
+        )  # but for ties
+    assert randomized(metric, [(first, first)]) == [1]
 
 
 def crossed(seeds: int, segments: int, sds: tuple[float, float, float], rng: np.random.Generator) -> Linearised:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,6 +90,12 @@ def test_the_command_adds_what_is_missing(run_headway: Command, tmp_path: Path) 
     source, target = (tmp_path / "train.tsv").read_text().splitlines()[0].split("\t")
     assert LinkStore(store).get(source, target) == {(0, 2): None, (1, 1): None, (2, 0): None}
     assert "0 pairs newly aligned" in run_headway(*command).err
+    from_1 = re.sub(r"\d+", lambda number: str(int(number[0]) + 1), (tmp_path / "train.links").read_text())
+    (tmp_path / "from-1.links").write_text(from_1)
+    command_1 = (*command[:-1], "data.links.file=from-1.links", f"data.links.folder={tmp_path / 'from-1'}")
+    assert "so that these links count from 1; allowed: data.links.links_from 1" in run_headway(*command_1).err
+    assert run_headway(*command_1, "data.links.links_from=1").code == 0
+    assert LinkStore(tmp_path / "from-1" / store.name).get(source, target) == {(0, 2): None, (1, 1): None, (2, 0): None}
     (tmp_path / "train.links").write_text("0-0\n" * 200)
     assert "another aligner, or version of it, made these links" in run_headway(*command).err
     refused = run_headway("data", "annotate", recipe, "--links", "--sample", "3")

@@ -52,7 +52,9 @@ def inspect_figures(
 
 @command(inspect_app, "ablate")
 def inspect_ablate(
-    *runs: Annotated[Path, argument("RUN", "Run folders or packs of one recipe, each with a seed of its own.")],
+    *runs: Annotated[
+        str, argument("[NAME[:SEED]=]RUN", "Run folders or packs of one recipe, each with a seed of its own.")
+    ],
     options: AblateOptions,
 ) -> None:
     """Cut heads, offsets, sublayers or layers one by one, with a verdict on each over seeds and sentences.
@@ -60,10 +62,11 @@ def inspect_ablate(
     Only some hundred sentences are read, unless --sentences says more.
     """
     from headway.comparison.ablation import ablate, draw
+    from headway.comparison.compare import Existing
 
     if not runs:
         raise UserError("there is nothing to cut", where="RUN", allowed="one run folder or several")
-    found = ablate(runs, options)
+    found = ablate([Existing.parse(run, "RUN") for run in runs], options)
     if options.figure is not None:
         draw(found, options.figure)
     write(json.dumps(found.to_json(), indent=1) if options.json_output else found.text())

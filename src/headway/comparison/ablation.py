@@ -238,17 +238,19 @@ class _Examined:
                 yield metric.counted(texts, [targets])
 
 
-def ablate(runs: Sequence[Path], options: AblateOptions) -> Ablations:
-    """Cut the parts of runs that differ in their seeds, one at a time.
+def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
+    """Cut the parts of the runs of one variant, one at a time.
 
     Raises:
         UserError: runs that do not belong together, parts that do not exist, no references.
     """
-    named = name_runs([Existing(run) for run in runs], allow_code=options.allow_code)
+    named = name_runs(runs, allow_code=options.allow_code)
     if len({name.variant for name in named}) > 1 or len({name.seed for name in named}) < len(named):
         what = "the parts of one model are cut: give runs of one recipe, each with a seed of its own"
-        raise UserError(what, where="RUN", received=", ".join(map(str, named)))
-    return ablate_seeds(runs, options)
+        raise UserError(
+            what, where="RUN", received=", ".join(map(str, named)), allowed="NAME:SEED=RUN, one NAME for all"
+        )
+    return ablate_seeds([run.path for run in runs], options)
 
 
 def ablate_seeds(runs: Sequence[Path], options: AblateOptions) -> Ablations:
@@ -282,6 +284,10 @@ def cut(
         for index, predictor in enumerate(predictors)
     ]
     parts = list(seeds[0].parts)
+    for name, one in zip(names, seeds, strict=True):
+        if list(one.parts) != parts:
+            what = f"the parts of this run are not those of {names[0]}"
+            raise UserError(what, where=name, received=list(one.parts), allowed=parts)
     if {*options.how} - {"zero"}:
         for one in seeds:
             one.record()

@@ -20,7 +20,7 @@ from headway.core.errors import UserError, nearest, option
 from headway.core.files import exists, sha256, write_json
 from headway.core.languages import BETWEEN_CHARACTERS
 from headway.core.log import warn
-from headway.formats.alignments import check_links, read_alignments
+from headway.formats.alignments import LinksFrom, check_links, read_alignments
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
 from headway.formats.lines import read_lines
@@ -87,7 +87,7 @@ class Costs:
         decoding_tokens_per_second: target tokens.
         peak_memory: of training, in bytes.
         decoding_state: bytes that decoding keeps for a sentence.
-        learning_rate: the best that tuning found, or that of the recipe.
+        learning_rate: the best that tuning found, or that of the recipe; of several seeds, all different ones.
     """
 
     parameters: int | None = None
@@ -98,9 +98,9 @@ class Costs:
     decoding_tokens_per_second: FiniteFloat | None = None
     peak_memory: int | None = None
     decoding_state: int | None = None
-    learning_rate: FiniteFloat | None = None
+    learning_rate: FiniteFloat | str | None = None
 
-    def known(self) -> dict[str, int | float]:
+    def known(self) -> dict[str, Any]:
         """Those that are known, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
@@ -180,16 +180,17 @@ def write_result(path: Path, result: CellResult, of: Mapping[str, Any]) -> None:
     write_json(path, _KEPT.dump_python(KeptResult(of, result), mode="json"))
 
 
-def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
-    """A result that was written with this stamp; None where there is none, or one with another stamp.
-
-    Raises:
-        UserError: a damaged file.
-    """
+def read_kept(path: Path) -> KeptResult | None:
+    """The result that a file keeps; None if there is no file. Raises UserError if it is damaged."""
     if not path.is_file():
         return None
-    kept = shaped(read_json(path, what="result of this cell"), _KEPT, str(path), "the result of this cell")
-    return kept.result if kept.of == of else None
+    return shaped(read_json(path, what="result of this cell"), _KEPT, str(path), "the result of this cell")
+
+
+def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
+    """A result that was written with this stamp; None if there is none. Raises UserError as `read_kept`."""
+    kept = read_kept(path)
+    return kept.result if kept is not None and kept.of == of else None
 
 
 def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
@@ -312,7 +313,7 @@ class NamedCorpus:
     """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`.
 
     `key`: what names it, for messages; by default `test.NAME`. `written`: how references are normalised before they are
-    scored; None as they are.
+    scored; None as they are. `links_from`: see `read_alignments`.
     """
 
     name: str
@@ -323,6 +324,7 @@ class NamedCorpus:
     metrics: tuple[dict[str, Any], ...] | None = None
     key: str | None = None
     written: PreparationConfig | None = None
+    links_from: LinksFrom = None
 
     @property
     def steps(self) -> str:
@@ -345,6 +347,7 @@ class NamedCorpus:
         files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
         options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
         asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
+        asked += ["links from 1"] if self.links_from else []
         return content_hash([self.name, *options, *map(content, files), *asked])
 
 
@@ -399,7 +402,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example],
     groups = () if corpus.groups is None else tuple(read_lines(corpus.groups))
     references: tuple[tuple[str, ...], ...] = tuple(zip(*(example.references for example in examples), strict=True))
     if corpus.alignments is not None:
-        references = (tuple(read_alignments(corpus.alignments)),)
+        references = (tuple(read_alignments(corpus.alignments, corpus.links_from)),)
     if corpus.evenness:
         if not all(example.words for example in examples):
             raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")

@@ -26,6 +26,7 @@ from headway.comparison.cells import (
     corpus_files,
     learning_curve,
     name_of_corpus,
+    read_kept,
     read_result,
     read_test_set,
     shared_references,
@@ -36,6 +37,7 @@ from headway.comparison.comparison import Comparison, compare_cells
 from headway.comparison.differences import with_limits
 from headway.comparison.executors import executor_of, room_here
 from headway.comparison.grid import (
+    CELL,
     CELLS,
     TUNING,
     Grid,
@@ -126,6 +128,8 @@ def compare_existing(
             _check_alike(planned, recipes, own_dev=not (options.test or options.references))
     recipe = next(iter(recipes.values()), None)
     chosen = chosen_metrics(options, recipe) if metrics is None else metrics
+    for metric in chosen if options.links_from is not None else ():
+        metric.links_from = options.links_from
     check_margin(options.margins, chosen)
     with foreign_code(options.allow_code):
         if recipe is None:
@@ -217,6 +221,8 @@ def name_files(given: Sequence[str]) -> list[CellName]:
 def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[CellName]:
     """The variants of runs: as given, or what the names of all runs of one recipe begin with.
 
+    The finished cells of one variant of a grid have one recipe, although the grid tunes a key for each cell.
+
     Raises:
         UserError: a folder that is no run, or whose recipe names code that may not be imported.
     """
@@ -224,7 +230,12 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     recipes = [run.recipe for run in opened]
     # As was chosen, where a recipe left that open.
     computed = [computing(run.recipe, **chosen(run.manifest, run.recipe)) for run in opened]
-    counting = list(map(counting_keys, computed))
+    counting, of_variant = list[dict[str, Any]](), dict[tuple[Path, str], dict[str, Any]]()
+    for run, recipe in zip(runs, computed, strict=True):
+        folder = run.path.resolve().parent
+        cell = read_kept(run.path / CELL) if folder.name == CELLS else None
+        values = counting_keys(recipe)
+        counting.append(of_variant.setdefault((folder, cell.result.variant), values) if cell else values)
     groups = dict[int, list[int]]()
     for index, values in enumerate(counting):
         if runs[index].name is None:
@@ -278,13 +289,13 @@ def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
-        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev")]
+        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev", links_from=options.links_from)]
     corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
     names = list(map(name_of_corpus, corpora))
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
     return [
-        NamedCorpus(name, corpus, groups, alignments, key=option(key))
+        NamedCorpus(name, corpus, groups, alignments, key=option(key), links_from=options.links_from)
         for name, corpus, (key, _) in zip(names, corpora, given, strict=True)
     ]
 

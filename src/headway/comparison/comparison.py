@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations, pairwise
 from math import inf, sqrt
 from statistics import fmean, stdev
@@ -18,6 +19,7 @@ from headway.core.log import counted
 from headway.core.tables import Cell, Column, Spread, Table
 from headway.metrics.intervals import (
     SIGNIFICANT,
+    TRIALS,
     Estimate,
     Interval,
     Linearised,
@@ -25,6 +27,7 @@ from headway.metrics.intervals import (
     holm,
     linearise,
     pooled_difference,
+    randomized,
 )
 from headway.metrics.metric import Metric, Statistics
 
@@ -55,9 +58,10 @@ COST_COLUMNS = {
     "decoding_tokens_per_second": Column("decoding", "tokens/s", ",.0f"),
     "peak_memory": Column("peak memory", "MB", ",.0f"),
     "decoding_state": Column("state", "bytes a sentence", ","),
-    "learning_rate": Column("learning rate", format="g"),
+    "learning_rate": Column("learning rate", format="g", align="right"),
 }
 MEGABYTE = 1e6
+OF_OUTPUTS = "p_outputs", "p_outputs_holm", "outputs"
 LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # of two groups: the seeds, the deviations between them, and the least deviation
 ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
 LIMITS = {
@@ -65,6 +69,8 @@ LIMITS = {
     UNTUNED: "nothing was tuned, so that the difference may be that of the learning rates.",
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
 }
+FEW = 20  # different references for a different output; where there are fewer outputs, they hang on nothing
+UNLEARNED = f"has learned: at most one different output for {FEW} different references"
 IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
 
 
@@ -224,6 +230,19 @@ class Comparison:
             raise UserError(f"there is no such measure{nearest(key, found)}", received=key, allowed=found)
         return found[key]
 
+    @cached_property
+    def of_outputs(self) -> Mapping[ComparedPair, tuple[float, float, str]]:
+        """With one seed, what is to be said of the outputs alone: p, p by Holm's method, and a word on those of b."""
+        found = dict[ComparedPair, tuple[float, float, str]]()
+        for measure in self.measures if self.seeds == 1 else ():
+            pairs = [pair for pair in self.pairs if pair.metric == measure.key]
+            own = {name: rows[0] for (key, name), rows in self.statistics.items() if key == measure.key}
+            p_values = randomized(measure.metric, [(own[pair.a], own[pair.b]) for pair in pairs]) if pairs else []
+            for pair, p, adjusted in zip(pairs, p_values, holm(p_values), strict=True):
+                word = "better" if (pair.difference > 0) is measure.metric.higher_is_better else "worse"
+                found[pair] = p, adjusted, "" if pair.why else word if adjusted <= SIGNIFICANT else "not told apart"
+        return found
+
     def table(self) -> Table:
         """A row a variant: its scores, as mean ± standard deviation between seeds, and its costs.
 
@@ -243,10 +262,11 @@ class Comparison:
         rows: list[list[Cell]] = []
         for pair in self.pairs:
             low, high = pair.interval
-            numbers = [pair.difference, low, high, pair.adjusted_p_value]
+            numbers = [pair.difference, low, high, *self.of_outputs.get(pair, (0, pair.adjusted_p_value))[1:]]
             rows.append([self.measure(pair.metric).label, pair.a, pair.b, *numbers, pair.words])
         numbers_of = [Column(name, format="+.2f") for name in ("b - a", "low", "high")]
-        columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), Column("b is")]
+        said = [Column("b's outputs are"), Column("b is")][self.seeds > 1 :]
+        columns = [Column("metric"), Column("a"), Column("b"), *numbers_of, Column("p", format=".4f"), *said]
         return Table(columns, rows, title="Differences", notes=self._verdict_notes())
 
     def conclusions(self) -> list[str]:
@@ -256,8 +276,9 @@ class Comparison:
             low, high = pair.interval
             by = f"{pair.difference:+.2f} {self.measure(pair.metric).label}"
             numbers = f"{by}, 95 % interval {low:+.2f} to {high:+.2f}"
-            if (p := pair.adjusted_p_value) is not None:
-                numbers += f", p {p:.4f}" if p >= 0.0001 else ", p < 0.0001"
+            if (p := self.of_outputs.get(pair, (0, pair.adjusted_p_value))[1]) is not None:
+                of = " of these outputs" if self.seeds == 1 else ""
+                numbers += f", p{of} {p:.4f}" if p >= 0.0001 else f", p{of} < 0.0001"
             reason = pair.why or (pair.doubt if pair.verdict == "rate?" else ", ".join(pair.limits))
             why = f" ({reason})" if reason else ""
             sentences.append(f"{_BETWEEN[pair.verdict].format(a=pair.a, b=pair.b)}: {numbers}{why}.")
@@ -284,7 +305,10 @@ class Comparison:
     def _verdict_notes(self) -> list[str]:
         if self.seeds == 1:
             alone = "The interval holds 95 % over this test set alone."
-            return [f"{alone} One seed says nothing of the method: there is no verdict."]
+            tested = (
+                f"p is of these outputs: approximate randomization, {TRIALS:,} trials, Holm's method over the pairs."
+            )
+            return [f"{alone} One seed says nothing of the method: there is no verdict.", tested]
         notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         notes += [f"Even is an interval within the margin: {margins}."] if margins else []
@@ -322,6 +346,7 @@ class Comparison:
             variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
             of_chance = {name: getattr(estimate, name) for name in variances}
             of_chance |= {"pooled": estimate.pooled} if self.equal_variances else {}
+            of_chance |= dict(zip(OF_OUTPUTS, self.of_outputs.get(pair, ()), strict=False))
             significance.append(names | {"p": pair.p_value, "p_holm": pair.adjusted_p_value} | of_chance)
         variants = {
             variant.name: {key: scores.to_json() for key, scores in variant.scores.items()} | variant.costs.known()
@@ -426,8 +451,9 @@ def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
 def _cost(name: str, costs: Costs) -> Cell:
     value = costs.known().get(name)
     if value is not None and name == "peak_memory":
-        return value / MEGABYTE
-    return round(value) if value is not None and name in ("parameters", "decoding_state") else value
+        value /= MEGABYTE
+    shown: Cell = round(value) if value is not None and name in ("parameters", "decoding_state") else value
+    return shown
 
 
 def compare_cells(
@@ -467,11 +493,14 @@ def compare_cells(
     pairs, notes, equal = list[ComparedPair](), list[str](), dict[str, float | None]()
     statistics, scores = dict[tuple[str, str], tuple[Statistics, ...]](), dict[str, dict[str, SeedScores]]()
     for measure in measures:
-        linearised, metric, test = {}, measure.metric, cells[0].outputs[measure.test].test
+        linearised, unlearned, metric = {}, set[str](), measure.metric
+        test = cells[0].outputs[measure.test].test
         references = test.references
         by_each = list(references) if metric.each_reference and len(references) > 1 else []
         for name, row in by_variant.items():
             outputs = [cell.outputs[measure.test].hypotheses for cell in row]
+            if all(FEW * len(set(each)) <= len(set(references[0])) for each in outputs):
+                unlearned.add(name)
             alone = [
                 metric.score(outputs[0], [lines], test.sources).value for lines in by_each
             ]  # before the signature of all sets
@@ -489,6 +518,8 @@ def compare_cells(
             both = pair.a, pair.b
             groups = in_groups({name: scores[name][measure.key].scores for name in both}, even)
             why = groups if missing is None else re.split("[,;]", missing)[0]
+            if unlearned.issuperset(both):
+                why = f"{'none' if len(unlearned) == len(by_variant) else 'neither'} {UNLEARNED}"
             doubt = "; ".join(doubts[name] for name in both if name in doubts)
             word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
             pairs.append(replace(pair, verdict=word, why=why, doubt=doubt))
@@ -591,11 +622,12 @@ def measures_of(
 
 
 def _mean(cells: Sequence[CellResult]) -> Costs:
-    """The means of costs over the seeds; of those that are known of all."""
+    """The means of costs over the seeds; of those that are known of all. Learning rates that differ are listed."""
     known = [cell.costs.known() for cell in cells]
     means: dict[str, Any] = {}
     for name in known[0]:
         values = [costs[name] for costs in known if name in costs]
         if len(values) == len(cells):
-            means[name] = values[0] if len(set(values)) == 1 else fmean(values)
+            listed = ", ".join(f"{value:g}" for value in sorted(set(values)))
+            means[name] = values[0] if len(set(values)) == 1 else listed if name == "learning_rate" else fmean(values)
     return Costs(**means)

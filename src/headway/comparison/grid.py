@@ -33,6 +33,7 @@ from headway.core.config import Count, Metrics, Section, Seed, merge, validated,
 from headway.core.errors import UserError, nearest
 from headway.core.files import first_existing, sha256
 from headway.core.log import warn
+from headway.formats.alignments import LinksFrom
 from headway.formats.corpus_config import CorpusField, parts, paths_resolved
 from headway.formats.corpus_format import open_format
 from headway.formats.lines import check_file
@@ -73,7 +74,7 @@ class EvaluationSetConfig(Section):
     `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
     `evenness`: outputs are how far the self-attention of each word deviates from its mean: that of a tagger's last
     layer, or of all layers as they are weighted. `metrics`: of this set; by default `aer` of alignments, `deviation`
-    of evenness, and otherwise those of the grid.
+    of evenness, and otherwise those of the grid. `links_from`: the number of a first word in `alignments`.
     """
 
     corpus: CorpusField
@@ -82,6 +83,7 @@ class EvaluationSetConfig(Section):
     alignments: Path | None = None
     evenness: bool = False
     metrics: Metrics | None = None
+    links_from: LinksFrom = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> EvaluationSetConfig:
@@ -596,7 +598,8 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
             raise UserError("two test sets of one name", where="test", received=name, allowed=allowed)
         names.add(name)
         groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
-        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, entry.own_metrics())
+        own, first = entry.own_metrics(), entry.links_from
+        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, own, links_from=first)
 
 
 def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -> NamedCorpus | None:

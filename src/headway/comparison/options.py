@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 from headway.core.errors import option
+from headway.formats.alignments import LinksFrom
 from headway.formats.lines import check_file
 from headway.runs.inspect.inspect_options import DeviceOptions, OutputOptions
 
@@ -51,6 +52,7 @@ class ScoreOptions(Section):
     metric: tuple[str, ...] = _existing(
         f"{METRIC_NAMES} {METRIC_OPTIONS}", (), default_text="those of the runs, else bleu and chrf"
     )
+    links_from: LinksFrom = None
     margin: tuple[str, ...] = _existing("METRIC=NUMBER: the difference up to which systems are even.", ())
     baseline: str | None = _existing(
         "The system that all others are compared with.", default_text="every pair is compared"

@@ -20,6 +20,8 @@ WORST = 10  # sentences of a system
 
 def p_value(pair: ComparedPair) -> float:
     """The p-value of a difference: over seeds and the test set or, with one seed, over this test set alone."""
+    if pair.why:  # a reason why there can be no verdict
+        return 1.0
     if pair.p_value is not None:
         return pair.p_value
     deviation, degrees = sqrt(pair.estimate.segment_variance), pair.estimate.segments - 1
@@ -57,6 +59,7 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         f"those that paired differences leave, over {over}, with p up to {SIGNIFICANT} by Holm's method over "
         f"{len(pairs):,} pairs.",
     ]
+    notes += dict.fromkeys(pair.why for pair in pairs if pair.why)
     columns = [Column(name, format=".2f") for name in names]  # the scores alone have decimals
     return Table(columns, rows, title=f"Ranks by {measure.label}", notes=notes)
 

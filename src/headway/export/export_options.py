@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headway.core.config import WRITES_FOLDER, Section
+from headway.formats.alignments import LinksFrom
 
 
 class ExportOptions(Section):
@@ -87,6 +88,7 @@ class FirefoxOptions(Section):
         description="firefox: links of the words of the training pairs, a line each: a shortlist is made of them.",
         json_schema_extra={"default_text": "those of data.links, if there are"},
     )
+    links_from: LinksFrom = None
     shortlist_first: int = Field(default=50, description="firefox: so many tokens are in every list.", ge=1, le=10**6)
     shortlist_best: int = Field(default=50, description="firefox: so many more of a source token.", ge=1, le=10**6)
 

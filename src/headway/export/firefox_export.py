@@ -31,7 +31,7 @@ from headway.export.exporter import (
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
 from headway.export.marian_export import marian_needs
 from headway.export.parity import ParityReport
-from headway.formats.alignments import parse_pharaoh
+from headway.formats.alignments import LinksFrom, parse_pharaoh
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.metrics import as_metrics
@@ -100,7 +100,7 @@ class FirefoxExporter(Exporter):
         write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary))
         write_bytes(folder / model, write_items(items))
         if (file := self._links(run)) is not None:
-            links = _linked_ids(run, file) if self.config.links else _stored_ids(run, file)
+            links = _linked_ids(run, file, self.config.links_from) if self.config.links else _stored_ids(run, file)
             lists = shortlist_of(
                 ((ids[source], ids[target]) for source, target in links), len(engine_rows(source.size)),
                 self.config.shortlist_first, self.config.shortlist_best,
@@ -258,7 +258,7 @@ def engine_ids(run: Run) -> dict[int, int]:
     return {id: row for row, id in enumerate(rows) if id >= 0}
 
 
-def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
+def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, int]]:
     """The (source, target) ids of the training pairs that a file links. Raises UserError for links of other pairs."""
     processors = text_processors(run)
     corpus = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
@@ -267,7 +267,7 @@ def _linked_ids(run: Run, file: Path) -> Iterator[tuple[int, int]]:
         for pair in corpus:
             yield processors[0].prepare(pair.source).split(), processors[1].prepare(pair.target).split()
 
-    for pair, line in zip(corpus, links_of_file(file, words, option("links")), strict=True):
+    for pair, line in zip(corpus, links_of_file(file, words, option("links"), first), strict=True):
         texts = zip(processors, (pair.source, pair.target), strict=True)
         source, target = (processor.encode_with_spans(text) for processor, text in texts)
         links = dict.fromkeys(parse_pharaoh(line, str(file)).possible)

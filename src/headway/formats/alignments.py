@@ -7,13 +7,19 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from headway.core.errors import UserError
+from pydantic import Field
+
+from headway.core.errors import UserError, option
 from headway.formats.lines import check_file, kept_pipes, read_lines
 from headway.formats.xml_files import begins_as_xml, read_tags
 
 Link = tuple[int, int]
+_FIRST = "The number of a first word in files of Pharaoh links, 0 or 1. A file that has a 0 counts from 0."
+LinksFrom = Annotated[int | None, Field(ge=0, le=1, description=_FIRST, json_schema_extra={"default_text": "0"})]
+FIRST_WORD = re.compile(r"(?<!\d)0+[-p?]|[-p?]0+(?!\d)")
+CERTAIN = 100  # sentence pairs of which, if words are counted from 0, one links a first word
 PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
 # Sentences without links have no line, so that numbers may be higher than the lines are many; but not by more.
@@ -66,11 +72,12 @@ def check_links(lines: Iterable[str], words: Iterable[tuple[int, int]], where: s
 
 
 @kept_pipes()
-def read_alignments(path: Path) -> list[str]:
+def read_alignments(path: Path, first: LinksFrom = None, named: str = option("links_from")) -> list[str]:
     """The sentence pairs of a file in any of the formats, each as a line of Pharaoh links.
 
     Raises:
-        UserError: a file that cannot be read or has a line that is no alignment.
+        UserError: a file that cannot be read or has a line that is no alignment, or one that counts from 1 although
+            `first`, an option of this name, does not say so.
     """
     if begins_as_xml(path):
         return [pair.links.pharaoh() for pair in read_treebanks(path)]
@@ -79,7 +86,15 @@ def read_alignments(path: Path) -> list[str]:
         return _read_naacl(lines, path)
     for number, line in enumerate(lines, start=1):
         parse_pharaoh(line, f"{path}:{number}")
-    return lines
+    has_0, linked = any(map(FIRST_WORD.search, lines)), sum(map(bool, map(str.strip, lines)))
+    if first is None and not has_0 and linked > CERTAIN:
+        what = f"none of {linked:,} sentences links a word 0, so that these links count from 1"
+        raise UserError(what, where=str(path), allowed=f"{named} 1, or 0 to be sure")
+    return [PHARAOH.sub(_from_0, line) for line in lines] if first and not has_0 else lines
+
+
+def _from_0(link: re.Match[str]) -> str:
+    return f"{int(link[1]) - 1}{link[2]}{int(link[3]) - 1}"
 
 
 def _read_naacl(lines: list[str], path: Path) -> list[str]:

@@ -54,6 +54,8 @@ LEAST_P = 1e-30  # nothing smaller is told apart
 ADDED = 4  # segments that disagree
 ROUNDING = 1e-9  # times the range of scores: a smaller difference is none
 MOST_POOLED = 3  # systems whose degrees of freedom a pooled variance has at most
+TRIALS, SACREBLEU_SEED = 10_000, 12_345  # of approximate randomization, as sacrebleu has them
+DRAWN = 64  # trials that are drawn together
 AGREES = 0.05  # times the size of a disagreement: a smaller one is that of other segments, through the corpus's totals
 
 BINS = 6  # of lengths
@@ -260,6 +262,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def randomized(metric: Metric, pairs: Sequence[tuple[Statistics, Statistics]]) -> list[float]:
+    """The p-values of paired approximate randomization (Riezler and Maxwell 2005), from statistics (N, k) of outputs.
+
+    The outputs of each segment are exchanged at random, with the draws of sacrebleu. p is the share of trials whose
+    difference is as large as that of the outputs; sacrebleu leaves out equal ones, which matters on few segments.
+    """
+    random, beyond, segments = np.random.default_rng(SACREBLEU_SEED), np.ones(len(pairs)), len(pairs[0][0])
+    totals = [(a.sum(axis=0), b.sum(axis=0)) for a, b in pairs]
+    real = [abs(metric.aggregate(a) - metric.aggregate(b)) - ROUNDING for a, b in totals]
+    for drawn in range(0, TRIALS, DRAWN):  # the draws are the same in parts of so many
+        exchanged = random.integers(2, size=(min(DRAWN, TRIALS - drawn), segments), dtype=bool).astype(np.float64)
+        for index, ((a, b), (of_a, of_b)) in enumerate(zip(pairs, totals, strict=True)):
+            first = exchanged @ (a - b) + of_b
+            scores = metric.aggregate_all(first), metric.aggregate_all(of_a + of_b - first)
+            beyond[index] += (np.abs(scores[0] - scores[1]) >= real[index]).sum()
+    return [float(count / (TRIALS + 1)) for count in beyond]
 
 
 def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -106,6 +106,7 @@ class Metric(ABC):
         kinds: what its segments may be: texts by default, or labels, trees, links, heads or numbers of words.
         reads_sources: whether `statistics` gets the sources of the segments, too, as a third argument.
         reads_references: False where a segment is scored without any.
+        links_from: the number of a first word in files of links; see `read_alignments`.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Metric(ABC):
     kinds: tuple[Kind, ...] = ("text",)
     reads_sources: bool = False
     reads_references: bool = True
+    links_from: int | None = None
 
     @property
     def label(self) -> str:

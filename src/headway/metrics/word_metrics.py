@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.core.errors import UserError
-from headway.formats.alignments import parse_pharaoh, read_alignments
+from headway.core.errors import UserError, option
+from headway.core.log import warn
+from headway.formats.alignments import FIRST_WORD, parse_pharaoh, read_alignments
 from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines
 from headway.metrics.metric import Metric, Signature, Statistics, check_one_reference, release, share
@@ -32,7 +33,7 @@ class AlignmentErrorRate(Metric):
         return "AER"
 
     def read(self, path: Path) -> list[str]:
-        return read_alignments(path)
+        return read_alignments(path, self.links_from)
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         check_one_reference("AER", hypotheses, references)
@@ -41,6 +42,10 @@ class AlignmentErrorRate(Metric):
             links = parse_pharaoh(hypothesis, f"hypotheses, segment {segment}").possible
             sure, possible = parse_pharaoh(reference, f"references, segment {segment}")
             rows.append([len(links & sure), len(links & possible), len(links), len(sure)])
+        from_0, gold = (sum(bool(FIRST_WORD.search(line)) for line in lines) for lines in (hypotheses, references[0]))
+        if self.links_from is None and from_0 > 1 and not gold:
+            told = f"{from_0:,} hypotheses link a word 0, and no reference does: if the references count from 1, say so"
+            warn(f"AER: {told} ({option('links_from')} 1)")
         return np.array(rows, dtype=np.float64)
 
     def aggregate(self, totals: Statistics) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headway.core.errors import RunError, UserError, not_installed
-from headway.formats.alignments import Link, check_links, read_alignments
+from headway.formats.alignments import Link, LinksFrom, check_links, read_alignments
 from headway.formats.lines import check_file
 
 WordPairs = Callable[[], Iterable[tuple[list[str], list[str]]]]
@@ -111,10 +111,10 @@ def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
     return links
 
 
-def links_of_file(file: Path, pairs: WordPairs, where: str) -> Iterator[str]:
+def links_of_file(file: Path, pairs: WordPairs, where: str, first: LinksFrom = None) -> Iterator[str]:
     """The links of a file made elsewhere, a line a pair; possible ones count. Raises UserError for those of others."""
     check_file(file, where)
-    lines, counts = read_alignments(file), [(len(source), len(target)) for source, target in pairs()]
+    lines, counts = read_alignments(file, first), [(len(source), len(target)) for source, target in pairs()]
     if len(lines) != len(counts):
         what = "links are of all pairs of data.train, a line a pair"
         raise UserError(what, where=where, received=f"{len(lines):,} lines of links for {len(counts):,} pairs")

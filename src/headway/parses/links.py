@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from headway.core.config import Layers, Section, Width, named
 from headway.core.errors import UserError
 from headway.core.log import warn
-from headway.formats.alignments import Link
+from headway.formats.alignments import Link, LinksFrom
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse_store import AnnotationStore, StoreLabeller
@@ -32,14 +32,15 @@ class LinksConfig(Section):
     """Links between the words of pairs; the name of a kind is short for it.
 
     `kind`: `eflomal` aligns all pairs itself, and `symmetrise` says what becomes of its two directions. `pharaoh` reads
-    `file`, which has a line for each pair of data.train, in any format that AER reads. `teacher` takes the attention of
-    `run` to the source, forced to the targets: the mean of `heads` in `layer` of its decoder, by default as for
-    alignments of words. `folder`: where links are kept, by default beside the corpus.
+    `file`, which has a line for each pair of data.train, in any format that AER reads, with words from `links_from`.
+    `teacher` takes the attention of `run` to the source, forced to the targets: the mean of `heads` in `layer` of its
+    decoder, by default as for alignments of words. `folder`: where links are kept, by default beside the corpus.
     """
 
     kind: Literal["eflomal", "pharaoh", "teacher"] = "eflomal"
     symmetrise: Literal["grow-diag-final-and", "intersection"] = "grow-diag-final-and"
     file: Path | None = None
+    links_from: LinksFrom = None
     run: Path | None = None
     layer: Layers | None = None
     heads: Annotated[tuple[Width, ...], Field(min_length=1)] | None = None
@@ -157,4 +158,5 @@ def named_links(links: LinksConfig | None) -> LinksConfig:
 def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, Any]:
     """All that tells a store's links from others, as JSON has it: what made them, and of which words."""
     made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
+    made |= {"links_from": links.links_from} if links.links_from else {}
     return made | {"version": version, "text": text.model_dump(mode="json")}

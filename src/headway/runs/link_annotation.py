@@ -10,6 +10,7 @@ from headway.core.errors import UserError
 from headway.core.log import counted, progress, say
 from headway.core.processes import batched
 from headway.core.storage import hashes_of
+from headway.formats.alignments import read_alignments
 from headway.formats.pairs import Pair, open_source
 from headway.parses.aligners import align_by_eflomal, eflomal_version, links_of_file
 from headway.parses.links import LinksConfig, LinkStore, identity, key_text, named_links, store_of_links
@@ -66,6 +67,7 @@ def _version(links: LinksConfig) -> str:
     if links.kind == "eflomal":
         return eflomal_version("data.links.kind")
     if links.file is not None:
+        read_alignments(links.file, links.links_from, "data.links.links_from")  # before the store is begun
         return hashes_of([links.file])[0]
     assert links.run is not None
     return str(open_run(links.run).manifest.get("model_sha256"))
@@ -83,7 +85,7 @@ def _aligned(
             yield prepare(pair.source, recipe.text.source).split(), prepare(pair.target, recipe.text.target).split()
 
     if links.file is not None:
-        return zip(pairs(), links_of_file(links.file, words, "data.links.file"), strict=True)
+        return zip(pairs(), links_of_file(links.file, words, "data.links.file", links.links_from), strict=True)
     return zip(pairs(), align_by_eflomal(words, links.symmetrise), strict=True)
 
 

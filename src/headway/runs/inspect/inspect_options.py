@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
+from headway.formats.alignments import LinksFrom
 
 SPAN = 20  # offsets further off than this are counted together
 
@@ -75,6 +76,7 @@ class PageOptions(AgainstOptions):
     )
     reference: Path | None = _path("The texts that the sentences should become, a line each.")
     gold: Path | None = _path("Alignments of the sentences and their references, for AER.")
+    links_from: LinksFrom = None
     sentences: int = Field(100, ge=1, le=100_000, description="Most sentences that are shown.")
     nbest: int = Field(4, ge=1, le=1000, description="Outputs of a sentence.")
     switches: bool = Field(True, description="Let the page carry a small model, whose parts it can switch off.")

@@ -427,7 +427,7 @@ def run_page(run: Path, options: PageOptions) -> str:
             allowed = f"{option('input')} FILE or {option('text')} TEXT"
             raise UserError(what, where=str(run), allowed=allowed)
         references = None if options.reference is None else [*read_lines(options.reference)]
-        gold = None if options.gold is None else read_alignments(options.gold)
+        gold = None if options.gold is None else read_alignments(options.gold, options.links_from)
         for name, lines in (("reference", references), ("gold", gold)):
             if lines is not None and len(lines) != len(examples):
                 received = f"{len(lines)} lines for {len(examples)} sentences"
