@@ -6,7 +6,7 @@ SIGNALS = (
     "SIGUSR2", "alarm", "pause", "pthread_kill", "pthread_sigmask", "setitimer", "siginterrupt", "sigwait",
 )  # fmt: skip
 SYSTEM = (
-    "O_CLOEXEC", "O_DIRECTORY", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "O_SYNC", "chown", "chroot", "fchmod",
+    "O_CLOEXEC", "O_DIRECTORY", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "O_SYNC", "O_TMPFILE", "chown", "chroot", "fchmod",
     "fchown", "fork", "forkpty", "geteuid", "getgid", "getgroups", "getloadavg", "getpgid", "getpgrp", "getpriority",
     "getresuid", "getsid", "getuid", "killpg", "lchown", "mkfifo", "mknod", "nice", "openpty", "pidfd_open", "pipe2",
     "posix_fadvise", "posix_fallocate", "posix_spawn", "pread", "preadv", "pwrite", "pwritev", "readv",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from headway.core.errors import UserError, option
-from headway.core.system import STANDARD_OUTPUT, move, sync
+from headway.core.system import STANDARD_OUTPUT, give_name, move, open_unnamed, sync
 
 COMPRESSED = (".gz", ".xz")  # suffixes of files that are read, and never written
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
@@ -49,11 +49,12 @@ def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "fi
 
 @contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""
+    """Within this context an OSError, such as that of a full disk, names `path` in place of its temporary file or none."""
     try:
         yield
     except OSError as error:
-        error.filename = str(path) if error.filename is None else error.filename
+        if error.filename is None or Path(str(error.filename)).name.startswith(f".{path.name}."):
+            error.filename = str(path)
         raise
 
 
@@ -134,10 +135,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             temporary.unlink(missing_ok=True)  # a folder of somebody else may hold a link by this name
-            with temporary.open("xb") as file:
+            unnamed = open_unnamed(path.parent)
+            with unnamed or temporary.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                if unnamed is not None:
+                    give_name(unnamed, temporary)
             move(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

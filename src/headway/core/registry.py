@@ -1,14 +1,16 @@
 """Registries: the names of components, where their classes are, and the options of each.
 
 A component is named by a short name or by import path, `my_package.module:Class`. Its class is imported when it is
-first asked for. Its options are those of the class's own `Config`, or of its keyword-only arguments.
+first asked for; one that is named by import path may be in the current folder. Its options are those of the class's own `Config`, or of its keyword-only arguments.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -143,6 +145,8 @@ class Registry(Generic[Component]):
                 allowed=f"{option('allow_code')} where you trust that code",
             )
         try:
+            if (here := os.getcwd()) not in sys.path:
+                sys.path.append(here)  # behind all that is installed; it stays for the processes that begin later
             component = self._import(name)
         except (Exception, SystemExit) as error:  # whatever the code of another does when it is imported
             problem = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"

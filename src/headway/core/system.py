@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -50,6 +51,27 @@ def open_no_link(path: Path) -> BinaryIO:
     if not no_link and path.is_symlink():
         raise OSError(errno.ELOOP, "this is a link", str(path))
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | no_link, 0o666), "r+b", buffering=0)
+
+
+def open_unnamed(folder: Path) -> BinaryIO | None:
+    """A new file in a folder that has no name, so that it goes with a process that is killed; None if there is none."""
+    if not hasattr(os, "O_TMPFILE"):
+        return None
+    try:
+        return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
+    except OSError:  # a file system without such files
+        return None
+
+
+def give_name(file: BinaryIO, path: Path) -> None:
+    """Give a file of `open_unnamed` a name that no other file has; where there is no /proc, a copy gets it."""
+    try:
+        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=file.fileno())  # which makes it follow that link
+    except OSError:
+        file.seek(0)
+        with path.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+        sync(path)
 
 
 def move(path: Path, target: Path) -> None:
@@ -113,6 +135,26 @@ def leave_terminal() -> None:
     """Leave Ctrl-C to the parent of this process; on Windows it reaches both."""
     if hasattr(os, "setsid"):
         os.setsid()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Within this context Ctrl-C waits, and does not reach the processes that begin here; on Windows it reaches all.
+
+    A new process would else be interrupted in its imports, before it can say that its parent ends it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # as it begins, it lets the signal through again
+    masks: Any = signal
+    before = masks.pthread_sigmask(masks.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        masks.pthread_sigmask(masks.SIG_SETMASK, before)
 
 
 def kill_with_children(process: int) -> None:
