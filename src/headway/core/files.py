@@ -48,12 +48,16 @@ def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "fi
 
 
 @contextmanager
-def named_in_errors(path: Path) -> Iterator[None]:
-    """Within this context an OSError, such as that of a full disk, names `path` in place of its temporary file or none."""
+def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Within this context an OSError, such as that of a full disk, names `path` where it names no file.
+
+    It also does where the error names `temporary`, a file or folder that is to become `path`, or a file in it.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is None or Path(str(error.filename)).name.startswith(f".{path.name}."):
+        named = error.filename if error.filename is None else Path(str(error.filename))
+        if named is None or (temporary is not None and named.is_relative_to(temporary)):
             error.filename = str(path)
         raise
 
@@ -126,13 +130,13 @@ def write_bytes(path: Path, content: bytes) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """`write_bytes` for content that comes bit by bit: the file is there when the context ends without an error."""
-    with named_in_errors(path):
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with named_in_errors(path, temporary):
         stream = _standard_stream(path)
         if stream is not None or (path.exists() and not path.is_file()):
             with path.open("wb") if stream is None else os.fdopen(os.dup(stream), "wb") as device:
                 yield device
             return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             temporary.unlink(missing_ok=True)  # a folder of somebody else may hold a link by this name
             unnamed = open_unnamed(path.parent)
