@@ -38,8 +38,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 FLAT = Parameter(name="*")
 ARGUMENTS, OPTIONS, MODEL = "Arguments", "Options", "Model"
-BEGIN, TRAIN, COMPARE, SHIP = "To begin", "From data to outputs", "Comparing", "Shipping"
-ORDER = (BEGIN, TRAIN, COMPARE, SHIP, ARGUMENTS, OPTIONS)  # of the groups of a page
+BEGIN, TRAIN, COMPARE, SHIP, LEARN = "To begin", "From data to outputs", "Comparing", "Shipping", "Lessons"
+ORDER = (BEGIN, TRAIN, COMPARE, SHIP, LEARN, ARGUMENTS, OPTIONS)  # of the groups of a page
 
 
 @functools.cache
@@ -111,11 +111,17 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
     )
 
 
-def command(app: App, name: str | None = None, group: str | None = None) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was."""
+def command(
+    app: App, name: str | None = None, group: str | None = None, usage: str | None = None
+) -> Callable[[Function], Function]:
+    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was.
+
+    `usage` is the line at the top of its help, in place of one that is made of the arguments.
+    """
 
     def decorate(function: Function) -> Function:
         shown: dict[str, Any] = {} if group is None else {"group": panel(group)}
+        shown |= {} if usage is None else {"usage": f"Usage: {usage}"}
         app.command(with_flags(function), name=name or function.__name__.replace("_", "-"), **shown)
         return function
 

@@ -339,7 +339,7 @@ def registry_of(kind: str) -> Registry[Any]:
 
 
 def listing(kind: str) -> list[str]:
-    """The components of a kind, a line each: the name, and its options with their types and defaults.
+    """The components of a kind, a line each: the name, what it is, and its options with their types and defaults.
 
     A component whose library is not installed is listed with what is missing.
 
@@ -351,14 +351,16 @@ def listing(kind: str) -> list[str]:
     lines = []
     for name in registry:
         try:
-            options = ", ".join(
-                f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
-                for choice in registry.choices(name)
-            )
+            told = [str(inspect.getdoc(registry.get(name))).splitlines()[0]]
+            told += [", ".join(map(_in_words, choices))] if (choices := registry.choices(name)) else []
         except ImportError as error:
-            options = f"(not installed: {error})"
-        lines.append(f"{name:{width}}  {options}".rstrip())
+            told = [f"(not installed: {error})"]
+        lines.append(f"{name:{width}}  {'  '.join(told)}")
     return lines
+
+
+def _in_words(choice: Setting) -> str:
+    return f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
 
 
 def _value(value: Any) -> str:
