@@ -36,10 +36,10 @@ def test_a_pack_predicts_as_the_run(
     assert headway.load(pack).predict(["abcd"])[0].text == "dcba"
     unpack_run(pack, tmp_path / "run")
     assert run_headway("predict", tmp_path / "run", stdin="abcd\ncab\n").out == expected
-    monkeypatch.chdir(tmp_path / "run")
-    assert run_headway("pack", ".").out.startswith("run.zip: ")
-    assert run_headway("pack", ".", "--output", tmp_path / "named.zip").code == 0
-    assert (tmp_path / "named.zip").read_bytes() == (tmp_path / "run" / "run.zip").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    assert run_headway("pack", "run").out.startswith("run.zip: ")
+    assert run_headway("pack", "run", "--output", tmp_path / "named.zip").code == 0
+    assert (tmp_path / "named.zip").read_bytes() == (tmp_path / "run.zip").read_bytes()
     pack_run(reversal.run, tmp_path / "new" / "again.zip")
     assert (tmp_path / "new" / "again.zip").read_bytes() == pack.read_bytes()
 

@@ -200,7 +200,7 @@ def list_components(
     *keys: Annotated[str, argument("KEY=VALUE", "Options of the mixer that is checked, such as heads=4.")],
     check: Annotated[
         str | None,
-        flag("Check that this mixer, NAME or module:Class, keeps the contract; into a file, a Markdown table for its README."),
+        flag("Check that this mixer, NAME or module:Class, keeps the contract; a file gets Markdown, for its README."),
     ] = None,
     dim: Annotated[Count | None, flag("Size of the vectors of the mixer that is checked.", "48")] = None,
     device: Annotated[str | None, flag("Where it is checked: cpu, cuda, ...", "cpu")] = None,

@@ -1,14 +1,14 @@
 """Registries: the names of components, where their classes are, and the options of each.
 
 A component is named by a short name or by import path, `my_package.module:Class`. Its class is imported when it is
-first asked for; one that is named by import path may be in the current folder. Its options are those of the class's own `Config`, or of its keyword-only arguments.
+first asked for; one that is named by import path may be in the current folder. Its options are those of the class's own
+`Config`, or of its keyword-only arguments.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,7 +145,7 @@ class Registry(Generic[Component]):
                 allowed=f"{option('allow_code')} where you trust that code",
             )
         try:
-            if (here := os.getcwd()) not in sys.path:
+            if (here := str(Path.cwd())) not in sys.path:
                 sys.path.append(here)  # behind all that is installed; it stays for the processes that begin later
             component = self._import(name)
         except (Exception, SystemExit) as error:  # whatever the code of another does when it is imported

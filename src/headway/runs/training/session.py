@@ -19,9 +19,9 @@ from headway.models import Model
 from headway.optimizers.schedules import Schedule
 from headway.predictors.predictor import WEIGHTS
 from headway.recipe import Recipe
+from headway.runs.metrics import read_metrics
 from headway.runs.model_card import write_card
 from headway.runs.run import open_run
-from headway.runs.metrics import read_metrics
 from headway.runs.run_folder import (
     RunFolder,
     average_weights,
