@@ -468,7 +468,7 @@ def import_(
     import_run([word for word in words if word not in keys], output, keys, licence)
 
 
-@command(app, group=SHIP, usage="headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]")
+@command(app, group=SHIP, usage="Usage: headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]")
 def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
     run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
@@ -518,7 +518,7 @@ def serve(
     serve_runs(runs, options, engine=engine, device=device, precision=precision, allow_code=allow_code)
 
 
-@command(app, group=SHIP, usage="headway pack RUN [--output FILE] [OPTIONS]")
+@command(app, group=SHIP, usage="Usage: headway pack RUN [--output FILE] [OPTIONS]")
 def pack(
     run: RunArgument,
     /,

@@ -29,7 +29,7 @@ from pydantic import ValidationError as InvalidError
 from pydantic.fields import FieldInfo
 
 from headway.cli.console import console
-from headway.cli.interruption import is_ending
+from headway.cli.interruption import received
 from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
 from headway.core.system import STANDARD_INPUT
@@ -112,16 +112,12 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
 
 
 def command(
-    app: App, name: str | None = None, group: str | None = None, usage: str | None = None
+    app: App, name: str | None = None, group: str | None = None, **shown: Any
 ) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was.
-
-    `usage` is the line at the top of its help, in place of one that is made of the arguments.
-    """
+    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was."""
+    shown |= {} if group is None else {"group": panel(group)}
 
     def decorate(function: Function) -> Function:
-        shown: dict[str, Any] = {} if group is None else {"group": panel(group)}
-        shown |= {} if usage is None else {"usage": f"Usage: {usage}"}
         app.command(with_flags(function), name=name or function.__name__.replace("_", "-"), **shown)
         return function
 
@@ -272,7 +268,7 @@ def run(app: App, words: Sequence[str]) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    if is_ending():
+    if received:
         raise KeyboardInterrupt
     sys.stderr.write(f"{printable(f'error: {message}')}\n")
     return code

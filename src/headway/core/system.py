@@ -20,8 +20,6 @@ except ImportError:  # Windows
 WINDOWS = os.name == "nt"
 STANDARD_INPUT = "/dev/stdin for standard input" if not WINDOWS else "no name for standard input"
 STANDARD_OUTPUT = "standard output is /dev/stdout" if not WINDOWS else "standard output needs no name"
-# What ends a process that does not handle it, Ctrl-C aside.
-ENDING_SIGNALS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 # The answers of file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 PATIENCE = 3.0  # seconds in which a virus scanner or an indexer closes what it reads
@@ -139,22 +137,18 @@ def leave_terminal() -> None:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Within this context Ctrl-C waits, and does not reach the processes that begin here; on Windows it reaches all.
-
-    A new process would else be interrupted in its imports, before it can say that its parent ends it.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
+    """Within this context Ctrl-C waits, and does not reach the processes that begin here; on Windows it reaches all."""
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # as it begins, it lets the signal through again
     masks: Any = signal
-    before = masks.pthread_sigmask(masks.SIG_BLOCK, [signal.SIGINT])
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # as it begins, it lets the signal through again
+        before = masks.pthread_sigmask(masks.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        masks.pthread_sigmask(masks.SIG_SETMASK, before)
+        if hasattr(signal, "pthread_sigmask"):
+            masks.pthread_sigmask(masks.SIG_SETMASK, before)
 
 
 def kill_with_children(process: int) -> None:

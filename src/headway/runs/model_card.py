@@ -141,6 +141,4 @@ def _speed(manifest: Mapping[str, Any]) -> str:
     where = [machine.get("accelerator") or machine.get("processor") or "an unknown machine"]
     where += [counted(machine["threads"], "thread")] if machine.get("threads") else []
     where += [precision] if (precision := precision_of(manifest)) else []
-    evaluated = manifest.get("evaluation_seconds", 0) / 60
-    beside = f" Evaluations took {evaluated:,.1f} minutes beside it." if evaluated else ""
-    return f"Training took {seconds / 60:,.1f} minutes{speed} ({', '.join(where)}).{beside}"
+    return f"Training took {seconds / 60:,.1f} minutes{speed} ({', '.join(where)})."
