@@ -30,7 +30,7 @@ LINES = {name: line for name, line in WRITING.items() if name != "predict"} | {
     "train": "train reversal.yaml --output trained training.updates=60 training.checkpoint_every=20",
     "compare a grid": "compare grid.yaml --output compared",
     "reproduce": "reproduce nobody2024/words --claims claims --data . --output reproduced --yes",
-    "serve": "serve RUN --port 0",
+    "serve": "serve en-de=RUN --port 18734",
     "new": "new train.tsv --output begun --source-language en --target-language de",
     "demo": "demo --output demo",
     "doctor": "doctor",
