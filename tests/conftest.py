@@ -36,7 +36,7 @@ from headway.tensors.precision import Speed
 from tests.shared_runs import shared_run
 
 if "HEADWAY_WITHOUT_UNIX" in os.environ or not hasattr(os, "fork"):  # what is attacked there is a copy of this process
-    collect_ignore_glob = ["campaigns/*", "cli/test_terminals.py"]
+    collect_ignore_glob = ["campaigns/*", "cli/test_terminals.py", "cli/test_interruption.py"]
 
 # The same examples in every run, half as many as by default; no limit on the time of the first, which builds tables.
 hypothesis.settings.register_profile("headway", deadline=None, derandomize=True, max_examples=50)

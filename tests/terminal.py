@@ -83,7 +83,7 @@ def at_terminal(
     reader = Thread(target=lambda: piped.append(process.stdout.read() if process.stdout else b""))
     reader.start()
     drawn, waiting = b"", [*(f"{line}\n" for line in typed or ()), END]
-    while select.select([master], [], [], LIMIT)[0] and (part := _read(master)):
+    while select.select([master], [], [], LIMIT)[0] and (part := available(master)):
         drawn += part
         if typed is not None and waiting and drawn.endswith(PROMPT.encode()):
             os.write(master, waiting.pop(0).encode())
@@ -96,7 +96,7 @@ def at_terminal(
     return Session(process.wait(), written.decode(), drawn.decode())
 
 
-def _read(master: int) -> bytes:
+def available(master: int) -> bytes:
     """What there is; nothing, or an error, where all who could write have gone."""
     try:
         return os.read(master, 1 << 16)
@@ -112,7 +112,7 @@ def received(ends: tuple[int, int]) -> Iterator[tuple[TextIO, Callable[[], str]]
     file = os.fdopen(writing, "w", encoding="utf-8")
 
     def read() -> None:
-        while part := _read(reading):
+        while part := available(reading):
             parts.append(part)
 
     reader = Thread(target=read)

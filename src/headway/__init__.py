@@ -1,7 +1,6 @@
 """headway: train, compare, look inside and ship attention models for sequence transduction."""
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from headway.runs.load import load
     from headway.runs.training.trained import train
 
-__version__ = version("headway")
+__version__: str
 __all__ = [
     "Recipe", "__version__", "build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "train",
 ]  # fmt: skip
@@ -32,6 +31,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """The public names are imported when they are first used, so that the help does not wait for torch."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("headway")
     if name not in _HOMES:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

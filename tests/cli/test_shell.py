@@ -1,18 +1,22 @@
 """Flags made from models, and how command lines end."""
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from cyclopts import App, Parameter
 from pydantic import Field, PositiveInt
 
-import headway.cli
+import headway.cli.shell
 from headway.cli.commands import app
 from headway.cli.shell import Given, command, keys_given, new_app, run, section_of, verbs
 from headway.core.config import Section
@@ -20,6 +24,7 @@ from headway.core.errors import UserError, option
 from tests.conftest import Command
 
 VERBS = dict(verbs(app))
+SOURCE = {"PYTHONPATH": str(Path(headway.cli.__file__).parents[2])}
 
 
 class Toy(Section):
@@ -158,24 +163,46 @@ def fault(*arguments: Any) -> None:
     raise ValueError("a mistake of ours")
 
 
+class Collected:
+    """Is interrupted where Python prints what is raised, and forgets it."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("_default_handler")
+def test_an_interrupt_that_is_lost_in_a_callback_comes_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(*arguments: Any) -> None:
+        Collected()
+        time.sleep(5)
+
+    monkeypatch.setattr(headway.cli.shell, "run", work)
+    with pytest.raises(SystemExit) as ended:
+        headway.cli.main([])
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+
+
 @pytest.mark.usefixtures("_default_handler")
 def test_an_error_that_an_interrupt_has_caused_is_an_interrupt(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(headway.cli, "run", wrapped_interrupt)
+    monkeypatch.setattr(headway.cli.shell, "run", wrapped_interrupt)
     with pytest.raises(SystemExit) as ended:
         headway.cli.main([])
     assert ended.value.code == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "interrupted\n")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    monkeypatch.setattr(headway.cli, "run", fault)
+    monkeypatch.setattr(headway.cli.shell, "run", fault)
     with pytest.raises(ValueError, match="a mistake of ours"):
         headway.cli.main([])
 
 
 def test_an_interrupt_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(headway.cli, "run", lambda *_: seen.append(signal.getsignal(signal.SIGINT)))
+    monkeypatch.setattr(headway.cli.shell, "run", lambda *_: seen.append(signal.getsignal(signal.SIGINT)))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(SystemExit):
@@ -185,9 +212,22 @@ def test_an_interrupt_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) 
     assert seen == [signal.SIG_IGN]
 
 
+def test_nothing_slow_is_imported_before_signals_are_handled() -> None:
+    slow = {"pydantic", "cyclopts", "rich", "importlib.metadata", "pathlib"}
+    script = "import sys, headway.cli; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, check=True, env=SOURCE)
+    assert not slow & set(ended.stdout.decode().split())
+
+
+def test_the_help_begins_with_what_newcomers_need_and_ends_with_lessons(run_headway: Command) -> None:
+    shown = [line.split()[1] for line in run_headway("--help").out.splitlines() if re.match("│ [a-z]", line)]
+    assert (shown[0], shown[-1]) == ("new", "check")
+    assert shown.index("data") < shown.index("train") < shown.index("predict")
+
+
 def test_commands_run_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[App] = []
-    monkeypatch.setattr(headway.cli, "run", lambda app, _: ran.append(app))
+    monkeypatch.setattr(headway.cli.shell, "run", lambda app, _: ran.append(app))
 
     def started() -> None:
         with suppress(SystemExit):

@@ -265,9 +265,11 @@ def test_data_are_prepared_whole_and_once(tmp_path: Path) -> None:
 
 KILLED = """
 from pathlib import Path
+from headway.cli.interruption import ended_by_signals
 from headway.comparison.reproduce import prepare
 from headway.comparison.claims import ClaimData
-prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), Path("out"), None, Path("."))
+with ended_by_signals(last=True):
+    prepare(ClaimData(about="lines", prepare="echo $$ > begun; sleep 100 & wait"), Path("out"), None, Path("."))
 """
 
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,47 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
         write_bytes(path, b"new and longer")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+HALF = """
+import os, signal, sys
+from pathlib import Path
+from headway.core.files import whole_file
+
+with whole_file(Path("file")) as file:
+    file.write(b"x" * 10**6)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="only Linux has files without a name")
+def test_a_killed_process_leaves_no_temporary_file(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", HALF], cwd=tmp_path, check=False).returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_proc_the_content_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_such_file(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "link", no_such_file)
+    write_bytes(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_full_disk_is_told_by_the_name_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    def full(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", *[str(path)][:named])
+
+    monkeypatch.setattr("headway.core.files.open_unnamed", lambda folder: None)
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OSError, match="No space left") as ended:
+        write_bytes(tmp_path / "file", b"content")
+    assert ended.value.filename == str(tmp_path / "file")
 
 
 def test_content_is_on_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The cache folder, work in progress and growing arrays."""
 
+import errno
 import os
 import shutil
 import signal
@@ -303,3 +304,13 @@ def test_what_is_damaged_and_cannot_be_removed_is_named(tmp_path: Path, monkeypa
     monkeypatch.setattr(shutil, "rmtree", lambda *given, **options: None)  # as where a program has it open
     with pytest.raises(UserError, match="damaged, and a program has it open"):
         kept_folder(tmp_path / "kept", make, read)
+
+
+def test_an_error_of_work_in_progress_names_what_is_made(tmp_path: Path) -> None:
+    for names, output in ((tmp_path, None), (tmp_path / "pack.zip", tmp_path / "pack.zip")):
+        with pytest.raises(OSError, match="No space left") as ended, workspace(tmp_path, output) as place:
+            raise OSError(errno.ENOSPC, "No space left on device", str(place / "run" / "recipe.yaml"))
+        assert ended.value.filename == str(names)
+    with pytest.raises(OSError, match="denied") as ended, workspace(tmp_path, tmp_path / "pack.zip"):
+        raise OSError(errno.EACCES, "Permission denied", "input.txt")
+    assert ended.value.filename == "input.txt"

@@ -13,7 +13,6 @@ from tests.docs.pages import ROOT, run_page
 def test_the_page_runs(tmp_path):
     page = ROOT / "docs" / "adding-a-mixer.md"
     changes = {
-        "PYTHONPATH=.": f"PYTHONPATH=.:{ROOT / 'src'}",
         "pytest -q": "pytest -q -k shapes",  # the command before it has made all of these checks
     }
     printed = run_page(page, tmp_path, **changes).splitlines()

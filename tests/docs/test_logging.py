@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT, run_page
 def test_the_page_runs(tmp_path: Path) -> None:
     write_reversal(tmp_path)
     page = ROOT / "docs" / "logging.md"
-    changes = {"PYTHONPATH=.": f"PYTHONPATH=.:{ROOT / 'src'}", "python follow.py": "python follow.py; python loud.py"}
+    changes = {"python follow.py": "python follow.py; python loud.py"}
     printed = run_page(page, tmp_path, **changes).splitlines()
     assert [line.split()[0] for line in printed[:2]] == ["50", "100"]
     assert "{'chrf': " in printed[0]

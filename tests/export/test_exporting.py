@@ -48,7 +48,8 @@ def test_huggingface_loads_the_folder_and_generates_the_same(
     run_headway: Command, reversal: Reversal, lines: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "marian"
-    code, out, _ = run_headway("export", "huggingface", reversal.run, "--output", folder, "--input", lines)
+    # The format and the run may stand in either order.
+    code, out, _ = run_headway("export", reversal.run, "huggingface", "--output", folder, "--input", lines)
     assert (code, "64 of 64 best outputs equal" in out) == (0, True)
     tokenizer, model = (
         transformers.AutoTokenizer.from_pretrained(str(folder)),

@@ -26,7 +26,9 @@ from tests.conftest import Command, Reversal
 CODE = "from headway.mixers.attention import Attention\n\n\nclass Mine(Attention):\n    '''Attention of our own.'''\n"
 
 
-def test_a_pack_predicts_as_the_run(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
+def test_a_pack_predicts_as_the_run(
+    reversal: Reversal, tmp_path: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pack = tmp_path / "model.zip"
     assert run_headway("pack", reversal.run, pack).code == 0
     expected = run_headway("predict", reversal.run, stdin="abcd\ncab\n").out
@@ -34,6 +36,10 @@ def test_a_pack_predicts_as_the_run(reversal: Reversal, tmp_path: Path, run_head
     assert headway.load(pack).predict(["abcd"])[0].text == "dcba"
     unpack_run(pack, tmp_path / "run")
     assert run_headway("predict", tmp_path / "run", stdin="abcd\ncab\n").out == expected
+    monkeypatch.chdir(tmp_path)
+    assert run_headway("pack", "run").out.startswith("run.zip: ")
+    assert run_headway("pack", "run", "--output", tmp_path / "named.zip").code == 0
+    assert (tmp_path / "named.zip").read_bytes() == (tmp_path / "run.zip").read_bytes()
     pack_run(reversal.run, tmp_path / "new" / "again.zip")
     assert (tmp_path / "new" / "again.zip").read_bytes() == pack.read_bytes()
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from headway.cli.score_commands import draw_alignments, score_files, score_targe
 from headway.cli.shell import (
     BEGIN,
     COMPARE,
+    LEARN,
     OPTIONS,
     SHIP,
     TRAIN,
@@ -78,62 +80,6 @@ def _root(
     return app(words)
 
 
-@command(app, "list", BEGIN)
-def list_components(
-    kind: Annotated[str | None, argument("KIND", f"{', '.join(CATALOGUE)}; all without.")] = None,
-    /,
-    *keys: Annotated[str, argument("KEY=VALUE", "Options of the mixer that is checked, such as heads=4.")],
-    check: Annotated[
-        str | None,
-        flag("Check that this mixer, NAME or module:Class, keeps the contract, and write a table for its README."),
-    ] = None,
-    dim: Annotated[Count | None, flag("Size of the vectors of the mixer that is checked.", "48")] = None,
-    device: Annotated[str | None, flag("Where it is checked: cpu, cuda, ...", "cpu")] = None,
-) -> int:
-    """List all components, a line each, with options, their types and defaults; or check a mixer.
-
-    A check exits with 1 where the mixer breaks the contract, and says what broke.
-    """
-    given = {"check": check, "dim": dim, "device": device, "keys": keys}
-    needs = {name: ["check"] for name in ("dim", "device", "keys")}
-    check_companions([name for name, value in given.items() if value], needs)
-    if check is not None:
-        if kind not in (None, "mixers"):
-            raise UserError("only mixers are checked", where="KIND", received=kind, allowed="mixers, before all else")
-        from headway.core.device import pick_device
-        from headway.mixers.conformance_report import DIM, conformance_table
-        from headway.recipe.reading import apply_overrides
-
-        options: dict[str, Any] = {}
-        apply_overrides(options, keys)
-        table, broken = conformance_table(check, options, dim or DIM, pick_device(device or "cpu"))
-        write(table.markdown().rstrip())
-        return int(broken)
-    if kind is not None:
-        write("\n".join(listing(kind)))
-        return 0
-    sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
-    write("\n\n".join(sections))
-    return 0
-
-
-@command(app, group=BEGIN)
-def demo(
-    *,
-    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "runs/dates")] = Path("runs/dates"),
-    seed: Annotated[Seed, flag("The seed of data and model.", "1")] = 1,
-    resume: Annotated[bool, flag("Go on with the demo that is there, as it does without.", negative=())] = False,
-) -> int:
-    """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
-    from headway.experiments.demo import run_demo
-
-    code = run_demo(output, seed, resume=resume)
-    if code:
-        moved = [] if output == Path("runs/dates") else ["--output", str(output)]
-        _say_command("to go on", "demo", "--resume", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
-    return code
-
-
 @command(app, group=BEGIN)
 def new(
     file: Annotated[Path, argument("FILE", "A pair a row (.tsv, .jsonl); or, with TARGET, the sources.")],
@@ -170,6 +116,23 @@ def new(
 
 
 @command(app, group=BEGIN)
+def demo(
+    *,
+    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "runs/dates")] = Path("runs/dates"),
+    seed: Annotated[Seed, flag("The seed of data and model.", "1")] = 1,
+    resume: Annotated[bool, flag("Go on with the demo that is there, as it does without.", negative=())] = False,
+) -> int:
+    """Learn to read dates in many languages, from nothing: data, training, scores and a report in a few minutes."""
+    from headway.experiments.demo import run_demo
+
+    code = run_demo(output, seed, resume=resume)
+    if code:
+        moved = [] if output == Path("runs/dates") else ["--output", str(output)]
+        _say_command("to go on", "demo", "--resume", *moved, *([] if seed == 1 else ["--seed", str(seed)]))
+    return code
+
+
+@command(app, group=BEGIN)
 def doctor() -> int:
     """Say what this installation has and whether it works: what is missing for each extra, too (about 10 seconds)."""
     from headway.experiments.doctor import run_doctor
@@ -177,7 +140,7 @@ def doctor() -> int:
     return run_doctor(write)
 
 
-@command(app, group=BEGIN)
+@command(app, group=LEARN)
 def check(
     lesson: Annotated[int, argument("LESSON", "The number of the lesson, 1 to 8.")],
     /,
@@ -228,6 +191,45 @@ def recipes(
         raise UserError("a recipe is of one task", where=option("task"), received=task, allowed="without NAME")
     else:
         write(recipe_facts(name[0]))
+
+
+@command(app, "list", BEGIN)
+def list_components(
+    kind: Annotated[str | None, argument("KIND", f"{', '.join(CATALOGUE)}; all without.")] = None,
+    /,
+    *keys: Annotated[str, argument("KEY=VALUE", "Options of the mixer that is checked, such as heads=4.")],
+    check: Annotated[
+        str | None,
+        flag("Check that this mixer, NAME or module:Class, keeps the contract; a file gets Markdown, for its README."),
+    ] = None,
+    dim: Annotated[Count | None, flag("Size of the vectors of the mixer that is checked.", "48")] = None,
+    device: Annotated[str | None, flag("Where it is checked: cpu, cuda, ...", "cpu")] = None,
+) -> int:
+    """List all components, a line each: what it is, and its options; or check a mixer.
+
+    A check exits with 1 where the mixer breaks the contract, and says what broke.
+    """
+    given = {"check": check, "dim": dim, "device": device, "keys": keys}
+    needs = {name: ["check"] for name in ("dim", "device", "keys")}
+    check_companions([name for name, value in given.items() if value], needs)
+    if check is not None:
+        if kind not in (None, "mixers"):
+            raise UserError("only mixers are checked", where="KIND", received=kind, allowed="mixers, before all else")
+        from headway.core.device import pick_device
+        from headway.mixers.conformance_report import DIM, conformance_table
+        from headway.recipe.reading import apply_overrides
+
+        options: dict[str, Any] = {}
+        apply_overrides(options, keys)
+        table, broken = conformance_table(check, options, dim or DIM, pick_device(device or "cpu"))
+        write(table.text() if sys.stdout.isatty() else table.markdown().rstrip())
+        return int(broken)
+    if kind is not None:
+        write("\n".join(listing(kind)))
+        return 0
+    sections = ("\n".join([f"{name}:", *(f"  {line}" for line in listing(name))]) for name in CATALOGUE)
+    write("\n\n".join(sections))
+    return 0
 
 
 app.command(data_app)
@@ -466,7 +468,7 @@ def import_(
     import_run([word for word in words if word not in keys], output, keys, licence)
 
 
-@command(app, group=SHIP)
+@command(app, group=SHIP, usage="Usage: headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]")
 def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
     run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
@@ -477,6 +479,7 @@ def export(
     allow_code: AllowCode = False,
 ) -> int:
     """Write a run in a format of other engines, with its card, and show that it answers as the run does."""
+    from headway.export import EXPORTERS
     from headway.export.exporting import export_run, formats_of
 
     if list is not None:
@@ -485,6 +488,8 @@ def export(
     if format is None or run is None:
         what, allowed = "an export needs a format and a run", f"headway export FORMAT RUN {option('output')} DIR"
         raise UserError(what, where="headway export", allowed=allowed)
+    if str(run) in EXPORTERS and format not in EXPORTERS:
+        format, run = str(run), Path(format)
     report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]), allow_code=allow_code)
     write(report.text())
     return 0 if report.passed else 1
@@ -513,13 +518,20 @@ def serve(
     serve_runs(runs, options, engine=engine, device=device, precision=precision, allow_code=allow_code)
 
 
-@command(app, group=SHIP)
-def pack(run: RunArgument, output: Annotated[Path, argument("FILE", "The pack.")], /) -> None:
+@command(app, group=SHIP, usage="Usage: headway pack RUN [--output FILE] [OPTIONS]")
+def pack(
+    run: RunArgument,
+    /,
+    output: Annotated[Path | None, flag("The pack, a name.zip.", "the name of RUN")] = None,
+) -> None:
     """Put all that predicting with a run needs into one file, which stands for the run wherever one is read."""
     from headway.runs.packing import pack_run
 
+    output = output or Path(f"{run.resolve().name}.zip")
     names = pack_run(run, output)
     write(f"{output}: {len(names)} files, {output.stat().st_size / 1e6:.1f} MB")
 
 
+for place, name in enumerate(app):
+    app[name].sort_key = place  # in the help they stand as here
 app.register_install_completion_command(group=panel("Options"))

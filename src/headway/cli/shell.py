@@ -18,11 +18,8 @@ import errno
 import functools
 import inspect
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args
 
@@ -32,6 +29,7 @@ from pydantic import ValidationError as InvalidError
 from pydantic.fields import FieldInfo
 
 from headway.cli.console import console
+from headway.cli.interruption import received
 from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
 from headway.core.system import STANDARD_INPUT
@@ -40,8 +38,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 FLAT = Parameter(name="*")
 ARGUMENTS, OPTIONS, MODEL = "Arguments", "Options", "Model"
-BEGIN, TRAIN, COMPARE, SHIP = "To begin", "From data to outputs", "Comparing", "Shipping"
-ORDER = (BEGIN, TRAIN, COMPARE, SHIP, ARGUMENTS, OPTIONS)  # of the groups of a page
+BEGIN, TRAIN, COMPARE, SHIP, LEARN = "To begin", "From data to outputs", "Comparing", "Shipping", "Lessons"
+ORDER = (BEGIN, TRAIN, COMPARE, SHIP, LEARN, ARGUMENTS, OPTIONS)  # of the groups of a page
 
 
 @functools.cache
@@ -113,11 +111,13 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
     )
 
 
-def command(app: App, name: str | None = None, group: str | None = None) -> Callable[[Function], Function]:
+def command(
+    app: App, name: str | None = None, group: str | None = None, **shown: Any
+) -> Callable[[Function], Function]:
     """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was."""
+    shown |= {} if group is None else {"group": panel(group)}
 
     def decorate(function: Function) -> Function:
-        shown: dict[str, Any] = {} if group is None else {"group": panel(group)}
         app.command(with_flags(function), name=name or function.__name__.replace("_", "-"), **shown)
         return function
 
@@ -259,11 +259,17 @@ def run(app: App, words: Sequence[str]) -> int:
         if not is_out_of_memory(error):
             raise
         return _failed(f"out of memory ({str(error).strip() or 'there is no more'})", RunError.exit_code)
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    except (KeyboardInterrupt, SystemExit):
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # who reads has been interrupted as well
+            _forget_output()
+        raise
 
 
 def _failed(message: str, code: int) -> int:
+    if received:
+        raise KeyboardInterrupt
     sys.stderr.write(f"{printable(f'error: {message}')}\n")
     return code
 
@@ -294,35 +300,6 @@ def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
     page = " ".join(["headway", *app.parse_commands(words)[0], "--help"])
     message = " ".join(str(error).split()).split(" Available commands:")[0]
     return f"{message.rstrip('.')}; see {page}"
-
-
-@contextmanager
-def interruption_kept() -> Iterator[None]:
-    """Within this context an error that Ctrl-C has caused ends the process in silence with 130, as Ctrl-C itself does.
-
-    Libraries that are not written in Python may turn what a signal raises into errors of their own: pydantic does while
-    it builds a class. Where SIGINT is handled otherwise, or ignored, it stays so.
-    """
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    interrupted = False
-
-    def note(number: int, frame: Any) -> None:
-        nonlocal interrupted
-        interrupted = True
-        signal.default_int_handler(number, frame)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    except Exception:
-        if interrupted:
-            sys.exit(128 + signal.SIGINT)
-        raise
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _forget_output() -> None:

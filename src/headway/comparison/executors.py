@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 from headway.comparison.options import GridOptions
 from headway.core.errors import UserError, not_installed, option
 from headway.core.processes import cores
-from headway.core.system import leave_terminal
+from headway.core.system import interrupts_held, leave_terminal
 
 LOCAL = "local"
 KILLED = -9  # the exit code
@@ -100,6 +101,9 @@ class ProcessesOfTheirOwn(Executor):
         sys.modules["__main__"] = ModuleType("__main__")
         os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
         try:
+            if self._context.get_start_method() == "forkserver":
+                with interrupts_held():
+                    forkserver.ensure_running()
             process = self._context.Process(target=_called, args=(sent, asked, function, arguments))
             process.start()
         finally:

@@ -7,17 +7,15 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import psutil
@@ -60,7 +58,7 @@ from headway.core.errors import RunError, UserError, option
 from headway.core.files import sha256, write_json, write_text
 from headway.core.log import duration, progress, say
 from headway.core.storage import locked
-from headway.core.system import ENDING_SIGNALS, kill_with_children, move
+from headway.core.system import kill_with_children, move
 from headway.core.tables import Cell, Table
 from headway.metrics.intervals import Linearised
 
@@ -230,7 +228,6 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
     with (
         log.open("wb", buffering=0) as kept,
         progress(title, long=True) as work,
-        _ended_by_signals(),
         subprocess.Popen(  # noqa: S603
             shell, cwd=beside, env=environment, stdout=pipe, stderr=pipe, start_new_session=True
         ) as process,
@@ -262,25 +259,6 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
                 thread.join(LOOK)
             raise
     return process.returncode, _last_line(errors)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Within this context SIGTERM and SIGHUP raise SystemExit where they would end the process, in the main thread."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    try:
-        ending = [number for number in ENDING_SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
-        before = {number: signal.signal(number, end) for number in ending}
-    except ValueError:  # not the main thread
-        before = {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _last_line(text: bytearray) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from headway.core.errors import UserError, option
-from headway.core.system import STANDARD_OUTPUT, move, sync
+from headway.core.system import STANDARD_OUTPUT, give_name, move, open_unnamed, sync
 
 COMPRESSED = (".gz", ".xz")  # suffixes of files that are read, and never written
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
@@ -48,12 +48,17 @@ def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "fi
 
 
 @contextmanager
-def named_in_errors(path: Path) -> Iterator[None]:
-    """Within this context an OSError, such as that of a full disk, names `path` where it names no file."""
+def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Within this context an OSError, such as that of a full disk, names `path` where it names no file.
+
+    It also does where the error names `temporary`, a file or folder that is to become `path`, or a file in it.
+    """
     try:
         yield
     except OSError as error:
-        error.filename = str(path) if error.filename is None else error.filename
+        named = error.filename if error.filename is None else Path(str(error.filename))
+        if named is None or (temporary is not None and named.is_relative_to(temporary)):
+            error.filename = str(path)
         raise
 
 
@@ -125,19 +130,22 @@ def write_bytes(path: Path, content: bytes) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """`write_bytes` for content that comes bit by bit: the file is there when the context ends without an error."""
-    with named_in_errors(path):
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with named_in_errors(path, temporary):
         stream = _standard_stream(path)
         if stream is not None or (path.exists() and not path.is_file()):
             with path.open("wb") if stream is None else os.fdopen(os.dup(stream), "wb") as device:
                 yield device
             return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             temporary.unlink(missing_ok=True)  # a folder of somebody else may hold a link by this name
-            with temporary.open("xb") as file:
+            unnamed = open_unnamed(path.parent)
+            with unnamed or temporary.open("xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                if unnamed is not None:
+                    give_name(unnamed, temporary)
             move(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

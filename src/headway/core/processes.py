@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.core.errors import RunError
-from headway.core.system import usable_cores
+from headway.core.system import interrupts_held, usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -94,7 +94,8 @@ def in_processes(
     waiting: deque[Future[Result]] = deque()
     try:
         for item in stream:
-            waiting.append(pool.submit(work, item))
+            with interrupts_held():  # Ctrl-C is the parent's, which ends the pool
+                waiting.append(pool.submit(work, item))
             if len(waiting) > 3 * processes:
                 yield waiting.popleft().result()
         while waiting:
@@ -109,7 +110,7 @@ def in_processes(
 
 
 def _start(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends the pool
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for systems that cannot hold it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     start(*arguments)
 

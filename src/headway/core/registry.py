@@ -1,7 +1,8 @@
 """Registries: the names of components, where their classes are, and the options of each.
 
 A component is named by a short name or by import path, `my_package.module:Class`. Its class is imported when it is
-first asked for. Its options are those of the class's own `Config`, or of its keyword-only arguments.
+first asked for; one that is named by import path may be in the current folder. Its options are those of the class's own
+`Config`, or of its keyword-only arguments.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -143,6 +145,8 @@ class Registry(Generic[Component]):
                 allowed=f"{option('allow_code')} where you trust that code",
             )
         try:
+            if (here := str(Path.cwd())) not in sys.path:
+                sys.path.append(here)  # behind all that is installed; it stays for the processes that begin later
             component = self._import(name)
         except (Exception, SystemExit) as error:  # whatever the code of another does when it is imported
             problem = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
@@ -335,7 +339,7 @@ def registry_of(kind: str) -> Registry[Any]:
 
 
 def listing(kind: str) -> list[str]:
-    """The components of a kind, a line each: the name, and its options with their types and defaults.
+    """The components of a kind, a line each: the name, what it is, and its options with their types and defaults.
 
     A component whose library is not installed is listed with what is missing.
 
@@ -347,14 +351,16 @@ def listing(kind: str) -> list[str]:
     lines = []
     for name in registry:
         try:
-            options = ", ".join(
-                f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
-                for choice in registry.choices(name)
-            )
+            told = [str(inspect.getdoc(registry.get(name))).splitlines()[0]]
+            told += [", ".join(map(_in_words, choices))] if (choices := registry.choices(name)) else []
         except ImportError as error:
-            options = f"(not installed: {error})"
-        lines.append(f"{name:{width}}  {options}".rstrip())
+            told = [f"(not installed: {error})"]
+        lines.append(f"{name:{width}}  {'  '.join(told)}")
     return lines
+
+
+def _in_words(choice: Setting) -> str:
+    return f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
 
 
 def _value(value: Any) -> str:

@@ -20,7 +20,7 @@ import psutil
 from numpy.typing import DTypeLike, NDArray
 
 from headway.core.errors import RunError, UserError, option
-from headway.core.files import sha256, write_json
+from headway.core.files import named_in_errors, sha256, write_json
 from headway.core.log import warn
 from headway.core.system import move, open_no_link, sync, take_lock
 
@@ -47,10 +47,11 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def workspace(folder: Path) -> Iterator[Path]:
+def workspace(folder: Path, output: Path | None = None) -> Iterator[Path]:
     """A new folder below `folder` for work in progress, removed at the end.
 
-    What killed processes of this machine left behind is removed as well: the folders carry machine and process.
+    What killed processes of this machine left behind is removed as well: the folders carry machine and process. An
+    OSError names `output`, which is made here, or `folder`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine = socket.gethostname()
@@ -59,7 +60,8 @@ def workspace(folder: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
     path = Path(tempfile.mkdtemp(prefix=f"{machine}@{os.getpid()}@", suffix=".tmp", dir=folder))
     try:
-        yield path
+        with named_in_errors(output or folder, path):
+            yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
 

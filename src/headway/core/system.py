@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -19,8 +20,6 @@ except ImportError:  # Windows
 WINDOWS = os.name == "nt"
 STANDARD_INPUT = "/dev/stdin for standard input" if not WINDOWS else "no name for standard input"
 STANDARD_OUTPUT = "standard output is /dev/stdout" if not WINDOWS else "standard output needs no name"
-# What ends a process that does not handle it, Ctrl-C aside.
-ENDING_SIGNALS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 # The answers of file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 PATIENCE = 3.0  # seconds in which a virus scanner or an indexer closes what it reads
@@ -50,6 +49,27 @@ def open_no_link(path: Path) -> BinaryIO:
     if not no_link and path.is_symlink():
         raise OSError(errno.ELOOP, "this is a link", str(path))
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | no_link, 0o666), "r+b", buffering=0)
+
+
+def open_unnamed(folder: Path) -> BinaryIO | None:
+    """A new file in a folder that has no name, so that it goes with a process that is killed; None if there is none."""
+    if not hasattr(os, "O_TMPFILE"):
+        return None
+    try:
+        return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
+    except OSError:  # a file system without such files
+        return None
+
+
+def give_name(file: BinaryIO, path: Path) -> None:
+    """Give a file of `open_unnamed` a name that no other file has; where there is no /proc, a copy gets it."""
+    try:
+        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=file.fileno())  # which makes it follow that link
+    except OSError:
+        file.seek(0)
+        with path.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+        sync(path)
 
 
 def move(path: Path, target: Path) -> None:
@@ -113,6 +133,22 @@ def leave_terminal() -> None:
     """Leave Ctrl-C to the parent of this process; on Windows it reaches both."""
     if hasattr(os, "setsid"):
         os.setsid()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Within this context Ctrl-C waits, and does not reach the processes that begin here; on Windows it reaches all."""
+    from multiprocessing import resource_tracker
+
+    masks: Any = signal
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # as it begins, it lets the signal through again
+        before = masks.pthread_sigmask(masks.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        if hasattr(signal, "pthread_sigmask"):
+            masks.pthread_sigmask(masks.SIG_SETMASK, before)
 
 
 def kill_with_children(process: int) -> None:

@@ -106,7 +106,7 @@ def export_run(
         examples = parity_examples(run, options.input, options.sentences)
         lines = [example.source for example in examples]
         search = exporter.search(run, options.beam, longest_output(run, lines))
-        with workspace(output.absolute().parent) as space:
+        with workspace(output.absolute().parent, output) as space:
             folder = space / "export"
             with progress(f"export to {exporter.name}") as line:
                 exporter.write(run, folder)

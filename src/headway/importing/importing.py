@@ -79,7 +79,7 @@ def import_run(words: Sequence[str], output: Path, keys: Sequence[str] = (), lic
     check_languages(recipe.text)
     files = [ImportedFile(name=file.name, sha256=sha256(file)) for file in imported.files]
     origin = ImportedEntry(format=name, files=files, licence=licence or imported.licence)
-    with workspace(output.absolute().parent) as space:
+    with workspace(output.absolute().parent, output) as space:
         built = space / output.name  # which the card names
         built.mkdir()
         _write(RunFolder(built), recipe, imported, origin)

@@ -171,8 +171,10 @@ class RougeL(Rouge):
 
 
 class RougeLsum(Rouge):
-    """ROUGE-L of summaries of several sentences: for each sentence of the reference, the union of what it has in common
-    with each sentence of the output (Lin 2004, section 3.2). Sentences are those of `processing.text.sentences`.
+    """ROUGE-L of summaries of several sentences (Lin 2004, section 3.2).
+
+    For each sentence of the reference, the union of what it has in common with each sentence of the output counts.
+    Sentences are those of `processing.text.sentences`.
 
     As in ROUGE-1.5.5, a word counts as often as both texts have it, at most. Options as `Rouge`.
     """

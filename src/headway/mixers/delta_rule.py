@@ -172,8 +172,9 @@ def step(
 
 
 class DeltaRule(MatrixMemory):
-    """o_t = S_t^T q_t with S_t = (I - beta_t k_t k_t^T) diag(a_t) S_{t-1} + beta_t k_t v_t^T, in heads.
+    """The delta rule, a linear attention that corrects its memory.
 
+    o_t = S_t^T q_t with S_t = (I - beta_t k_t k_t^T) diag(a_t) S_{t-1} + beta_t k_t v_t^T, in heads.
     q and k have length one, and beta_t = sigmoid(w_h x_t). A position first takes out a share beta_t of what the memory
     has under its key, and puts the same share of its value there. `gate` says how the rest fades:
 

@@ -35,8 +35,9 @@ class LightConvState(MixerState):
 
 
 class LightConv(Mixer):
-    """z_t = W_o [o_t^1; ...; o_t^H], o_t^h = sum over j = 1 .. k of softmax(w^h)_j v_{t+j-ceil((k+1)/2)}^h.
+    """Lightweight convolution: a weighted mean of the nearest `width` positions, with the same weights everywhere.
 
+    z_t = W_o [o_t^1; ...; o_t^H], o_t^h = sum over j = 1 .. k of softmax(w^h)_j v_{t+j-ceil((k+1)/2)}^h.
     v = GLU(x W_i) is zero at padding and outside the sequence, and the weights of the other positions stay as they are,
     as in the authors' code. If causal, the window ends at t: o_t^h = sum_j softmax(w^h)_j v_{t+j-k}^h. A window of an
     even number of positions that is not causal has one more before t than after it. Weights that do not sum to one at

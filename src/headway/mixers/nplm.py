@@ -26,8 +26,9 @@ class NplmState(MixerState):
 
 
 class Nplm(Mixer):
-    """z_t = W_2 ReLU(W_1 [x_t; x_{t-1}; ...; x_{t-n+1}; a_{t,1}; ...; a_{t,M}]), with zeros outside the sequence.
+    """A neural probabilistic language model: the last n positions, and means of blocks before these.
 
+    z_t = W_2 ReLU(W_1 [x_t; x_{t-1}; ...; x_{t-n+1}; a_{t,1}; ...; a_{t,M}]), with zeros outside the sequence.
     a_{t,m} holds C averages over the m-th block before the n recent positions, x_{t-n-(m-1)b} .. x_{t-n-mb+1}: sums
     weighted with position kernels of size b that are learned from 1 / b on. A mixer that is not causal has windows and
     blocks on both sides, with kernels of their own. `n: 1` leaves the position itself and the distant context, as in

@@ -90,14 +90,14 @@ class ReluFeedForward(HiddenFeedForward):
 
 
 class GeluFeedForward(ReluFeedForward):
-    """The same with a GELU in the place of the ReLU (Hendrycks and Gimpel 2016)."""
+    """GELU(x W1 + b1) W2 + b2 (Hendrycks and Gimpel 2016)."""
 
     def activation(self, hidden: Tensor) -> Tensor:
         return F.gelu(hidden)
 
 
 class SwishFeedForward(ReluFeedForward):
-    """The same with a Swish, x sigmoid(x), in the place of the ReLU (Ramachandran et al. 2017)."""
+    """Swish(x W1 + b1) W2 + b2, where Swish(x) is x sigmoid(x) (Ramachandran et al. 2017)."""
 
     def activation(self, hidden: Tensor) -> Tensor:
         return F.silu(hidden)
@@ -132,7 +132,7 @@ class SwigluFeedForward(HiddenFeedForward):
 
 
 class GegluFeedForward(SwigluFeedForward):
-    """The same with a GELU, approximated by tanh, in the place of the SiLU, as T5 1.1 has it (Shazeer 2020)."""
+    """(GELU(x W1) * x V) W2, with the GELU approximated by tanh, as in T5 1.1 (Shazeer 2020)."""
 
     def activation(self, gate: Tensor) -> Tensor:
         return F.gelu(gate, approximate="tanh")

@@ -157,7 +157,7 @@ class MarianVocabulary(SubwordVocabulary):
 
 
 class M2mVocabulary(MarianVocabulary):
-    """The same for M2M-100, whose codes of languages are no part of the text."""
+    """Pieces of the SentencePiece model of M2M-100, whose codes of languages are no part of the text."""
 
     family = "m2m"
 

@@ -281,7 +281,7 @@ def _write(
 ) -> dict[str, Any]:
     """Write the corpus of what is kept, whole or not at all."""
     counts, first, at_limit = Counter[str](), dict[str, list[int]](), 0
-    with workspace(output.absolute().parent) as space:
+    with workspace(output.absolute().parent, output) as space:
         folder = space / "corpus"
         folder.mkdir()
         names = (TARGET, SOURCE) if kind == "backtranslate" else (SOURCE, TARGET)

@@ -194,7 +194,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
     if modules := named_modules(tree):
         warn(f"code that the run names is no part of the pack, and is needed where it is used: {', '.join(modules)}")
     _warn_of_files(tree.get("text"), "text")
-    with workspace(output.absolute().parent) as place:
+    with workspace(output.absolute().parent, output) as place:
         packed = RunFolder(place)
         write_text(packed.recipe_file, dump_yaml(portable(tree)))
         write_json(packed.manifest_file, portable(folder.read_manifest()))

@@ -167,6 +167,7 @@ class ManifestEntries(BaseModel):
     code: dict[str, str] = {}
     processes: int = 1
     cpu_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
     next_recipe_sha256: str = ""
 
 

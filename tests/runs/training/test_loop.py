@@ -82,6 +82,7 @@ def test_the_seconds_of_training_are_those_of_updates(tmp_path, monkeypatch):
     assert max(speeds[1:]) < 0.5
     assert speeds[0] == pytest.approx(lines[0]["seconds"])
     assert manifest["seconds"] == lines[-1]["seconds"] < 1.5
+    assert manifest["evaluation_seconds"] == sum(evaluations)
 
 
 def test_training_loss_without_smoothing_is_the_quantity_of_the_dev_loss(tmp_path):

@@ -31,7 +31,7 @@ KINDS = {1: "unigram", 2: "bpe", 4: "char"}  # by the number of the type in Sent
 
 
 class SubwordVocabulary(Vocabulary):
-    """A SentencePiece model. Pickled (for worker processes only) as its serialised protocol buffer."""
+    """Pieces of words, or characters, of a SentencePiece model, which worker processes get as its protocol buffer."""
 
     family = "subwords"
     extensible = True

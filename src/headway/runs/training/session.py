@@ -19,6 +19,7 @@ from headway.models import Model
 from headway.optimizers.schedules import Schedule
 from headway.predictors.predictor import WEIGHTS
 from headway.recipe import Recipe
+from headway.runs.metrics import read_metrics
 from headway.runs.model_card import write_card
 from headway.runs.run import open_run
 from headway.runs.run_folder import (
@@ -413,7 +414,9 @@ class Session:
         if self.parallel.first and not self.state.evaluation_pending:
             state = self.state
             totals = {"updates": state.update, "seconds": state.seconds, "cpu_seconds": state.cpu_seconds}
-            self.folder.write_manifest(totals | {"target_tokens": state.target_tokens})
+            evaluations = sum(line.get("evaluation_seconds", 0.0) for line in read_metrics(self.folder.metrics))
+            totals |= {"evaluation_seconds": evaluations, "target_tokens": state.target_tokens}
+            self.folder.write_manifest(totals)
             write_card(open_run(self.folder.path))
 
 
