@@ -25,6 +25,7 @@ from headway.export.exporter import (
     Answering,
     Exporter,
     Search,
+    cleaning,
     language_codes,
     text_processors,
 )
@@ -96,8 +97,9 @@ class FirefoxExporter(Exporter):
         items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
         items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
-        assert isinstance(source.vocabulary, SubwordVocabulary)
-        write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary))
+        pieces = cleaning(source)
+        assert isinstance(pieces, SubwordVocabulary)
+        write_bytes(folder / vocabulary, engine_vocabulary(pieces))
         write_bytes(folder / model, write_items(items))
         if (file := self._links(run)) is not None:
             links = _linked_ids(run, file) if self.config.links else _stored_ids(run, file)

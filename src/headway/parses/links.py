@@ -103,7 +103,7 @@ class LinkLabeller(StoreLabeller[LinkStore]):
 
     def __init__(self, store: Path, text: TextConfig) -> None:
         super().__init__(store)
-        if (received := self.store.header.get("text")) != (allowed := text.model_dump(mode="json")):
+        if (received := self.store.header.get("text")) != (allowed := text.stored()):
             what = "these links are between words of another preparation of the text; remove them and make them anew"
             raise UserError(what, where=str(store), received=received, allowed=str(allowed))
 
@@ -157,4 +157,4 @@ def named_links(links: LinksConfig | None) -> LinksConfig:
 def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, Any]:
     """All that tells a store's links from others, as JSON has it: what made them, and of which words."""
     made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
-    return made | {"version": version, "text": text.model_dump(mode="json")}
+    return made | {"version": version, "text": text.stored()}

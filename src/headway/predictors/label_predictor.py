@@ -98,7 +98,10 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         texts = [text for text in raw if isinstance(text, str)]
         check_texts(texts, frozenset(), line_place(first_line), rows_of=WORDS)
         cut = PreparationConfig(
-            language=source.language, normalise=source.normalise, segment="moses" if chosen.raw else "whitespace"
+            language=source.language,
+            clean=chosen.raw and source.clean,
+            normalise=source.normalise,
+            segment="moses" if chosen.raw else "whitespace",
         )
         sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in raw]
         return LabelRequest(inputs, chosen, first_line, {}, sentences)

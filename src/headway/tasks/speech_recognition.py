@@ -74,7 +74,11 @@ class SpeechRecognition(Task):
             ("data.truncate_source", recipe.data.truncate_source, about),
             ("data.lead", recipe.data.lead, about),
             ("vocabulary.shared", recipe.vocabulary.shared, "only transcripts have a vocabulary"),
-            ("text.source", recipe.text.source != PreparationConfig(), "a recording has no text to prepare"),
+            (
+                "text.source",
+                recipe.text.source != PreparationConfig(clean=recipe.text.source.clean),
+                "a recording has no text to prepare",
+            ),
             ("data.count", recipe.data.count != "pieces", "transcripts are counted in tokens"),
             ("objective", Objective(recipe.objective).parts, "speech is learned from transcripts alone"),
             ("decoding.unknown_words", copied == "copy", "a recording has no words that could be copied"),
@@ -111,7 +115,7 @@ class SpeechRecognition(Task):
         found = [
             finding
             for name, corpus in heard.items()
-            for finding in findings(name, corpus.pairs(), recipe.text.target, str, source_is_text=False)
+            for finding in findings(name, corpus.pairs(), recipe.text.target, str, source=None)
         ]
         return DataCheck(reports, broken, "; ".join(filter(None, allowed)) or None, *shared, found, refused)
 
