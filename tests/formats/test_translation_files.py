@@ -59,7 +59,8 @@ VARIANTS = """<tmx version="1.4"><header srclang="en"/><body>
 <tuv xml:lang="pt_br"><seg>ônibus</seg></tuv></tu>
 <tu><tuv xml:lang="en"><seg>train</seg></tuv><tuv xml:lang="pt-PT"><seg>comboio</seg></tuv></tu>
 <tu><tuv xml:lang="en"><seg>word</seg></tuv><tuv xml:lang="zh-CN"><seg>词</seg></tuv>
-<tuv xml:lang="zh-TW"><seg>詞</seg></tuv><tuv xml:lang="pt-BR"><seg/></tuv><tuv xml:lang="pt"><seg>palavra</seg></tuv></tu>
+<tuv xml:lang="zh-TW"><seg>詞</seg></tuv><tuv xml:lang="pt-BR"><seg/></tuv>
+<tuv xml:lang="pt"><seg>palavra</seg></tuv></tu>
 </body></tmx>
 """
 
