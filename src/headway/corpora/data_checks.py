@@ -192,8 +192,7 @@ def findings(
         location: writes the number of a line.
         source: the preparation of its sources; None if these are no texts.
     """
-    same, changed, example, read, segmented = list[int](), list[int](), "", 0, 0
-    unclean = list[int]()
+    same, unclean, changed, example, read, segmented = list[int](), list[int](), list[int](), "", 0, 0
     plain, named = target.model_copy(update={"segment": "none"}), target.segment
     restore = segmenter(named, target.language).detokenise
     for read, pair in enumerate(pairs, start=1):
@@ -213,12 +212,7 @@ def findings(
     kind = named if isinstance(named, str) else named.get("kind")
     found = (
         ("pairs have the same text on both sides", same, read, ""),
-        (
-            "pairs have other white space, invisible signs or letters in parts, which text.*.clean changes",
-            unclean,
-            read,
-            "",
-        ),
+        ("pairs have other white space, invisible signs or split letters, which are cleaned", unclean, read, ""),
         (f"targets do not come back as they were from text.target.segment: {kind}", changed, segmented, example),
     )
     return [

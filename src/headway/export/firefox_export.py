@@ -25,8 +25,8 @@ from headway.export.exporter import (
     Answering,
     Exporter,
     Search,
-    cleaning,
     language_codes,
+    sentencepiece_of,
     text_processors,
 )
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
@@ -97,9 +97,7 @@ class FirefoxExporter(Exporter):
         items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
         items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
-        pieces = cleaning(source)
-        assert isinstance(pieces, SubwordVocabulary)
-        write_bytes(folder / vocabulary, engine_vocabulary(pieces))
+        write_bytes(folder / vocabulary, engine_vocabulary(SubwordVocabulary(sentencepiece_of(source))))
         write_bytes(folder / model, write_items(items))
         if (file := self._links(run)) is not None:
             links = _linked_ids(run, file) if self.config.links else _stored_ids(run, file)

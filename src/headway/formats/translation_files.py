@@ -21,6 +21,7 @@ class Memory(PairSource):
         super().__init__(str(path), (path,), languages)
 
     def rows(self) -> Iterator[Pair | UserError]:
+        wanted = [*map(str, self.columns)]
         texts, language, begun, in_code = dict[str, str](), "", 0, 0
         inside = False
         for tag in read_tags(self.files[0], with_text=True):
@@ -38,16 +39,13 @@ class Memory(PairSource):
                 texts[language] += tag.text
             elif tag.name == "tu":
                 filled = [code for code, text in texts.items() if text.strip()]
-                found = {
-                    code: nearest_variant(filled, code) or nearest_variant(texts, code)
-                    for code in map(str, self.columns)
-                }
-                chosen = [texts[code] for code in found.values() if code is not None]
-                if len(chosen) < len(found):
-                    where, missing = f"{self.files[0]}:{begun}", next(code for code in found if found[code] is None)
-                    yield UserError("this unit lacks a language", where=where, received=missing, allowed=list(texts))
+                found = [nearest_variant(filled, code) or nearest_variant(texts, code) for code in wanted]
+                missing = [code for code, one in zip(wanted, found, strict=True) if one is None]
+                where = f"{self.files[0]}:{begun}"
+                if missing:
+                    yield UserError("this unit lacks a language", where=where, received=missing[0], allowed=list(texts))
                 else:
-                    yield Pair.of(begun, chosen)
+                    yield Pair.of(begun, [texts[code] for code in found if code is not None])
 
 
 class Tmx(CorpusFormat):

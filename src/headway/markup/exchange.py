@@ -171,12 +171,11 @@ def language_of(variant: Element) -> str:
 
 def variant(unit: Element, language: str, *, with_base: bool) -> Element | None:
     """The variant of a unit in a language, as `nearest_variant` chooses it: one with text, else an empty one."""
-    with_seg = [one for one in unit.of("tuv") if one.of("seg")]
-    for some in ([one for one in with_seg if _has_text(one.of("seg")[0])], with_seg):
-        by_code = {language_of(one): one for one in reversed(some)}
-        code = nearest_variant(reversed(by_code), language, with_base=with_base)
+    all_of = [one for one in unit.of("tuv") if one.of("seg")]
+    for some in ([one for one in all_of if _has_text(one.of("seg")[0])], all_of):
+        code = nearest_variant(map(language_of, some), language, with_base=with_base)
         if code is not None:
-            return by_code[code]
+            return next(one for one in some if language_of(one) == code)
     return None
 
 

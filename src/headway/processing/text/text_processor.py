@@ -163,16 +163,8 @@ class TextProcessor(Processor):
         if not self.characters:
             return []
         new = [character for character in characters if character not in self.characters]
-        plain = self.encode("a a").values
-        return [
-            sign
-            for sign in new
-            if (
-                self.encode(f"a{sign}a").values != plain
-                if sign.isspace()
-                else not self.characters.issuperset("".join(self.prepare(sign).split()))
-            )
-        ]
+        spaces = [sign for sign in new if sign.isspace() and self.encode(f"a{sign}a") != self.encode("a a")]
+        return spaces + [sign for sign in new if not self.characters.issuperset("".join(self.prepare(sign).split()))]
 
     @property
     def size(self) -> int:
