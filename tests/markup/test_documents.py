@@ -1,8 +1,8 @@
 """Documents of every kind: the text is translated, all else stays, byte for byte."""
 
 import io
-import sys
 import re
+import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 
