@@ -188,13 +188,23 @@ def test_pairs_with_one_text_on_both_sides(tmp_path: Path, run_headway: Command)
 def test_targets_that_tokenization_changes() -> None:
     pairs = [Pair(1, "x", "A b, c."), Pair(2, "x", "a <b>"), Pair(3, "x", "a  b"), Pair(4, "x", "<c>")]
     moses = PreparationConfig(segment="moses")
-    (found,) = findings("data.train", pairs, moses, str)
+    (found,) = findings("data.train", pairs, moses, str, source=PreparationConfig())
     what = "data.train: 2 of 4 targets do not come back as they were from text.target.segment: moses"
     assert found.text() == f"{what} (line 2, 4); 'a <b>' becomes 'a < b >'"
-    assert findings("data.train", pairs, PreparationConfig(segment="whitespace"), str) == []
+    assert findings("data.train", pairs, PreparationConfig(segment="whitespace"), str, source=PreparationConfig()) == []
     lowered = PreparationConfig(segment="moses", normalise=("lower",))
-    assert [one.count for one in findings("data.train", pairs, lowered, str)] == [2]
-    assert findings("data.train", [Pair(1, "a", "a")], moses, str, source_is_text=False) == []
+    assert [one.count for one in findings("data.train", pairs, lowered, str, source=PreparationConfig())] == [2]
+    assert findings("data.train", [Pair(1, "a", "a")], moses, str, source=None) == []
+
+
+def test_lines_that_cleaning_changes_are_counted() -> None:
+    pairs = [Pair(1, "a\u00a0b", "a c"), Pair(2, "b", "b\u00ad"), Pair(3, "e", "e\u0301"), Pair(4, "c", "d")]
+    (found,) = findings("data.train", pairs, PreparationConfig(), str, source=PreparationConfig())
+    assert (found.count, found.lines) == (3, ("1", "2", "3"))
+    kept = PreparationConfig(clean=False)
+    assert findings("data.train", pairs, kept, str, source=kept) == []
+    (found,) = findings("data.train", pairs, PreparationConfig(), str, source=None)
+    assert found.lines == ("2", "3")
 
 
 def test_shared_and_broken(parallel: Callable[..., AnyCorpus]) -> None:

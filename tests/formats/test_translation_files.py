@@ -54,6 +54,36 @@ def test_a_memory_is_pairs(tmp_path: Path) -> None:
         list(open_source({"kind": "tmx", "file": str(path), "source": "en", "target": "fr"}, "data.train", "skip"))
 
 
+VARIANTS = """<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-GB"><seg>bus</seg></tuv><tuv xml:lang="pt-PT"><seg>autocarro</seg></tuv>
+<tuv xml:lang="pt_br"><seg>ônibus</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>train</seg></tuv><tuv xml:lang="pt-PT"><seg>comboio</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>word</seg></tuv><tuv xml:lang="zh-CN"><seg>词</seg></tuv>
+<tuv xml:lang="zh-TW"><seg>詞</seg></tuv><tuv xml:lang="pt-BR"><seg/></tuv>
+<tuv xml:lang="pt"><seg>palavra</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "targets"),
+    [
+        ("pt-BR", ["ônibus", "palavra"]),
+        ("pt-PT", ["autocarro", "comboio", "palavra"]),
+        ("pt", ["autocarro", "comboio", "palavra"]),
+        ("zh-TW", ["詞"]),
+        ("zh-Hant", ["詞"]),
+        ("zh", ["词"]),
+    ],
+)
+def test_a_memory_gives_the_variant_that_is_asked_for(wanted: str, targets: list[str], tmp_path: Path) -> None:
+    (tmp_path / "x.tmx").write_text(VARIANTS, encoding="utf-8")
+    memory = {"kind": "tmx", "file": str(tmp_path / "x.tmx"), "source": "en", "target": wanted}
+    source = open_source(memory, "data.train", "skip")
+    assert [pair.target for pair in source] == targets
+    assert source.row_errors.count == 3 - len(targets)
+
+
 def test_messages_are_pairs(tmp_path: Path) -> None:
     path = tmp_path / "x.po"
     path.write_text(PO, encoding="utf-8")

@@ -1,6 +1,7 @@
 """Documents of every kind: the text is translated, all else stays, byte for byte."""
 
 import io
+import re
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -344,3 +345,52 @@ def test_tags_that_are_nested_too_deeply_are_refused() -> None:
             translate_document(text.encode(), "x", upper, kind=kind)
     same = "<b>" * 1200 + "a" + "</b>" * 1200
     assert translate_document(same.encode(), "x", upper, kind="html").decode() == same.replace("a", "A")
+
+
+MEMORY = """<tmx><body>
+<tu><tuv xml:lang="en"><seg>one</seg></tuv><tuv xml:lang="pt-PT"><seg>um</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>two</seg></tuv><tuv xml:lang="pt-BR"><prop>x</prop><seg/></tuv></tu>
+<tu><tuv xml:lang="en"><seg>three</seg></tuv><tuv xml:lang="pt-BR"><seg>três</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def written(text: str, kind: str, languages: Languages) -> str:
+    return translate_document(text.encode(), "x", upper, languages, kind).decode()
+
+
+def test_a_memory_lacks_what_has_not_this_variant_and_an_empty_segment_is_filled() -> None:
+    lines = written(MEMORY, "tmx", Languages("en", "pt-BR")).splitlines()
+    assert lines[1].endswith('<tuv xml:lang="pt-PT"><seg>um</seg></tuv></tu>')
+    assert '<tuv xml:lang="pt-BR"><seg>ONE</seg></tuv>' in lines[1]
+    assert lines[2] == MEMORY.splitlines()[2].replace("<seg/>", "<seg>TWO</seg>")
+    assert lines[3] == MEMORY.splitlines()[3]
+    assert "ONE" not in written(MEMORY, "tmx", Languages("en", "pt")), "any region will do for a base language"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "line", "received"),
+    [
+        (
+            "xliff",
+            '<xliff>\n<file source-language="en" target-language="fr"/></xliff>',
+            2,
+            "target .* de; received 'fr'",
+        ),
+        (
+            "xliff",
+            '<xliff>\n<file source-language="ja" target-language="de"/></xliff>',
+            2,
+            "source .* en; received 'ja'",
+        ),
+        ("xliff", '<xliff srcLang="en-GB" trgLang="fr-CA"/>', 1, "target .* de; received 'fr-CA'"),
+        ("po", 'msgid ""\nmsgstr ""\n"Language: fr\\n"\n\nmsgid "one"\nmsgstr ""\n', 1, "target .* de; received 'fr'"),
+    ],
+)
+def test_a_document_of_another_language_is_refused(kind: str, text: str, line: int, received: str) -> None:
+    with pytest.raises(UserError, match=rf"^x:{line}: this document is not of the {received}; allowed: a document in"):
+        written(text, kind, Languages("en", "de"))
+    written(text, kind, Languages("en", "en"))
+    if "ja" not in received:
+        written(text, kind, Languages("en", "fr"))
+    written(re.sub("ja|fr(-CA)?", "", text), kind, Languages("en", "de"))

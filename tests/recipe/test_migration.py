@@ -13,6 +13,8 @@ from headway.recipe.migration import FORMAT, todays_recipe
 from headway.runs.run_folder import RunFolder
 from tests.runs.old_runs import copied
 
+UNCLEAN = {"text": {"source": {"clean": False}, "target": {"clean": False}}}
+
 
 def test_heads_and_layers_of_format_1_counted_from_0() -> None:
     old = {
@@ -33,10 +35,16 @@ def test_heads_and_layers_of_format_1_counted_from_0() -> None:
     assert new["training"]["lora"]["linears"] == linears
     assert todays_recipe(json.loads(json.dumps(new)), FORMAT) == new
     board: dict[str, Any] = {"training": {"tensorboard": True}}
-    assert todays_recipe(board, 2) == {"training": {"loggers": [{"kind": "tensorboard"}]}}
-    assert todays_recipe({"training": {"tensorboard": False}}, 1) == {"training": {}}
+    assert todays_recipe(board, 2) == {"training": {"loggers": [{"kind": "tensorboard"}]}} | UNCLEAN
+    assert todays_recipe({"training": {"tensorboard": False}}, 1) == {"training": {}} | UNCLEAN
     without: dict[str, Any] = {"objective": {"dependency": None}, "training": {"lora": None}}
-    assert todays_recipe(dict(without), 1) == without
+    assert todays_recipe(dict(without), 1) == without | UNCLEAN
+
+
+def test_older_runs_read_all_spaces_and_signs_of_a_text() -> None:
+    text = {"source": {"language": "fr", "clean": False}, "target": {"clean": False}}
+    assert todays_recipe({"text": {"source": {"language": "fr"}}}, 3) == {"text": text}
+    assert todays_recipe({"text": {}}, FORMAT) == {"text": {}}
 
 
 def test_a_recipe_that_is_written_anew_keeps_its_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

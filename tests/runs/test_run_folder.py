@@ -144,7 +144,7 @@ def test_the_manifest_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"format": 4}', "written by a newer version of headway; received 'format 4'; allowed: formats up to 3"),
+        ('{"format": 5}', "written by a newer version of headway; received 'format 5'; allowed: formats up to 4"),
         ('{"form', "the manifest is damaged: "),
         ("[" * 100_000, "the manifest is damaged: "),
         ("[]", "the manifest is damaged"),

@@ -363,7 +363,8 @@ def shared_references(configs: Mapping[str, PreparationConfig | None]) -> Prepar
         if config is not None
     }
     if all(given == next(iter(steps.values())) for given in steps.values()):
-        return next(iter(configs.values()))
+        first = next(iter(configs.values()))
+        return first and first.model_copy(update={"clean": all(config.clean for config in configs.values() if config)})
     shown = "; ".join(f"{name}: {', '.join(given) or 'none'}" for name, given in steps.items())
     warn(f"text.target.normalise differs, so that references are scored as they stand ({shown})")
     return None

@@ -84,6 +84,34 @@ def _read(code: str) -> _Code | None:
     return _Code(language, next(scripts, None))
 
 
+def _variant(code: str) -> tuple[str, str | None, str | None]:
+    """The language, the script that is usual for the region, and the region of a code; None if it names no region."""
+    if (read := _read(code)) is None:
+        return code.lower(), None, None
+    parts = re.split("[-_]", code)[1:]
+    region = next((part.upper() for part in parts if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part)), None)
+    usual = get_global("likely_subtags").get(f"{read.language}_{region}", f"_{read.script}").split("_")[1]
+    return read.language, read.script if any(map(re.compile("[A-Za-z]{4}").fullmatch, parts)) else usual, region
+
+
+def same_writing(code: str, other: str) -> bool:
+    """Whether two codes are of one language in one script, as pt-PT and pt-BR are, and zh-CN and zh-TW are not."""
+    return _variant(code)[:2] == _variant(other)[:2]
+
+
+def nearest_variant(codes: Iterable[str], wanted: str, *, with_base: bool = True) -> str | None:
+    """The code of a wanted variant among others; None if there is none. A script is never exchanged for another.
+
+    The same variant comes first, then, `with_base`, the language without a region. Other regions will do only if the
+    wanted code names none.
+    """
+    language, script, region = _variant(wanted)
+    found = {_variant(code): code for code in reversed([*codes]) if same_writing(code, wanted)}  # the first of each
+    ranked = [(language, script, region), *([(language, script, None)] if with_base else ())]
+    ranked += [*reversed(found)] if region is None else []
+    return next((found[each] for each in ranked if each in found), None)
+
+
 def has_no_spaces(code: str | None) -> bool:
     """Whether a language is written without spaces between words; no where none is named."""
     return code is not None and (read := _read(code)) is not None and read.script in WITHOUT_SPACES

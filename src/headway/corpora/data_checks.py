@@ -10,6 +10,7 @@ from headway.core.errors import UserError
 from headway.core.log import counted, say, warn
 from headway.core.storage import cache_folder, fingerprint, kept_value, software
 from headway.formats.corpus_format import Broken, Pair, PairSource
+from headway.processing.text.normalisation import cleaned
 from headway.processing.text.segmentation import segmenter
 from headway.processing.text.text_processor import PreparationConfig, prepare
 
@@ -178,7 +179,7 @@ def findings(
     target: PreparationConfig,
     location: Callable[[int], str],
     *,
-    source_is_text: bool = True,
+    source: PreparationConfig | None,
 ) -> list[Finding]:
     """Look for pairs whose sides are one text, and for targets that a segmenter does not give back.
 
@@ -189,14 +190,17 @@ def findings(
         pairs: the corpus, read once.
         target: the preparation of its targets.
         location: writes the number of a line.
-        source_is_text: whether sources are texts.
+        source: the preparation of its sources; None if these are no texts.
     """
-    same, changed, example, read, segmented = list[int](), list[int](), "", 0, 0
+    same, unclean, changed, example, read, segmented = list[int](), list[int](), list[int](), "", 0, 0
     plain, named = target.model_copy(update={"segment": "none"}), target.segment
     restore = segmenter(named, target.language).detokenise
     for read, pair in enumerate(pairs, start=1):
-        if source_is_text and pair.source.strip() and folded(pair.source) == folded(pair.target):
+        if source is not None and pair.source.strip() and folded(pair.source) == folded(pair.target):
             same.append(pair.line)
+        sides = zip(pair[1:3], (source, target), strict=True)
+        if any(side and side.clean and cleaned(text) != text for text, side in sides):
+            unclean.append(pair.line)
         if named not in ("none", "whitespace") and read <= MOST_SEGMENTED:
             segmented = read
             given, back = (
@@ -208,6 +212,7 @@ def findings(
     kind = named if isinstance(named, str) else named.get("kind")
     found = (
         ("pairs have the same text on both sides", same, read, ""),
+        ("pairs have other white space, invisible signs or split letters, which are cleaned", unclean, read, ""),
         (f"targets do not come back as they were from text.target.segment: {kind}", changed, segmented, example),
     )
     return [

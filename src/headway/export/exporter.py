@@ -17,8 +17,10 @@ from headway.core.languages import base_language
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processor
+from headway.processing.text.normalisation import clean_rules
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.processing.text.text_processor import PreparationConfig, TextProcessor
+from headway.processing.text.vocabulary import Vocabulary
 from headway.runs.run_folder import RunFolder
 
 PROCESSORS = "vocabulary"  # as in a run
@@ -138,17 +140,30 @@ def sentencepiece_fault(processor: Processor) -> str | None:
     """The reason why a SentencePiece model alone does not do what a processor does; None where it does."""
     if not isinstance(processor, TextProcessor) or not isinstance(processor.vocabulary, SubwordVocabulary):
         return "a vocabulary that is no SentencePiece model; those of kind bpe, unigram and char are"
-    plain = PreparationConfig(language=processor.config.language)
-    if processor.config == plain:
+    if is_plain(processor.config):
         return None
     return "the run normalises or segments text, which a SentencePiece model alone does not do"
 
 
 def sentencepiece_of(processor: Processor) -> bytes:
-    """The SentencePiece model of a processor that `sentencepiece_fault` has no fault with."""
+    """The SentencePiece model of a processor that `sentencepiece_fault` has no fault with; it cleans text, too."""
     assert isinstance(processor, TextProcessor)
-    assert isinstance(processor.vocabulary, SubwordVocabulary)
-    return processor.vocabulary.serialised
+    vocabulary = cleaning(processor)
+    assert isinstance(vocabulary, SubwordVocabulary)
+    return vocabulary.serialised
+
+
+def cleaning(processor: TextProcessor) -> Vocabulary:
+    """The vocabulary of a processor; a SentencePiece model cleans text by itself if the processor does."""
+    vocabulary = processor.vocabulary
+    if processor.config.clean and isinstance(vocabulary, SubwordVocabulary):
+        return vocabulary.with_rules(clean_rules())
+    return vocabulary
+
+
+def is_plain(config: PreparationConfig) -> bool:
+    """Whether a SentencePiece model can do all that prepares text."""
+    return config == PreparationConfig(language=config.language, clean=config.clean)
 
 
 def text_processors(run: Run) -> tuple[TextProcessor, TextProcessor]:

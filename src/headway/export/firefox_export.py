@@ -26,6 +26,7 @@ from headway.export.exporter import (
     Exporter,
     Search,
     language_codes,
+    sentencepiece_of,
     text_processors,
 )
 from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
@@ -96,8 +97,7 @@ class FirefoxExporter(Exporter):
         items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
         items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
-        assert isinstance(source.vocabulary, SubwordVocabulary)
-        write_bytes(folder / vocabulary, engine_vocabulary(source.vocabulary))
+        write_bytes(folder / vocabulary, engine_vocabulary(SubwordVocabulary(sentencepiece_of(source))))
         write_bytes(folder / model, write_items(items))
         if (file := self._links(run)) is not None:
             links = _linked_ids(run, file, self.config.links_from) if self.config.links else _stored_ids(run, file)

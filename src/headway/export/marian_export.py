@@ -8,14 +8,14 @@ from pathlib import Path
 from headway.core.config import merge
 from headway.core.documents import dump_yaml
 from headway.core.files import json_line, write_text
-from headway.export.exporter import Answering, Exporter, text_processors
+from headway.export.exporter import Answering, Exporter, cleaning, is_plain, text_processors
 from headway.export.parity import answering_of
 from headway.models.transformer import Transformer, TransformerConfig
 from headway.predictors.predictor import Run
 from headway.processing.marian_npz import vocabulary_files, write_npz, write_vocabularies
 from headway.processing.processor import Processors
 from headway.processing.text.subwords import SubwordVocabulary
-from headway.processing.text.text_processor import PreparationConfig, TextProcessor
+from headway.processing.text.text_processor import TextProcessor
 from headway.processing.text.vocabulary import WordVocabulary
 from headway.recipe import parse_recipe
 from headway.runs.run_folder import load_weights, model_weights
@@ -50,7 +50,9 @@ class MarianExporter(Exporter):
         assert isinstance(run.recipe.model, TransformerConfig)
         model, decoding = run.recipe.model, run.recipe.decoding
         weights = {name: tensor.detach().cpu().float() for name, tensor in model_weights(run.model).items()}
-        vocabularies = [processor.vocabulary for processor in text_processors(run)]
+        source, target = text_processors(run)
+        first = cleaning(source)
+        vocabularies = [first, first if source.vocabulary is target.vocabulary else cleaning(target)]
         folder.mkdir()
         orders = write_vocabularies(folder, list(zip(vocabularies, kept_ids(weights), strict=True)))
         activation = str(model.feed_forward_options()["kind"])
@@ -103,5 +105,5 @@ def marian_needs(run: Run) -> Iterator[str]:
             continue
         if not isinstance(processor.vocabulary, SubwordVocabulary | WordVocabulary):
             yield "vocabulary.kind: bpe, unigram, char, word or whitespace"
-        if processor.config != PreparationConfig(language=processor.config.language):
+        if not is_plain(processor.config):
             yield f"text.{name} without normalise and segment"

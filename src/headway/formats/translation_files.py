@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.core.errors import UserError
-from headway.core.languages import LanguageCode, base_language
+from headway.core.languages import LanguageCode, nearest_variant
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import PAIRS, CorpusFormat, Pair, PairSource
 from headway.formats.lines import read_lines
@@ -21,7 +21,7 @@ class Memory(PairSource):
         super().__init__(str(path), (path,), languages)
 
     def rows(self) -> Iterator[Pair | UserError]:
-        wanted = [base_language(str(code)) for code in self.columns]
+        wanted = [*map(str, self.columns)]
         texts, language, begun, in_code = dict[str, str](), "", 0, 0
         inside = False
         for tag in read_tags(self.files[0], with_text=True):
@@ -31,19 +31,21 @@ class Memory(PairSource):
             elif tag.name == "tu" and given is not None:
                 texts, begun = {}, tag.line
             elif tag.name == "tuv" and given is not None:
-                language = base_language(given.get("xml:lang") or given.get("lang", ""))
+                language = given.get("xml:lang") or given.get("lang", "")
             elif tag.name == "seg":
                 inside = given is not None and language not in texts
                 texts.setdefault(language, "")
             elif not tag.name and inside and not in_code:
                 texts[language] += tag.text
             elif tag.name == "tu":
-                missing = [code for code in wanted if code not in texts]
+                filled = [code for code, text in texts.items() if text.strip()]
+                found = [nearest_variant(filled, code) or nearest_variant(texts, code) for code in wanted]
+                missing = [code for code, one in zip(wanted, found, strict=True) if one is None]
                 where = f"{self.files[0]}:{begun}"
                 if missing:
                     yield UserError("this unit lacks a language", where=where, received=missing[0], allowed=list(texts))
                 else:
-                    yield Pair.of(begun, [texts[code] for code in wanted])
+                    yield Pair.of(begun, [texts[code] for code in found if code is not None])
 
 
 class Tmx(CorpusFormat):

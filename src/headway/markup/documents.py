@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
+from headway.core.languages import is_language, same_writing
 from headway.markup.inline import DEEPEST, Kind, Piece, Segment, depth
 from headway.markup.translating import (
     Translate,
@@ -29,6 +30,21 @@ class Languages(NamedTuple):
 
 ENGLISH = Languages("en", "")
 Parts = Iterator[str | Segment]
+
+
+def check_language(declared: str | None, run: Languages, side: Literal["source", "target"], line: int) -> None:
+    """Raise UserError if a document declares another language than the run has on that side.
+
+    A missing or unknown code declares nothing. A run with one code on both sides may not know its languages.
+    """
+    own = getattr(run, side)
+    known = run.target and run.source != run.target and declared and is_language(declared)
+    if known and not same_writing(str(declared), own):
+        what = f"this document is not of the {side} language of the run, {own}"
+        allowed = f"a document in {own}, or another code there if that is what it is"
+        raise UserError(what, where=f"{line}", received=declared, allowed=allowed)
+
+
 Parser = Callable[[str, Languages], Parts]
 
 # The kinds: the suffixes of their files, and what divides such a text.
@@ -86,7 +102,9 @@ def translate_document(
     try:
         parts = list(parser(text, languages))
     except UserError as error:
-        raise UserError(error.what, where=f"{name}:{error.where}", received=error.received) from error
+        raise UserError(
+            error.what, where=f"{name}:{error.where}", received=error.received, allowed=error.allowed
+        ) from error
     segments = [part for part in parts if isinstance(part, Segment)]
     line = 1
     for part in parts:

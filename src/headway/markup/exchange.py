@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from headway.core.errors import UserError
-from headway.core.languages import base_language
-from headway.markup.documents import Languages, Parts
+from headway.core.languages import nearest_variant
+from headway.markup.documents import Languages, Parts, check_language
 from headway.markup.inline import DEEPEST, Piece, Segment
 from headway.markup.translating import decoded, html_escape, raw_pieces
 
@@ -108,6 +108,10 @@ def xliff_parts(text: str, languages: Languages) -> Parts:
     root = parse(text)
     if not root.of("xliff"):
         raise UserError("this is no XLIFF", where="1", allowed="the root element xliff")
+    for one in (xliff := root.of("xliff")[0], *xliff.of("file")):
+        given, line = one.attributes, text[: text.find(one.raw)].count("\n") + 1
+        check_language(given.get("source-language") or given.get("srcLang"), languages, "source", line)
+        check_language(given.get("target-language") or given.get("trgLang"), languages, "target", line)
     yield from _units(root)
 
 
@@ -133,11 +137,7 @@ def _unit(unit: Element) -> Parts:
     yield unit.raw if unit.name == "trans-unit" else _translated(unit.raw)
     for number, part in enumerate(unit.parts):
         if part is target:
-            name = re.match(r"<([^\s/>]+)", target.raw)
-            assert name
-            yield _translated(target.raw.rstrip("/>").rstrip() + ">" if not target.end else target.raw)
-            yield segment(source)
-            yield target.end or f"</{name[1]}>"
+            yield from _filled(target, source)
             continue
         yield part.whole
         if part is source and target is None:
@@ -150,6 +150,15 @@ def _unit(unit: Element) -> Parts:
     yield unit.end
 
 
+def _filled(target: Element, source: Element) -> Parts:
+    """An element with the content of another in place of its own."""
+    name = re.match(r"<([^\s/>]+)", target.raw)
+    assert name
+    yield _translated(target.raw if target.end else target.raw.rstrip("/>").rstrip() + ">")
+    yield segment(source)
+    yield target.end or f"</{name[1]}>"
+
+
 def _translated(tag: str) -> str:
     """A tag whose state, where it has one, is `translated`."""
     return re.sub(r"(\sstate\s*=\s*)(\"[^\"]*\"|'[^']*')", r'\1"translated"', tag)
@@ -160,11 +169,14 @@ def language_of(variant: Element) -> str:
     return variant.attributes.get("xml:lang") or variant.attributes.get("lang", "")
 
 
-def variants(unit: Element, language: str) -> list[Element]:
-    """The variants of a unit in a language; one with a region is of the language as well."""
-    return [
-        one for one in unit.of("tuv") if one.of("seg") and base_language(language_of(one)) == base_language(language)
-    ]
+def variant(unit: Element, language: str, *, with_base: bool) -> Element | None:
+    """The variant of a unit in a language, as `nearest_variant` chooses it: one with text, else an empty one."""
+    all_of = [one for one in unit.of("tuv") if one.of("seg")]
+    for some in ([one for one in all_of if _has_text(one.of("seg")[0])], all_of):
+        code = nearest_variant(map(language_of, some), language, with_base=with_base)
+        if code is not None:
+            return next(one for one in some if language_of(one) == code)
+    return None
 
 
 def tmx_parts(text: str, languages: Languages) -> Parts:
@@ -178,12 +190,20 @@ def tmx_parts(text: str, languages: Languages) -> Parts:
 def _memory(element: Element, languages: Languages) -> Parts:
     yield element.raw
     for part in element.parts:
-        sources = variants(part, languages.source) if part.name == "tu" else []
-        if sources and not variants(part, languages.target) and _has_text(sources[0].of("seg")[0]):
+        unit = part.name == "tu"
+        source = variant(part, languages.source, with_base=True) if unit else None
+        target = variant(part, languages.target, with_base=False) if unit else None
+        if source and _has_text(source.of("seg")[0]) and not (target and _has_text(target.of("seg")[0])):
             yield part.raw
             for number, one in enumerate(part.parts):
+                if one is target:
+                    yield one.raw
+                    for inner in one.parts:
+                        yield from _filled(inner, source.of("seg")[0]) if inner.name == "seg" else [inner.whole]
+                    yield one.end
+                    continue
                 yield one.whole
-                if one is sources[0]:
+                if one is source and target is None:
                     before = part.parts[number - 1] if number else None
                     yield before.raw if before is not None and before.text is not None else ""
                     seg = one.of("seg")[0]

@@ -7,7 +7,7 @@ from gettext import c2py
 from typing import NamedTuple
 
 from headway.core.errors import UserError
-from headway.markup.documents import Languages, Parts
+from headway.markup.documents import Languages, Parts, check_language
 from headway.markup.inline import Piece, Segment
 from headway.markup.translating import text_pieces
 
@@ -15,6 +15,7 @@ STRING = r'"((?:[^"\\\n]|\\.)*)"'
 KEYWORD = re.compile(rf"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*{STRING}\s*")
 CONTINUED = re.compile(rf"\s*{STRING}\s*")
 PLURALS = re.compile(r"^Plural-Forms:.*\bplural\s*=\s*([^;\n]+)", re.M)
+LANGUAGE = re.compile(r"^Language:[ \t]*(\S+)", re.M)
 TAG = re.compile(r"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>")
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
@@ -102,7 +103,10 @@ def po_parts(text: str, languages: Languages) -> Parts:
     for message in messages(lines):
         source = message.fields["msgid"].text
         if not source:
-            singular = plural_form(message.fields["msgstr"].text if "msgstr" in message.fields else "", 1)
+            header = message.fields["msgstr"].text if "msgstr" in message.fields else ""
+            declared = LANGUAGE.search(header)
+            check_language(declared and declared[1], languages, "target", message.fields["msgid"].begin + 1)
+            singular = plural_form(header, 1)
             continue
         open_ones = {name: one for name, one in message.translations.items() if message.fuzzy or not one.text}
         if open_ones and message.fuzzy and message.flags is not None:

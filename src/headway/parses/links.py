@@ -104,7 +104,7 @@ class LinkLabeller(StoreLabeller[LinkStore]):
 
     def __init__(self, store: Path, text: TextConfig) -> None:
         super().__init__(store)
-        if (received := self.store.header.get("text")) != (allowed := text.model_dump(mode="json")):
+        if (received := self.store.header.get("text")) != (allowed := text.stored()):
             what = "these links are between words of another preparation of the text; remove them and make them anew"
             raise UserError(what, where=str(store), received=received, allowed=str(allowed))
 
@@ -159,4 +159,4 @@ def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, An
     """All that tells a store's links from others, as JSON has it: what made them, and of which words."""
     made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
     made |= {"links_from": links.links_from} if links.links_from else {}
-    return made | {"version": version, "text": text.model_dump(mode="json")}
+    return made | {"version": version, "text": text.stored()}

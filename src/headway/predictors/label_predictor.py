@@ -27,7 +27,7 @@ from headway.predictors.output import Example, LabelledWords
 from headway.predictors.predict_options import Capture, LabelOptions
 from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Request, Run, batches
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
-from headway.processing.text.text_processor import PreparationConfig, prepare
+from headway.processing.text.text_processor import prepare
 from headway.search.limits import check_scores
 from headway.tensors.batch import TokenBatch
 
@@ -97,8 +97,8 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         raw = [(each.words or each.source) if isinstance(each, Example) else each for each in inputs]
         texts = [text for text in raw if isinstance(text, str)]
         check_texts(texts, frozenset(), line_place(first_line), rows_of=WORDS)
-        cut = PreparationConfig(
-            language=source.language, normalise=source.normalise, segment="moses" if chosen.raw else "whitespace"
+        cut = source.model_copy(
+            update={"segment": "moses"} if chosen.raw else {"segment": "whitespace", "clean": False}
         )
         sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in raw]
         return LabelRequest(inputs, chosen, first_line, {}, sentences)

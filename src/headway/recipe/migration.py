@@ -10,7 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-FORMAT = 3
+from headway.core.config import merge
+
+FORMAT = 4
 
 Tree = dict[str, Any]
 Weights = dict[str, Tensor]
@@ -42,8 +44,13 @@ def _from_2(recipe: Tree) -> Tree:
     return recipe
 
 
+def _from_3(recipe: Tree) -> Tree:
+    """Text with all the white space and invisible signs that it has."""
+    return merge({"text": {side: {"clean": False} for side in ("source", "target")}}, recipe)
+
+
 # By the format that they start from.
-RECIPES: dict[int, Callable[[Tree], Tree]] = {1: _from_1, 2: _from_2}
+RECIPES: dict[int, Callable[[Tree], Tree]] = {1: _from_1, 2: _from_2, 3: _from_3}
 WEIGHTS: dict[int, Callable[[Weights], Weights]] = {}
 
 

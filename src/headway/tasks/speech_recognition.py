@@ -67,6 +67,7 @@ class SpeechRecognition(Task):
             what = "a model of speech needs what reads frames"
             raise UserError(what, where="model.front_end", allowed="{}, or its options")
         check_bins(audio)
+        unprepared = PreparationConfig(clean=recipe.text.source.clean)
         about, copied = f"{self.name} has no pairs of texts that this could be about", recipe.decoding.unknown_words
         for where, refused, what in (
             ("data.drop_duplicates", recipe.data.drop_duplicates, about),
@@ -74,7 +75,7 @@ class SpeechRecognition(Task):
             ("data.truncate_source", recipe.data.truncate_source, about),
             ("data.lead", recipe.data.lead, about),
             ("vocabulary.shared", recipe.vocabulary.shared, "only transcripts have a vocabulary"),
-            ("text.source", recipe.text.source != PreparationConfig(), "a recording has no text to prepare"),
+            ("text.source", recipe.text.source != unprepared, "a recording has no text to prepare"),
             ("data.count", recipe.data.count != "pieces", "transcripts are counted in tokens"),
             ("objective", Objective(recipe.objective).parts, "speech is learned from transcripts alone"),
             ("decoding.unknown_words", copied == "copy", "a recording has no words that could be copied"),
@@ -111,7 +112,7 @@ class SpeechRecognition(Task):
         found = [
             finding
             for name, corpus in heard.items()
-            for finding in findings(name, corpus.pairs(), recipe.text.target, str, source_is_text=False)
+            for finding in findings(name, corpus.pairs(), recipe.text.target, str, source=None)
         ]
         return DataCheck(reports, broken, "; ".join(filter(None, allowed)) or None, *shared, found, refused)
 

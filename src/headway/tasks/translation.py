@@ -143,6 +143,7 @@ class Translation(Task):
                 open_source(corpus, report.name, "skip", tags=False),
                 recipe.text.target,
                 report.location_of,
+                source=recipe.text.source,
             )
         ]
         return DataCheck(reports, broken, allowed_by(recipe.data.broken), *shared, found, refused)

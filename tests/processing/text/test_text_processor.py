@@ -42,6 +42,7 @@ PAIRS = [
 MOSES = PreparationConfig(normalise=("nfkc", "punctuation", "lower"), segment="moses")
 CONFIGS = [
     PreparationConfig(),
+    PreparationConfig(clean=False),
     PreparationConfig(normalise=("nfkc",)),
     PreparationConfig(normalise=("lower",), segment="whitespace"),
     PreparationConfig(normalise=("lower", "nfkc", "lower")),
@@ -129,7 +130,7 @@ def test_an_impossible_language_is_refused() -> None:
 
 
 def test_segmentation() -> None:
-    assert prepare(" a  b\u3000c\t", PreparationConfig()) == " a  b\u3000c\t"
+    assert prepare(" a  b\u3000c\t", PreparationConfig(clean=False)) == " a  b\u3000c\t"
     assert prepare(" a  b\u3000c\t", PreparationConfig(segment="whitespace")) == "a b c"
     assert (
         prepare("Mr. well-known isn't <b>.", PreparationConfig(segment="moses")) == "Mr. well @-@ known isn 't < b > ."
@@ -152,7 +153,7 @@ def test_tokens_know_their_raw_characters() -> None:
 
 
 def test_characters_within_a_changed_sequence_come_from_the_whole_sequence() -> None:
-    text, spans = prepare_with_spans("aｶﾞ①bﬁ", PreparationConfig(normalise=("nfkc",)))
+    text, spans = prepare_with_spans("aｶﾞ①bﬁ", PreparationConfig(clean=False, normalise=("nfkc",)))
     assert text == "aガ1bfi"
     assert spans == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 6), (5, 6)]
     points = "x\u05d1\u05bc\u05b0y"  # two marks that do not compose change places
@@ -174,7 +175,7 @@ def test_spans_of_a_prepared_line(config: PreparationConfig, line: str) -> None:
 
 @given(line=odd_lines)
 def test_nfkc_spans_are_exact(line: str) -> None:
-    text, spans = prepare_with_spans(line, PreparationConfig(normalise=("nfkc",)))
+    text, spans = prepare_with_spans(line, PreparationConfig(clean=False, normalise=("nfkc",)))
     for start, end in spans:
         made = "".join(character for character, span in zip(text, spans, strict=True) if span == (start, end))
         assert unicodedata.normalize("NFKC", on_one_line(line[start:end])) == made
@@ -182,7 +183,7 @@ def test_nfkc_spans_are_exact(line: str) -> None:
 
 @given(line=odd_lines)
 def test_lower_spans_are_exact(line: str) -> None:
-    text, spans = prepare_with_spans(line, PreparationConfig(normalise=("lower",)))
+    text, spans = prepare_with_spans(line, PreparationConfig(clean=False, normalise=("lower",)))
     for character, (start, end) in zip(text, spans, strict=True):
         assert end == start + 1
         assert character in on_one_line(line[start]).lower() or (character, line[start]) == ("ς", "Σ")
@@ -204,7 +205,7 @@ def test_tokens_have_the_ids_of_encode_and_monotone_spans(kind: str, config: Pre
 def test_without_normalisation_a_token_is_its_raw_characters(line: str) -> None:
     for kind in ("char", "whitespace"):
         vocabulary = train_vocabulary(VocabularyConfig.model_validate({"kind": kind}), [ODD, "x"])
-        for token in TextProcessor(PreparationConfig(), vocabulary).encode_with_spans(line):
+        for token in TextProcessor(PreparationConfig(clean=False), vocabulary).encode_with_spans(line):
             raw = on_one_line(line[token.start : token.end])
             if set(token.text) != {"▁"}:
                 assert raw.replace("▁", " ").strip(" ") == token.text.replace("▁", " ").strip(" ")

@@ -60,7 +60,8 @@ function tokens(text) {
   let read = "";
   const places = []; // of each unit of what is read, where it stands in the text
   for (let at = 0; at < text.length; at++) {
-    const blank = text[at] === " " || text[at] === SPACE;
+    const blank = text[at] === SPACE || /\p{White_Space}/u.test(text[at]);
+    if (/(?![\u200c\u200d])\p{Default_Ignorable_Code_Point}/u.test(text[at])) continue; // as the engine's rules have it
     if (blank ? read.endsWith(SPACE) || !read : false) continue;
     if (!read) { read = SPACE; places.push(at); } // which no character of the text is
     read += blank ? SPACE : text[at];

@@ -4,11 +4,13 @@ A list of spans holds, for each character of a changed line, the characters [sta
 are monotone: neither starts nor ends ever go back.
 """
 
+import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Literal
 
 from headway.core.languages import base_language
 
@@ -152,7 +154,50 @@ def _lower_spans(line: str, result: str) -> list[Span]:
     return spans
 
 
-def _nfkc_spans(line: str, result: str) -> list[Span]:
+# White space but the space itself; and signs that Unicode calls default-ignorable, but for those that change what is
+# beside them: U+200C and U+200D (Persian, Hindi, emoji), the selectors of Mongolian letters, and the tags of flags.
+_SPACES = r"\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_SIGNS = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e001f\U000e0080-\U000e0fff"
+)
+_SPACE, _SIGN, _EITHER = (re.compile(f"[{kind}]") for kind in (_SPACES, _SIGNS, _SPACES + _SIGNS))
+_PLANES = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE1000))  # all else is not assigned, or private
+
+
+def _visible(line: str) -> str:
+    if (line.isascii() and line.isprintable()) or not _EITHER.search(line):
+        return line
+    return _SIGN.sub("", _SPACE.sub(" ", line))
+
+
+def cleaned(line: str) -> str:
+    """The line with a space for each other white space, without invisible signs, and in Unicode's form NFC."""
+    visible = _visible(line)
+    return visible if visible.isascii() else unicodedata.normalize("NFC", visible)
+
+
+def _cleaned_spans(line: str, result: str) -> list[Span]:
+    kept = [(index, index + 1) for index, character in enumerate(line) if not _SIGN.match(character)]
+    return compose(kept, _composed_spans("NFC", _visible(line), result), len(line))
+
+
+@lru_cache(maxsize=1)
+def clean_rules() -> dict[str, str]:
+    """The text that `cleaned` makes of each character, and of several that are one; none for what stays as it is."""
+    rules = dict[str, str]()
+    for character in map(chr, _PLANES):
+        if (changed := cleaned(character)) != character:
+            rules[character] = changed
+        base, *marks = [*unicodedata.normalize("NFD", character)]
+        for order, count in product(permutations(marks) if marks else (), range(len(marks))):
+            written = cleaned(base + "".join(order[:count])) + "".join(order[count:])
+            if cleaned(written) == changed != written:
+                rules[written] = changed
+    return rules
+
+
+def _composed_spans(form: Literal["NFC", "NFKC"], line: str, result: str) -> list[Span]:
     """Exact to the combining sequence: within one that changes, every new character comes from all the old ones."""
     if line == result:
         return identity(len(line))
@@ -160,7 +205,7 @@ def _nfkc_spans(line: str, result: str) -> list[Span]:
     spans: list[Span] = []
     for start, end in zip(starts, [*starts[1:], len(line)], strict=True):
         sequence = line[start:end]
-        changed = unicodedata.normalize("NFKC", sequence)
+        changed = unicodedata.normalize(form, sequence)
         if changed == sequence:
             spans += [(index, index + 1) for index in range(start, end)]
         else:
@@ -185,7 +230,8 @@ def _second_of_composites() -> frozenset[str]:
 
 
 STEPS: dict[str, Step] = {
-    "nfkc": Step(lambda line, language: unicodedata.normalize("NFKC", line), _nfkc_spans),
+    "clean": Step(lambda line, language: cleaned(line), _cleaned_spans),
+    "nfkc": Step(lambda line, language: unicodedata.normalize("NFKC", line), partial(_composed_spans, "NFKC")),
     "punctuation": Step(lambda line, language: str(_punctuation_normaliser(language).normalize(line)), align),
     "lower": Step(lambda line, language: line.lower(), _lower_spans),
 }

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,21 @@ class SubwordVocabulary(Vocabulary):
     def serialised(self) -> bytes:
         """The SentencePiece model, a protocol buffer."""
         return self._model
+
+    def with_rules(self, rules: Mapping[str, str]) -> SubwordVocabulary:
+        """The vocabulary with rules that change text first, unless the SentencePiece model has its own."""
+        from sentencepiece import sentencepiece_model_pb2
+
+        messages: Any = sentencepiece_model_pb2
+        model = messages.ModelProto.FromString(self._model)
+        if model.normalizer_spec.precompiled_charsmap:
+            return self
+        sentencepiece.set_min_log_level(3)
+        made = sentencepiece.SentencePieceNormalizer(norm_map=list(rules.items())).serialized_normalizer_spec()
+        model.normalizer_spec.precompiled_charsmap = messages.NormalizerSpec.FromString(made).precompiled_charsmap
+        changed = copy(self)
+        SubwordVocabulary.__init__(changed, model.SerializeToString())
+        return changed
 
     def __reduce__(self) -> tuple[type[SubwordVocabulary], tuple[bytes]]:
         return SubwordVocabulary, (self._model,)

@@ -49,11 +49,24 @@ Item = TypeVar("Item")
 
 
 class PreparationConfig(Section):
-    """How the text of one side is prepared before the vocabulary cuts it into tokens."""
+    """How the text of one side is prepared before the vocabulary cuts it into tokens.
+
+    `clean`: all white space is read as spaces, invisible signs are left out, and text is in Unicode's form NFC.
+    """
 
     language: str = "en"
+    clean: bool = True
     normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
     segment: AnySegmenter = "none"
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The names of the steps that change a line before it is segmented, in their order."""
+        return (*(["clean"] if self.clean else []), *self.normalise)
+
+    def stored(self) -> dict[str, Any]:
+        """The settings as JSON has them, without `clean` where text is not cleaned, as by older runs."""
+        return self.model_dump(mode="json", exclude=None if self.clean else {"clean"})
 
 
 class TextConfig(Section):
@@ -61,6 +74,10 @@ class TextConfig(Section):
 
     source: PreparationConfig = PreparationConfig()
     target: PreparationConfig = PreparationConfig()
+
+    def stored(self) -> dict[str, Any]:
+        """The settings of both sides, as each has them."""
+        return {"source": self.source.stored(), "target": self.target.stored()}
 
 
 def check_languages(text: TextConfig) -> None:
@@ -94,7 +111,7 @@ def normalised(line: str, config: PreparationConfig) -> str:
     """
     check_characters(line)
     line = on_one_line(line)
-    for step in config.normalise:
+    for step in config.steps:
         line = STEPS[step].apply(line, config.language)
     return line
 
@@ -114,7 +131,7 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
     """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
     check_characters(line)
     text, spans = on_one_line(line), identity(len(line))
-    for step in config.normalise:
+    for step in config.steps:
         result = STEPS[step].apply(text, config.language)
         spans = compose(spans, STEPS[step].spans(text, result), len(line))
         text = result
@@ -146,7 +163,8 @@ class TextProcessor(Processor):
         if not self.characters:
             return []
         new = [character for character in characters if character not in self.characters]
-        return [sign for sign in new if not self.characters.issuperset("".join(self.prepare(sign).split()))]
+        spaces = [sign for sign in new if sign.isspace() and self.encode(f"a{sign}a") != self.encode("a a")]
+        return spaces + [sign for sign in new if not self.characters.issuperset("".join(self.prepare(sign).split()))]
 
     @property
     def size(self) -> int:
@@ -270,9 +288,7 @@ class TextProcessor(Processor):
 
     def save(self, folder: Path) -> None:
         self.vocabulary.save(folder)
-        write_json(
-            folder / SIDE_FILE, {"format": FORMAT, "text": self.config.model_dump(mode="json")} | _rules(self.config)
-        )
+        write_json(folder / SIDE_FILE, {"format": FORMAT, "text": self.config.stored()} | _rules(self.config))
 
     @classmethod
     def load(cls, folder: Path) -> TextProcessor:
@@ -366,8 +382,8 @@ def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Pat
     description: dict[str, Any] = {
         "format": FORMAT,
         "shared": shared,
-        "source": source.config.model_dump(mode="json"),
-        "target": target.config.model_dump(mode="json"),
+        "source": source.config.stored(),
+        "target": target.config.stored(),
         **_rules(source.config, target.config),
     }
     characters = ["".join(sorted(processor.characters)) for processor in processors]
@@ -405,7 +421,8 @@ def _rules(*sides: PreparationConfig) -> dict[str, Any]:
 def _settings(description: Mapping[str, object], name: str, file: Path) -> PreparationConfig:
     """The settings that were stored; a code that had no rules when its text was prepared still has none."""
     try:
-        config = PreparationConfig.model_validate(description.get(name))
+        stored = description.get(name)
+        config = PreparationConfig.model_validate({"clean": False, **stored} if isinstance(stored, dict) else stored)
     except ValidationError as error:
         raise UserError("the settings of the text are damaged", where=str(file)) from error
     by_rules = config.segment == "moses" or "punctuation" in config.normalise
