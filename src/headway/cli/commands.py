@@ -251,7 +251,7 @@ def train(
     from headway.runs.training.trained import recipe_of_run
 
     with told_once():
-        if resume and recipe.is_dir():
+        if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)):
             if output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
                 raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)

@@ -22,6 +22,7 @@ from headway.parses.parsers import AnyParser, ParserConfig
 from headway.processing.marian_files import PREFIX, marian_folder, marian_section, marian_vocabulary, read_config
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe.migration import FORMAT, todays_recipe
+from headway.recipe.run_places import check_run
 from headway.recipe.sections import Recipe
 
 MOST_BASES = 20  # below each other
@@ -70,8 +71,7 @@ def _fill_from_origins(tree: dict[str, Any], folders: Sequence[Path]) -> None:
     if isinstance(training, dict) and training.get("from") is not None:
         folder = first_existing(Path(str(training["from"])), folders, "folder")
         training["from"] = str(folder)
-        if not exists(folder / "recipe.yaml", "file"):
-            raise UserError("there is no run to go on from", where="training.from", received=str(folder))
+        check_run(folder, "training.from")
         older = read_tree(folder / "recipe.yaml", alone=True)
         added = {name: older[name] for name in HANDED_ON if name in older and name not in tree}
         if code := import_paths(added) - import_paths(tree):
