@@ -40,7 +40,7 @@ from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
-from headway.recipe.run_places import runs_near
+from headway.recipe.reading import runs_near
 from headway.runs.engines import build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run
@@ -98,8 +98,11 @@ def run_predict(
         if (is_there := bool(word) and exists(Path(word))) or (
             os.sep in word and not set(word) & set(string.whitespace)
         ):
-            missing = f"there is no such run{runs_near(Path(word))}"
-            what = f"this is no run, and {task} reads lines" if is_there else missing
+            what = (
+                f"this is no run, and {task} reads lines"
+                if is_there
+                else "there is no such run" + runs_near(Path(word))
+            )
             allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)
     if isinstance(predictor, LabelPredictor):

@@ -31,7 +31,7 @@ from headway.core.storage import cache_folder, check_new, keep_first, put_in_pla
 from headway.core.system import sync
 from headway.formats.lines import check_file
 from headway.recipe import read_tree
-from headway.recipe.run_places import check_run
+from headway.recipe.reading import check_run
 from headway.runs.run_folder import RunFolder, portable
 
 INIT = "__init__.py"

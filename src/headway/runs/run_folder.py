@@ -30,7 +30,7 @@ from headway.predictors.predictor import WEIGHTS
 from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.recipe.migration import FORMAT
-from headway.recipe.run_places import check_run
+from headway.recipe.reading import check_run
 from headway.tensors.low_rank import merged
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"

@@ -32,7 +32,7 @@ from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
 from headway.processing.text.text_processor import TextProcessor, check_languages
 from headway.recipe import Recipe, changed_keys
-from headway.recipe.run_places import check_run
+from headway.recipe.reading import check_run
 from headway.runs.metrics import keep_lines
 from headway.runs.packing import changed_code, code_hashes, code_versions
 from headway.runs.run import open_run

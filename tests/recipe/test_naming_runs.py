@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.recipe.run_places import runs_near
+from headway.recipe.reading import runs_near
 from tests.conftest import Command, Reversal
 
-NO_RUN = "this is not a run folder: its recipe.yaml is not that of a run; there is "
+NO_RUN = "this is not a run folder: it has no recipe.yaml that training wrote; there is "
 
 
 @pytest.fixture
@@ -68,4 +68,7 @@ def test_runs_are_looked_for_inside_around_deeper_and_beside(data: Path, named: 
 
 def test_a_run_that_is_not_there_is_not_read_as_a_recipe(data: Path, run_headway: Command) -> None:
     code, _, err = run_headway("train", "--resume", "data/runn")
-    assert (code, err) == (2, "error: data/runn: this is not a run folder: it has no recipe.yaml; there is data/run\n")
+    assert (code, err) == (
+        2,
+        "error: data/runn: this is not a run folder: it has no recipe.yaml that training wrote; there is data/run\n",
+    )
