@@ -325,9 +325,8 @@ def predict(
     output = check_output_file(output)  # the file of a link: what checks a flag does not change it
     first = Path(named[0])
     if first.is_file() and first.suffix != ".zip":
-        what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where="RUN", received=named[0], allowed=allowed)
+        raise UserError("this is a file, not a run folder", where="RUN", received=named[0], allowed=allowed)
     if named[0].startswith("hf:"):
         from headway.importing.huggingface_import import kept_import
 
