@@ -4,7 +4,6 @@ import os
 import re
 import select
 import subprocess
-import termios
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +13,7 @@ from tests.conftest import plain
 PROMPT, MORE = re.compile("\x1e(\\d+)\x1e$"), re.compile("\x1f$")  # of the next command, and of a line that goes on
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 READY = "for n in $(seq 600); do curl -sfo ready.json http://127.0.0.1:{}/ready && break; sleep .2; done; rm ready.json"
-LIMIT = 300.0  # seconds of silence after which a command is ended
+LIMIT = 800.0  # seconds of silence after which a command is ended
 
 
 class Shell:
@@ -26,6 +25,8 @@ class Shell:
     """
 
     def __init__(self, folder: Path) -> None:
+        import termios  # which Windows lacks: there, other tests read the pages
+
         (self.keys, slave), (self.out, out) = os.openpty(), os.openpty()
         for end in (slave, out):
             settings = termios.tcgetattr(end)

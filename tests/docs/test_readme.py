@@ -68,7 +68,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     seeds = [f"headway train ja-en.yaml {SMALL} training.seed={seed} --output runs/a-{seed}" for seed in (1, 2, 3)]
     changes = {
         **{recipe: f"{recipe} {SMALL}" for recipe in ("ja-en.yaml", "ngrams.yaml", "grid.yaml")},
-        export: "\n".join([*others, "headway export onnx runs/ngrams --output exports/ngrams", export]),
+        export: "\n".join([*others, "headway export --list runs/ngrams", export]),
         student: f"headway export marian runs/student --output exports/marian\n{student}",
         "runs/dates": "runs/ja-en",
         ablate: "\n".join([*seeds, "python block.py", f"{ablate} --sentences 4"]),
@@ -78,7 +78,8 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "BLEU" in printed
     assert (tmp_path / "test.out").read_text(encoding="utf-8").count("\n") == 30
     made = {path.name for path in (tmp_path / "exports").iterdir()}
-    assert made == {"ja-en", "onnx", "huggingface", "argos", "ngrams", "marian"}
+    assert made == {"ja-en", "onnx", "huggingface", "argos", "marian"}
+    assert [line.split()[0] for line in printed.splitlines() if line.split()[1:2] == ["yes"]] == ["onnx"]
     assert (tmp_path / "comparison" / "compare.html").is_file()
     assert (tmp_path / "translated.po").is_file()
     assert (tmp_path / "inside.html").is_file()
