@@ -12,6 +12,9 @@ SMALL = (
 )
 
 
+INSTALLED = dict.fromkeys(("git clone", "python3 -m venv", ".venv/bin/pip", "export PATH"), "it is installed")
+
+
 def test_the_page_runs(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     sides = [(tmp_path / f"corpus.{suffix}").read_text(encoding="utf-8").splitlines() for suffix in ("ja", "en")]
@@ -20,7 +23,8 @@ def test_the_page_runs(tmp_path: Path) -> None:
     printed = run_page(
         ROOT / "docs" / "first-ten-minutes.md",
         tmp_path,
-        **{"data.folder=data": f"data.folder=data {SMALL}"},
+        INSTALLED,
+        **{"headway new": "headway new --minutes 1", "data.folder=data": f"data.folder=data {SMALL}"},
     )
     count = len(pairs)
     sizes = f"train: {round(0.8 * count)} pairs, dev: {round(0.9 * count) - round(0.8 * count)} pairs"

@@ -253,7 +253,7 @@ def train(
     from headway.runs.training.trained import recipe_of_run
 
     with told_once():
-        if resume and recipe.is_dir():
+        if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)):
             if output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
                 raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)
@@ -327,9 +327,8 @@ def predict(
     output = check_output_file(output)  # the file of a link: what checks a flag does not change it
     first = Path(named[0])
     if first.is_file() and first.suffix != ".zip":
-        what = "this is a file, not a run folder"
         allowed = f"headway predict RUN {option('input')} FILE"
-        raise UserError(what, where="RUN", received=named[0], allowed=allowed)
+        raise UserError("this is a file, not a run folder", where="RUN", received=named[0], allowed=allowed)
     if named[0].startswith("hf:"):
         from headway.importing.huggingface_import import kept_import
 

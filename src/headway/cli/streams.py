@@ -40,6 +40,7 @@ from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.recipe.reading import runs_near
 from headway.runs.engines import build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run
@@ -88,7 +89,7 @@ def run_predict(
         check_there(lines, option("input"))
         if words:
             both = "this is no run, and inputs are named or read from a file, not both"
-            what = both if exists(Path(words[0])) else "there is no such run"
+            what = both if exists(Path(words[0])) else f"there is no such run{runs_near(Path(words[0]))}"
             raise UserError(what, where=words[0], allowed=f"runs before {option('input')}")
     check_engine(engine, runs[0], given, allow_code)
     predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
@@ -97,7 +98,11 @@ def run_predict(
         if (is_there := bool(word) and exists(Path(word))) or (
             os.sep in word and not set(word) & set(string.whitespace)
         ):
-            what = f"this is no run, and {task} reads lines" if is_there else "there is no such run"
+            what = (
+                f"this is no run, and {task} reads lines"
+                if is_there
+                else "there is no such run" + runs_near(Path(word))
+            )
             allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)
     if isinstance(predictor, LabelPredictor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from difflib import get_close_matches as alike
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,28 @@ def recipe_of(tree: dict[str, Any], folders: Sequence[Path]) -> Recipe:
     return resolve_paths(recipe, [recipe.data.folder] if recipe.data.folder else [Path(), *folders])
 
 
+def is_run(folder: Path) -> bool:
+    """Whether training, an import or a pack made this folder: a recipe alone may be that of a training to come."""
+    made = any(exists(folder / name) for name in ("manifest.json", "vocabulary", "checkpoints"))
+    return made and exists(folder / "recipe.yaml", "file")
+
+
+def runs_near(path: Path) -> str:
+    """The end of a message: the runs in `path`, around it, or beside it under a similar name."""
+    folders = [folder for folder in (path, path.parent) if exists(folder, "folder")]
+    places = [place for folder in folders for depth in ("*", "*/*") for place in sorted(folder.glob(depth))]
+    runs = [run for run in dict.fromkeys([*path.parents, *places]) if is_run(run)]
+    meant = [run for run in runs if run in path.parents or path in run.parents or alike(path.name, [run.name])]
+    return f"; there is {', '.join(map(str, meant[:3]))}" if meant else ""
+
+
+def check_run(path: Path, where: str | None = None) -> None:
+    """Raise UserError if `path` is no run folder."""
+    if not is_run(path):
+        what = f"this is not a run folder: it has no recipe.yaml that training wrote{runs_near(path)}"
+        raise UserError(what, where=where or str(path), received=where and str(path))
+
+
 def _fill_from_origins(tree: dict[str, Any], folders: Sequence[Path]) -> None:
     """Put into a raw tree what it leaves to the run of `training.from`, or to the model of `model.from`.
 
@@ -70,8 +93,7 @@ def _fill_from_origins(tree: dict[str, Any], folders: Sequence[Path]) -> None:
     if isinstance(training, dict) and training.get("from") is not None:
         folder = first_existing(Path(str(training["from"])), folders, "folder")
         training["from"] = str(folder)
-        if not exists(folder / "recipe.yaml", "file"):
-            raise UserError("there is no run to go on from", where="training.from", received=str(folder))
+        check_run(folder, "training.from")
         older = read_tree(folder / "recipe.yaml", alone=True)
         added = {name: older[name] for name in HANDED_ON if name in older and name not in tree}
         if code := import_paths(added) - import_paths(tree):

@@ -31,6 +31,7 @@ from headway.core.storage import cache_folder, check_new, keep_first, put_in_pla
 from headway.core.system import sync
 from headway.formats.lines import check_file
 from headway.recipe import read_tree
+from headway.recipe.reading import check_run
 from headway.runs.run_folder import RunFolder, portable
 
 INIT = "__init__.py"
@@ -169,8 +170,7 @@ def pack_run(run: Path, output: Path) -> list[str]:
             file of this machine; an output that does not end in .zip, or is there already and no zip file.
     """
     folder = RunFolder(run)
-    if not folder.recipe_file.is_file():
-        raise UserError("this is not a run folder: it has no recipe.yaml", where=str(run))
+    check_run(run)
     files = (folder.recipe_file, folder.manifest_file, folder.metrics, folder.weights, folder.card)
     for path in (*files, folder.vocabulary, *folder.vocabulary.rglob("*")):
         if path.is_symlink():  # which may lead to any file of this machine

@@ -30,6 +30,7 @@ from headway.predictors.predictor import WEIGHTS
 from headway.processing.marian_files import PREFIX
 from headway.recipe import Recipe, dump_recipe, flatten, parse_recipe, read_tree
 from headway.recipe.migration import FORMAT
+from headway.recipe.reading import check_run
 from headway.tensors.low_rank import merged
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
@@ -211,8 +212,7 @@ class RunFolder:
 
     def read_recipe(self) -> Recipe:
         """The recipe of this run. Raises UserError where it is no run, or names code that nobody allowed."""
-        if not self.recipe_file.is_file():
-            raise UserError("this is not a run folder: it has no recipe.yaml", where=str(self.path))
+        check_run(self.path)
         trained, tree = self.read_manifest().get("trained"), read_tree(self.recipe_file, alone=True)
         if trained is not None:  # older runs do not note what their weights are of
             now = trained_keys(tree)

@@ -84,10 +84,16 @@ def test_options_that_change_no_weight_may_change(reversal: Reversal, tree: dict
 
 def test_no_run(tree: dict[str, Any], tmp_path: Path) -> None:
     tree["training"]["from"] = str(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"training.from: there is no run to go on from; received .*nowhere"):
+    with pytest.raises(
+        UserError,
+        match=r"training.from: this is not a run folder: it has no recipe.yaml that training wrote; received .*nowhere",
+    ):
         headway.train(tree, tmp_path / "run")
     tree["training"]["from"] = "a" * 300  # which no file system can have
-    with pytest.raises(UserError, match=r"training.from: there is no run to go on from; received .*aaa"):
+    with pytest.raises(
+        UserError,
+        match=r"training.from: this is not a run folder: it has no recipe.yaml that training wrote; received .*aaa",
+    ):
         headway.train(tree, tmp_path / "run")
 
 

@@ -32,6 +32,7 @@ from headway.processing.text.extension import WHERE as EXTENSION
 from headway.processing.text.extension import old_parts
 from headway.processing.text.text_processor import TextProcessor, check_languages
 from headway.recipe import Recipe, changed_keys
+from headway.recipe.reading import check_run
 from headway.runs.metrics import keep_lines
 from headway.runs.packing import changed_code, code_hashes, code_versions
 from headway.runs.run import open_run
@@ -296,6 +297,8 @@ def data_hashes(corpora: Corpora) -> dict[str, str]:
 def run_folder(path: Path, resume: bool) -> RunFolder:
     """The run folder at `path`: new, or an earlier run's with `resume`. Raises UserError where these do not agree."""
     folder, where = RunFolder(path), f"{option('output')} {path}"
+    if folder.recipe_file.exists():  # a recipe that training did not write would be lost, and its data lie there
+        check_run(path, option("output"))
     if folder.recipe_file.exists() and not resume and folder.has_begun():
         allowed = f"{option('resume')} to go on with it, or another folder"
         raise UserError("there is a run here already", where=where, allowed=allowed)
