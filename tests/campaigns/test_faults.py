@@ -14,7 +14,7 @@ import pytest
 
 from tests.campaigns.test_campaigns import LONGER, ROOT
 from tools.campaigns import CAMPAIGNS, build_campaign
-from tools.campaigns.faults import FAULTS
+from tools.campaigns.faults import FAULTS, OF_TESTS
 
 
 def test_every_campaign_has_faults_to_notice() -> None:
@@ -22,12 +22,13 @@ def test_every_campaign_has_faults_to_notice() -> None:
     assert counts.keys() == CAMPAIGNS.keys()
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", FAULTS | OF_TESTS)
 def test_a_fault_can_be_made(name: str) -> None:
-    spec = importlib.util.find_spec(FAULTS[name].name)
+    fault = (FAULTS | OF_TESTS)[name]
+    spec = importlib.util.find_spec(fault.name)
     assert spec is not None
     assert spec.origin is not None
-    compile(FAULTS[name].applied(Path(spec.origin).read_text(encoding="utf-8")), name, "exec")
+    compile(fault.applied(Path(spec.origin).read_text(encoding="utf-8")), name, "exec")
 
 
 @pytest.mark.slow
@@ -41,3 +42,15 @@ def test_a_fault_is_noticed(name: str) -> None:
     assert record["failures"]
     kinds = {failure["kind"] for failure in record["failures"]}
     assert kinds <= {"wrong", "exception", "unclear", "hang", "allocation", "crash"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TESTS)
+def test_a_fault_is_noticed_by_its_test(name: str) -> None:
+    code = (
+        "import sys, pytest; from tools.campaigns.faults import break_headway;"
+        " options = ['-q', '-p', 'no:cacheprovider', '--assert=plain'];"  # rewritten modules would have no fault
+        " sys.exit(pytest.main([*options, break_headway(sys.argv[1]).campaign]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, name], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout[-3000:]

@@ -4,15 +4,17 @@ import copy
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
 
 import headway
 from headway.cli import main
-from headway.comparison.ablation import Ablations, Correlation, LogProbability, ablate, cut, draw
+from headway.comparison.ablation import Ablations, Correlation, LogProbability, _pruned, ablate, cut, draw
 from headway.comparison.compare import Existing
 from headway.comparison.options import AblateOptions
 from headway.core.errors import UserError
@@ -138,6 +140,15 @@ def test_pruning_a_figure_and_json(untrained: Path, tmp_path: Path) -> None:
     draw(found, tmp_path / "losses.svg")
     picture = (tmp_path / "losses.svg").read_text(encoding="utf-8")
     assert picture.startswith("<?xml")
+
+
+def test_parts_that_can_go_are_tried_with_those_that_have_gone() -> None:
+    """Each part costs 0.4 alone, so that two of three cost less than 1 together."""
+    one: Any = SimpleNamespace(
+        metrics=[SimpleNamespace(higher_is_better=True, aggregate=float)], parts={name: [name] for name in "abc"},
+        statistics=lambda parts, how: [np.full(1, -0.4 * len(parts))],
+    )  # fmt: skip
+    assert _pruned(one, [0.4, 0.4, 0.4], AblateOptions(prune=1.0)) == ["a", "b"]
 
 
 def test_one_seed_has_no_verdict(untrained: Path) -> None:

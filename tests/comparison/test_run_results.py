@@ -8,6 +8,8 @@ import pytest
 
 import headway
 from headway.comparison.cells import CellName, learning_curve, read_result, write_result
+from headway.comparison.compare import _result_of_run
+from headway.comparison.options import CompareOptions
 from headway.comparison.run import LENGTH, result_of_run
 from headway.core.errors import UserError
 from headway.metrics import build_metric
@@ -59,6 +61,19 @@ def test_evaluations_that_are_not_finite_are_left_out_of_the_curve(tmp_path: Pat
     ]  # fmt: skip
     write_result(tmp_path / "cell.json", result, {})
     assert read_result(tmp_path / "cell.json", {}) == result
+
+
+def test_a_result_is_kept_for_its_own_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, read = RunFolder(toys.run(tmp_path, updates=1)), list[CellName]()
+    made = result_of_run(CellName("variant", 1, folder.path), [])
+    monkeypatch.setattr("headway.comparison.run.result_of_run", lambda name, tests, **more: read.append(name) or made)
+    name, options = CellName("variant", 1, folder.path), CompareOptions(output=tmp_path / "compared")
+    for _ in range(2):
+        _result_of_run(name, [], options)
+    assert len(read) == 1
+    folder.write_manifest({"model_sha256": "of others"})
+    _result_of_run(name, [], options)
+    assert len(read) == 2
 
 
 def test_the_time_of_an_accelerator_is_that_of_the_run_and_not_of_what_decodes(tmp_path: Path) -> None:

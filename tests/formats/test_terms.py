@@ -30,6 +30,11 @@ def test_many_terms_are_found_without_looking_for_each() -> None:
     assert [target for _, target in many.found("Term7 of trade, a term19999 of trade")] == ["Begriff7", "Begriff19999"]
 
 
+def test_a_longer_term_stands_before_one_that_it_begins_with() -> None:
+    glossary = Glossary({"river": "Fluss", "river bank": "Flussufer"})
+    assert [target for _, target in glossary.found("a river bank, a river")] == ["Flussufer", "Fluss"]
+
+
 def test_a_capital_has_a_small_letter_of_its_own() -> None:
     assert [target for _, target in Glossary({"ışık": "light"}).found("Işık ve ışık")] == ["light", "light"]
 

@@ -50,6 +50,11 @@ def test_terms_are_searched_for(predictor: SequencePredictor) -> None:
     assert asked[0].text != plain[0].text
 
 
+def test_hypotheses_with_as_many_terms_stay_in_the_order_of_their_scores(predictor: SequencePredictor) -> None:
+    plain, asked = (predictor.predict(["a b c"], nbest=4, beam=4, **more)[0] for more in ({}, {"terms": {"a": "x"}}))
+    assert [one.text for one in asked.hypotheses][:4] == [one.text for one in plain.hypotheses]
+
+
 @pytest.mark.parametrize("options", [{"beam": 4}, {"kind": "mbr", "samples": 8, "temperature": 2.0}], ids=str)
 def test_hypotheses_of_a_wider_search_stand_once_among_the_best(
     predictor: SequencePredictor, options: dict[str, Any]

@@ -18,7 +18,7 @@ from types import CodeType, ModuleType
 
 @dataclass(frozen=True)
 class Fault:
-    """A campaign, a module below headway, and the text that stands there once, with the broken one in its place."""
+    """A campaign or a test, a module below headway, and the text that stands there once, with the broken one for it."""
 
     campaign: str
     module: str
@@ -182,6 +182,34 @@ FAULTS = {
     ),
 }  # fmt: skip
 
+# Faults that a fast test must notice, as pytest names it.
+OF_TESTS = {
+    "hypotheses with as many terms change places": Fault(
+        "tests/predictors/test_sentence_translator.py::test_hypotheses_with_as_many_terms_stay_in_the_order_of_their_scores",
+        "predictors.sequence_predictor", "return sorted(outputs[index], key", "return sorted(outputs[index][::-1], key",
+    ),
+    "shorter terms stand before longer ones": Fault(
+        "tests/formats/test_terms.py::test_a_longer_term_stands_before_one_that_it_begins_with",
+        "formats.terms", "sorted(some, reverse=True)", "sorted(some)",
+    ),
+    "a kept result is that of other weights": Fault(
+        "tests/comparison/test_run_results.py::test_a_result_is_kept_for_its_own_weights",
+        "comparison.compare", '"weights": manifest.get("model_sha256")', '"weights": None',
+    ),
+    "dev is scored by the language of the source": Fault(
+        "tests/tasks/test_tasks.py::test_dev_is_scored_by_the_language_of_the_target",
+        "tasks", "recipe.text.target.language", "recipe.text.source.language",
+    ),
+    "parts are pruned one at a time": Fault(
+        "tests/comparison/test_ablation.py::test_parts_that_can_go_are_tried_with_those_that_have_gone",
+        "comparison.ablation", "in (*gone, names[index])", "in (names[index],)",
+    ),
+    "words are cut as in the first epoch": Fault(
+        "tests/runs/training/test_sampled_pieces.py::test_an_update_asks_for_the_pieces_of_its_epoch",
+        "runs.training.updates", "collate(indices, generator, plan.epoch)", "collate(indices, generator, 0)",
+    ),
+}  # fmt: skip
+
 
 class _Loader(SourceFileLoader):
     """Compiles the source of one module with a fault in it, and keeps nothing of that."""
@@ -209,7 +237,7 @@ class _Finder(MetaPathFinder):
 
 def break_headway(name: str) -> Fault:
     """Let this process import a headway with the fault of this name, and give the fault."""
-    fault = FAULTS[name]
+    fault = (FAULTS | OF_TESTS)[name]
     assert fault.name not in sys.modules, f"{fault.name} is imported already"
     sys.meta_path.insert(0, _Finder(fault))
     return fault

@@ -1,8 +1,10 @@
 """Training on sampled pieces: other pieces in each epoch, none on dev, and exact resumption."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +13,8 @@ from headway.core.errors import UserError
 from headway.recipe import load_recipe
 from headway.runs.run_folder import RunFolder
 from headway.runs.training.start import prepare
+from headway.runs.training.updates import PlannedUpdate, prepare_update
+from headway.tensors.batch import Batch, Indices, collate
 from tests.conftest import REVERSAL
 
 LINES = ["the cat sat on the mat", "a dog sat on a log", "the dogs chatted on that catalogue", "cats and dogs"]
@@ -47,6 +51,19 @@ def test_pieces_differ_by_epoch_and_dev_has_the_usual_ones(kind: str, tmp_path: 
         texts = [[processor.decode(row) for row in batch] for batch in batches]
         assert texts[0] == texts[1] == texts[2]
         assert getattr(dev, side).tolist() == batches[0]
+
+
+def test_an_update_asks_for_the_pieces_of_its_epoch() -> None:
+    asked = list[int]()
+
+    def collated(indices: Indices, generator: torch.Generator, epoch: int) -> Batch:
+        asked.append(epoch)
+        return collate([np.array([4])], [np.array([4])], indices)
+
+    corpus: Any = SimpleNamespace(collate=collated)
+    place: Any = SimpleNamespace(config=SimpleNamespace(seed=1), rank=0, world_size=1, device=torch.device("cpu"))
+    prepare_update(corpus, PlannedUpdate(5, 2, [np.array([0])], False), place)
+    assert asked == [2]
 
 
 def test_it_resumes_exactly(tmp_path: Path) -> None:
