@@ -6,13 +6,16 @@ The log is JSON, a line a request, and has no text of a request.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
+import re
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
@@ -21,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.core.processes import WAITED_FOR
 from headway.serving.options import ServeOptions
 
 Result = TypeVar("Result")
@@ -28,6 +32,14 @@ log = logging.getLogger("headway.serving")
 HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
 GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
+
+
+HOST = re.compile(r"\[?([^\[\]]*?)\]?(:\d*)?")
+
+
+def deadline_of(path: str, options: ServeOptions) -> float:
+    """The seconds that a request has."""
+    return options.file_deadline if path == "/translate_file" else options.deadline
 
 
 class RefusedError(Exception):
@@ -60,10 +72,10 @@ class Numbers:
 
 
 class Guard:
-    """The outermost layer of the server."""
+    """The outermost layer of the server; `open` if no request needs a key."""
 
-    def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers) -> None:
-        self.app, self.options, self.numbers = app, options, numbers
+    def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers, *, open: bool) -> None:
+        self.app, self.options, self.numbers, self.open = app, options, numbers, open
         self._by_client = Counter[str]()  # requests for work under way; a look at /health or /metrics is none
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,10 +97,11 @@ class Guard:
 
         self._by_client += work
         self.numbers.active.inc()
-        seconds = self.options.file_deadline if scope["path"] == "/translate_file" else self.options.deadline
+        seconds = deadline_of(scope["path"], self.options)
         try:
             async with asyncio.timeout(seconds + GRACE):  # who reads an answer slowly is not waited for any longer
                 try:
+                    self._check_name(scope)
                     if work:
                         receive = await self._admitted(scope, receive, client)
                     await self.app(scope, receive, sent)
@@ -96,6 +109,9 @@ class Guard:
                     await error.response()(scope, receive, sent)
         except TimeoutError:
             status = status or GONE
+        except asyncio.CancelledError:  # by uvicorn, once the time to drain is over
+            if not status:
+                await RefusedError(503, "the server is ending; ask another one").response()(scope, receive, sent)
         finally:
             self._by_client -= work
             self.numbers.active.dec()
@@ -106,6 +122,17 @@ class Guard:
             facts = {"method": scope["method"], "path": path, "status": status, "client": client, **scope["facts"]}
             facts["milliseconds"] = round(1000 * (time.monotonic() - begun), 1)
             log.info("request", extra={"facts": facts})
+
+    def _check_name(self, scope: Scope) -> None:
+        """Raise RefusedError for a name that a page from elsewhere may have pointed at this server (DNS rebinding)."""
+        given = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1").lower()
+        match = HOST.fullmatch(given)
+        name = match[1] if match else given
+        if self.open and name not in ("localhost", self.options.host, *self.options.names):
+            try:
+                ipaddress.ip_address(name)
+            except ValueError:
+                raise RefusedError(421, f"names: without keys, the server has no name {name[:100]!r}") from None
 
     async def _admitted(self, scope: Scope, receive: Receive, client: str) -> Receive:
         """The function that gives the body, which is in memory by then. Raises RefusedError for too much."""
@@ -139,12 +166,14 @@ class Guard:
 
 
 async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> Result:
-    """The result of some work, which is cancelled when the client goes or the time is over. Raises RefusedError."""
+    """The result of some work. When the client goes or the time is over, `WAITED_FOR` ends it. Raises RefusedError."""
+    until = time.monotonic() + seconds
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
+    WAITED_FOR.set(lambda: time.monotonic() < until)
     task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
     try:
         await asyncio.wait({task, watch}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -154,6 +183,7 @@ async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> 
             raise RefusedError(GONE, "the client has gone")
         raise RefusedError(503, f"not done in {seconds:g} seconds; try again")
     finally:
+        until = -inf
         task.cancel()
         watch.cancel()
 
