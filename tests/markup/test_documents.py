@@ -296,7 +296,8 @@ def test_a_document_that_nobody_waits_for_ends_wherever_it_is() -> None:
             WAITED_FOR.reset(token)
 
     translated(float("inf"))
-    assert (steps := len(asked)) >= 6  # of two paragraphs: read, cut into sentences, and written
+    steps = len(asked)
+    assert steps >= 6  # of two paragraphs: read, cut into sentences, and written
     for most in range(steps):
         with pytest.raises(AbandonedError):
             translated(most)

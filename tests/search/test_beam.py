@@ -145,7 +145,7 @@ def test_a_search_that_nobody_waits_for_ends_at_its_next_step():
     )
     for search in searches:
         model = Table(1)
-        token = WAITED_FOR.set(lambda: len(model.gave) < 3)
+        token = WAITED_FOR.set(lambda model=model: len(model.gave) < 3)
         with pytest.raises(AbandonedError):
             search(model)
         WAITED_FOR.reset(token)
