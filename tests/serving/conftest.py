@@ -22,7 +22,7 @@ from tests.shared_runs import shared_run
 uvicorn = pytest.importorskip("uvicorn")
 
 from headway.serving.app import build_app  # noqa: E402 - needs the packages of the extra
-from headway.serving.connections import configured  # noqa: E402
+from headway.serving.guard import configured  # noqa: E402
 from headway.serving.models import ServedModel, served_model  # noqa: E402
 from headway.serving.options import ServeOptions  # noqa: E402
 
@@ -100,6 +100,12 @@ def running(predictors: dict[str, Any], **options: Any) -> Iterator[Running]:
         server.should_exit = True
         thread.join(200)
         assert not thread.is_alive()
+
+
+def close(model: ServedModel) -> None:
+    """End the threads of a model."""
+    for batcher in model.batchers:
+        batcher.close()
 
 
 def wait(condition: Callable[[], bool]) -> None:

@@ -22,7 +22,7 @@ from headway.serving.options import ServeOptions
 from tests.command_server import commands_path
 from tests.conftest import Command
 from tests.runs.old_runs import copied
-from tests.serving.conftest import Gate, Running, running, wait
+from tests.serving.conftest import Gate, Running, close, running, wait
 
 
 def test_a_client_of_libretranslate_works_unchanged(server: Running, tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_request_of_a_client_that_has_gone_is_not_computed(loaded: dict[str, A
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             head = f"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
             client.sendall(f"{head}content-type: application/x-www-form-urlencoded\r\n\r\n".encode() + body)
-            wait(lambda: server.models["en-de"].waiting() == 1)
+            wait(lambda: sum(each.waiting() for each in server.models["en-de"].batchers) == 1)
         wait(lambda: b'status="499"' in server.ask("/metrics").content)
         asked.append(pool.submit(server.form, "/translate", q="two", source="en", target="de"))
         gate.opened.set()
@@ -381,7 +381,7 @@ def test_numbers_for_prometheus(server: Running) -> None:
     counts = {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
     assert counts['headway_requests_total{path="/translate",status="200"}'] >= 1
     assert counts['headway_batch_inputs_count{model="en-de"}'] >= 1
-    assert counts['headway_jobs_waiting{model="en-de"}'] == 0
+    assert counts['headway_jobs_waiting{model="en-de",queue="short"}'] == 0
 
 
 def test_headers(server: Running) -> None:
@@ -409,10 +409,10 @@ def test_names_and_directions(loaded: dict[str, Any], tmp_path: Path) -> None:
         served_model("en-en", Path("runs/x"), predictor, ServeOptions())
     model = served_model("en-fr", Path("runs/x"), predictor, ServeOptions())
     assert model.direction == ("en", "fr")
-    model.close()
+    close(model)
     model = served_model(None, Path("runs/tags"), loaded["tagging"], ServeOptions())
     assert (model.name, model.direction) == ("tags", None)
-    model.close()
+    close(model)
 
 
 def test_mistakes_of_the_command_line(numbers: Path, run_headway: Command, tmp_path: Path) -> None:

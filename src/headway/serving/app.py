@@ -390,42 +390,33 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
     """The application. Raises UserError for options that do not go with the runs."""
     server, numbers = Server(models, options), Numbers()
     for model in models:
-        for batcher in model.batchers:
+        for lane, batcher in zip(("short", "long"), model.batchers, strict=True):
             batcher.on_batch = numbers.batches.labels(model.name).observe
-        numbers.waiting.labels(model.name).set_function(model.waiting)
+            numbers.waiting.labels(model.name, lane).set_function(batcher.waiting)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
-        for model in models:
-            await asyncio.to_thread(model.close)
+        for batcher in (each for model in models for each in model.batchers):
+            await asyncio.to_thread(batcher.close)
 
     app = FastAPI(title="headway", version=headway.__version__, docs_url=None, redoc_url=None, lifespan=life)
     index, policy = page(server)
 
-    @app.exception_handler(RefusedError)
-    async def refused(request: Request, error: RefusedError) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            error = RefusedError(error.status_code, str(error.detail))
+        elif isinstance(error, UserError):
+            error = RefusedError(413 if isinstance(error, TooLargeError) else 400, str(error))
+        elif isinstance(error, RunError):
+            late, what = isinstance(error, AbandonedError), "the model could not compute this; try again with less"
+            error = RefusedError(503, "not done in time; try again" if late else what)
+        elif not isinstance(error, RefusedError):
+            error = RefusedError(500, "Cannot answer: an error of the server, which its log has")
         return error.response()
 
-    @app.exception_handler(UserError)
-    async def mistaken(request: Request, error: UserError) -> Response:
-        return RefusedError(413 if isinstance(error, TooLargeError) else 400, str(error)).response()
-
-    @app.exception_handler(AbandonedError)
-    async def late(request: Request, error: AbandonedError) -> Response:
-        return RefusedError(503, "not done in time; try again").response()
-
-    @app.exception_handler(RunError)
-    async def failed(request: Request, error: RunError) -> Response:
-        return RefusedError(503, "the model could not compute this; try again with less").response()
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Response:
-        return RefusedError(error.status_code, str(error.detail)).response()
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
-        return RefusedError(500, "Cannot answer: an error of the server, which its log has").response()
+    for kind in (RefusedError, HTTPException, UserError, RunError, Exception):
+        app.add_exception_handler(kind, failed)
 
     def post(path: str, answer: Any, model: Any, body: dict[str, Any]) -> None:
         app.post(path, response_model=model, response_model_exclude_none=True, responses=ERRORS, openapi_extra=body)(

@@ -23,7 +23,7 @@ MOST_ROWS = 128  # a batch: what search keeps grows with rows, beam and vocabula
 MOST_TOKENS = 2000  # of an output
 MOST_WORK = 2**16  # of a batch: what search keeps grows with the lengths of the hypotheses, too
 STEP = 16  # hypotheses that take about as long as the rest of a step
-RATE = 200.0  # of cost a second, by which `turn` lets those that came later overtake
+RATE = 200.0  # of cost a second, by which those that came later overtake
 
 
 @dataclass
@@ -128,7 +128,8 @@ class Batcher:
             while not self._waiting and not self._closed:
                 self._changed.wait()
             taken, left = list[Job](), list[deque[Job]]()
-            for request in sorted(self._waiting, key=turn):
+            # Later requests that cost less overtake, but not for ever.
+            for request in sorted(self._waiting, key=lambda some: some[0].arrived + sum(j.cost for j in some) / RATE):
                 job = request[0]
                 if not taken or (
                     job.alike == taken[0].alike
@@ -158,11 +159,6 @@ class Batcher:
             return
         for job in jobs:
             job.outputs.set_result([next(outputs) for _ in job.request.raw])
-
-
-def turn(request: Sequence[Job]) -> float:
-    """The number by which requests are ordered: later ones that cost less overtake, but not for ever."""
-    return request[0].arrived + sum(job.cost for job in request) / RATE
 
 
 def width(request: Request) -> int:

@@ -6,7 +6,6 @@ The log is JSON, a line a request, and has no text of a request.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import re
@@ -23,6 +22,8 @@ from prometheus_client import Counter as Count
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headway.core.processes import WAITED_FOR
 from headway.serving.options import ServeOptions
@@ -34,7 +35,7 @@ GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
 GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
 
 
-HOST = re.compile(r"\[?([^\[\]]*?)\]?(:\d*)?")
+OWN, PORT = re.compile(r"localhost|[0-9.]+|\[[0-9a-f:.]+\]"), re.compile(r":[0-9]*$")
 
 
 def deadline_of(path: str, options: ServeOptions) -> float:
@@ -68,7 +69,7 @@ class Numbers:
         self.batches = Histogram(
             "headway_batch_inputs", "Inputs of a batch.", ["model"], buckets=sizes, registry=self.registry
         )
-        self.waiting = Gauge("headway_jobs_waiting", "Jobs in the queue.", ["model"], registry=self.registry)
+        self.waiting = Gauge("headway_jobs_waiting", "Jobs in a queue.", ["model", "queue"], registry=self.registry)
 
 
 class Guard:
@@ -125,14 +126,9 @@ class Guard:
 
     def _check_name(self, scope: Scope) -> None:
         """Raise RefusedError for a name that a page from elsewhere may have pointed at this server (DNS rebinding)."""
-        given = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1").lower()
-        match = HOST.fullmatch(given)
-        name = match[1] if match else given
-        if self.open and name not in ("localhost", self.options.host, *self.options.names):
-            try:
-                ipaddress.ip_address(name)
-            except ValueError:
-                raise RefusedError(421, f"names: without keys, the server has no name {name[:100]!r}") from None
+        name = PORT.sub("", dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1").lower())
+        if self.open and not OWN.fullmatch(name) and name not in (self.options.host, *self.options.names):
+            raise RefusedError(421, f"names: without keys, the server has no name {name[:100]!r}")
 
     async def _admitted(self, scope: Scope, receive: Receive, client: str) -> Receive:
         """The function that gives the body, which is in memory by then. Raises RefusedError for too much."""
@@ -186,6 +182,46 @@ async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> 
         until = -inf
         task.cancel()
         watch.cancel()
+
+
+def configured(app: Guard, options: ServeOptions, **given: Any) -> Config:
+    """The configuration of a uvicorn server, whose connections keep the limits of `options`."""
+    idle = dict[asyncio.Transport, None]()  # connections without a request under way, the oldest first
+
+    class Connection(H11Protocol):
+        """A connection that is closed if the header of a request is late, or an answer is not read."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.late = self.loop.call_later(options.head_deadline, transport.abort)
+            idle[transport] = None
+            if len(self.connections) > options.connections:
+                next(iter(idle)).abort()
+
+        def _expect(self, seconds: float) -> None:
+            idle.pop(self.transport, None)
+            self.late.cancel()
+            self.late = self.loop.call_later(seconds, self.transport.abort)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            if self.transport in idle and self.cycle is not None and not self.cycle.response_complete:
+                self._expect(deadline_of(self.scope["path"], options) + 2 * GRACE)
+
+        def on_response_complete(self) -> None:
+            self._expect(options.deadline)
+            idle[self.transport] = None
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            idle.pop(self.transport, None)
+            self.late.cancel()
+            super().connection_lost(exc)
+
+    return Config(
+        app, http=Connection, ws="none", log_config=None, access_log=False, server_header=False,
+        timeout_graceful_shutdown=options.drain, **given,
+    )  # fmt: skip
 
 
 class JsonLines(logging.Formatter):

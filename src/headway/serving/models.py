@@ -90,7 +90,7 @@ class ServedModel:
         self.limits = limits
         self.batchers = [Batcher(predictor, predictor.recipe.decoding.batch_tokens) for _ in range(2)]
         self.aligner: Aligner | None = None
-        self.greedy = False  # whether it has no alternatives to its outputs
+        self.greedy = False  # an engine without alternatives
         if isinstance(predictor, SequencePredictor):
             self.aligner = usual_aligner(predictor)
             try:
@@ -110,24 +110,10 @@ class ServedModel:
             return options
         return options.model_copy(update={"capture": (*patterns_of(options.capture), self.aligner.layer)})
 
-    def waiting(self) -> int:
-        """The number of jobs that are not begun."""
-        return sum(batcher.waiting() for batcher in self.batchers)
-
-    def close(self) -> None:
-        """Finish what waits, and end."""
-        for batcher in self.batchers:
-            batcher.close()
-
     async def outputs(
         self, inputs: Sequence[str], options: CaptureOptions, *, most_weights: int | None = None
     ) -> list[Output]:
-        """The outputs of some inputs; if the task that awaits them is cancelled, what waits is not computed.
-
-        Raises:
-            UserError: inputs or options that the model cannot read.
-            TooLargeError: more work, or more weights of attention, than a request may ask for.
-        """
+        """The outputs of some inputs, unless nobody waits for them. Raises UserError, TooLargeError."""
         jobs = await asyncio.to_thread(self._jobs, inputs, options, most_weights or self.limits.weights)
         futures = [asyncio.wrap_future(job.outputs) for job in jobs]
         self.batchers[sum(job.cost for job in jobs) > QUICK].submit(jobs)

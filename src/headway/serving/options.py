@@ -37,11 +37,7 @@ class ServeOptions(Section):
         description=f"A file of API keys, one a line; {KEYS_VARIABLE} has them separated by commas.",
         json_schema_extra={"default_text": "anybody may ask"},
     )
-    names: tuple[str, ...] = Field(
-        default=(),
-        description="Names by which the server is reached without keys, beside localhost, addresses and the host.",
-        json_schema_extra={"default_text": "no others"},
-    )
+    names: tuple[str, ...] = Field(default=(), description="Names that may reach it without keys, beside localhost.")
     characters: Count = _limit(5000, "Of the texts of a request, its terms and prefixes included.")
     sentences: Count = _limit(200, "Texts of a request, and their sentences.")
     terms: Count = _limit(200, "Terms of a request.")

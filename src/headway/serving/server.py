@@ -16,6 +16,7 @@ from headway.core.system import WINDOWS
 from headway.runs.load import load
 from headway.serving.options import ServeOptions
 
+SWITCH = 1e-5  # seconds that a thread in Python keeps others waiting: a search waits so long at each operation
 PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "py3langid")
 
 
@@ -35,8 +36,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
     import uvicorn
 
     from headway.serving.app import build_app
-    from headway.serving.connections import configured
-    from headway.serving.guard import JsonLines
+    from headway.serving.guard import JsonLines, configured
     from headway.serving.models import check_names, named_runs, served_model
 
     with _listening(options) as listening:
@@ -51,6 +51,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [handler], False
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
+        sys.setswitchinterval(SWITCH)
         uvicorn.Server(configured(app, options)).run(sockets=[listening])
 
 
