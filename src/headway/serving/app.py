@@ -34,10 +34,9 @@ from headway.core.processes import AbandonedError, check_waited_for
 from headway.markup.documents import KINDS, Languages, translate_document
 from headway.markup.inline import Aligned
 from headway.predictors.captured_attention import patterns_of
-from headway.predictors.output import Output
 from headway.runs.inspect.pages import page_text
 from headway.serving.guard import Guard, Numbers, RefusedError, in_time
-from headway.serving.models import WEIGHT_BYTES, ServedModel, TooLargeError, check_limit
+from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest
 from headway.serving.translation import AUTO, Translator
 
@@ -270,7 +269,7 @@ class Server:
         for owner, _, kept in self.files.values():
             held[owner] += len(kept) + FILE_BYTES
         while held.total() > MOST_KEPT:
-            most = max(held, key=held.__getitem__)
+            [(most, _)] = held.most_common(1)
             oldest = next(each for each, (owner, *_) in self.files.items() if owner == most)
             held[most] -= len(self.files.pop(oldest)[2]) + FILE_BYTES
 
@@ -299,9 +298,8 @@ class Server:
         self.check_key(request, str(_field(raw, "api_key") or ""))
         name = _field(raw, "model")
         if name not in self.models:
-            raise RefusedError(
-                400, f"Invalid request: model: there is no such model; allowed: {', '.join(self.models)}"
-            )
+            allowed = ", ".join(self.models)
+            raise RefusedError(400, f"Invalid request: model: there is no such model; allowed: {allowed}")
         model = self.models[name]
         body = await parsed(request, model.body, self.values)
         texts = [body.inputs] if isinstance(body.inputs, str) else [*body.inputs]
@@ -314,15 +312,12 @@ class Server:
         request.scope["facts"] |= {"model": name, "texts": len(texts), "characters": sum(map(len, texts))}
 
         async def answered() -> bytes:
-            most = min(self.options.weights, self.options.answer // WEIGHT_BYTES) if capture else None
-            outputs = await model.outputs(texts, model.options(body), most_weights=most)
-            content = await asyncio.to_thread(written, outputs)
+            most = min(self.options.weights, self.options.answer // 9) if capture else None  # a weight takes 9 bytes
+            outputs = await model.outputs(texts, model.options(body), most)
+            answers = await asyncio.to_thread(lambda: [model.answer(output, body) for output in outputs])
+            content = to_json({"model": name, "outputs": answers}, inf_nan_mode="null")  # engines may tell no scores
             check_limit("answer", "bytes", len(content), self.options.answer)
             return content
-
-        def written(outputs: Sequence[Output]) -> bytes:
-            answers = {"model": name, "outputs": [model.answer(output, body) for output in outputs]}
-            return to_json(answers, inf_nan_mode="null")  # an engine that tells no scores has NaN
 
         return Response(await in_time(request, answered(), self.options.deadline), media_type="application/json")
 

@@ -94,8 +94,7 @@ class Batcher:
             raise whole.problems[min(whole.problems)]
         if hasattr(whole, "longest"):
             whole.longest[:] = [min(length, MOST_TOKENS) for length in whole.longest]
-        lengths = [len(source.values) for source in whole.sources] if hasattr(whole, "sources") else None
-        lengths = lengths or [len(each) for each in inputs]
+        lengths = [len(each.values) for each in getattr(whole, "sources", ())] or [len(each) for each in inputs]
         longest, beam = getattr(whole, "longest", lengths), width(whole)
         cuts, total, work = [0], 0, 0
         for row, (length, steps) in enumerate(zip(lengths, longest, strict=True)):
@@ -128,7 +127,6 @@ class Batcher:
             while not self._waiting and not self._closed:
                 self._changed.wait()
             taken, left = list[Job](), list[deque[Job]]()
-            # Later requests that cost less overtake, but not for ever.
             for request in sorted(self._waiting, key=lambda some: some[0].arrived + sum(j.cost for j in some) / RATE):
                 job = request[0]
                 if not taken or (

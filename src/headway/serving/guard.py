@@ -38,8 +38,7 @@ GONE = 499  # the status in the log of a request whose client has gone, as nginx
 OWN, PORT = re.compile(r"localhost|[0-9.]+|\[[0-9a-f:.]+\]"), re.compile(r":[0-9]*$")
 
 
-def deadline_of(path: str, options: ServeOptions) -> float:
-    """The seconds that a request has."""
+def _deadline(path: str, options: ServeOptions) -> float:
     return options.file_deadline if path == "/translate_file" else options.deadline
 
 
@@ -98,7 +97,7 @@ class Guard:
 
         self._by_client += work
         self.numbers.active.inc()
-        seconds = deadline_of(scope["path"], self.options)
+        seconds = _deadline(scope["path"], self.options)
         try:
             async with asyncio.timeout(seconds + GRACE):  # who reads an answer slowly is not waited for any longer
                 try:
@@ -206,7 +205,7 @@ def configured(app: Guard, options: ServeOptions, **given: Any) -> Config:
         def handle_events(self) -> None:
             super().handle_events()
             if self.transport in idle and self.cycle is not None and not self.cycle.response_complete:
-                self._expect(deadline_of(self.scope["path"], options) + 2 * GRACE)
+                self._expect(_deadline(self.scope["path"], options) + 2 * GRACE)
 
         def on_response_complete(self) -> None:
             self._expect(options.deadline)

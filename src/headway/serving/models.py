@@ -31,7 +31,6 @@ NOT_SERVED = ("dictionary", "utility", "batch_tokens", "skip_broken")
 BOUNDS = dict.fromkeys(("min_length", "max_length", "max_length_offset", "no_repeat_ngram"), MOST_TOKENS)
 QUICK = 2**13  # of cost: requests with more do not hold up those with less
 HEADS = 16 * 26  # of all layers, that a tagger is taken to have
-WEIGHT_BYTES = 9  # in an answer
 
 
 class TooLargeError(UserError):
@@ -110,11 +109,9 @@ class ServedModel:
             return options
         return options.model_copy(update={"capture": (*patterns_of(options.capture), self.aligner.layer)})
 
-    async def outputs(
-        self, inputs: Sequence[str], options: CaptureOptions, *, most_weights: int | None = None
-    ) -> list[Output]:
-        """The outputs of some inputs, unless nobody waits for them. Raises UserError, TooLargeError."""
-        jobs = await asyncio.to_thread(self._jobs, inputs, options, most_weights or self.limits.weights)
+    async def outputs(self, inputs: Sequence[str], options: CaptureOptions, most: int | None = None) -> list[Output]:
+        """The outputs of some inputs, with `most` weights of attention. Raises UserError, TooLargeError."""
+        jobs = await asyncio.to_thread(self._jobs, inputs, options, most or self.limits.weights)
         futures = [asyncio.wrap_future(job.outputs) for job in jobs]
         self.batchers[sum(job.cost for job in jobs) > QUICK].submit(jobs)
         try:
@@ -137,8 +134,8 @@ class ServedModel:
             return sum(len(words) ** 2 for words in getattr(request, "sentences", ())) * HEADS
         shapes, total = self.predictor.attention_shapes(request.options.capture), 0
         for source, longest in zip(request.sources, request.longest, strict=True):
-            read, written = len(source.values) + 1, longest + 1
-            lengths = {"source": read, "target": written, "both": read + written}
+            lengths = {"source": len(source.values) + 1, "target": longest + 1}
+            lengths["both"] = sum(lengths.values())
             for name, (heads, _, columns) in shapes.items():
                 axes = self.predictor.models[0].attention_axes(name)
                 total += heads * lengths[axes.queries] * lengths.get(axes.keys, columns)

@@ -16,7 +16,6 @@ from headway.core.system import WINDOWS
 from headway.runs.load import load
 from headway.serving.options import ServeOptions
 
-SWITCH = 1e-5  # seconds that a thread in Python keeps others waiting: a search waits so long at each operation
 PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "py3langid")
 
 
@@ -51,7 +50,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [handler], False
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
-        sys.setswitchinterval(SWITCH)
+        sys.setswitchinterval(1e-5)  # a search waits so long, at each operation, for threads that read documents
         uvicorn.Server(configured(app, options)).run(sockets=[listening])
 
 
