@@ -23,6 +23,7 @@ MOST_ROWS = 128  # a batch: what search keeps grows with rows, beam and vocabula
 MOST_TOKENS = 2000  # of an output
 MOST_WORK = 2**16  # of a batch: what search keeps grows with the lengths of the hypotheses, too
 STEP = 16  # hypotheses that take about as long as the rest of a step
+FORCED = 8  # steps that a forced one counts as: the longest output is seldom reached otherwise
 RATE = 200.0  # of cost a second, by which those that came later overtake
 
 
@@ -106,7 +107,8 @@ class Batcher:
         jobs = []
         for begin, end in pairwise([*cuts, len(lengths)] if lengths else []):
             tokens, work = sum(lengths[begin:end]) + end - begin, beam * sum(longest[begin:end])
-            jobs.append(Job(part(whole, begin, end), tokens, work, work + STEP * max(longest[begin:end]), alike))
+            steps = max(longest[begin:end]) + FORCED * getattr(options, "min_length", 0)
+            jobs.append(Job(part(whole, begin, end), tokens, work, work + STEP * steps, alike))
         return jobs
 
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -29,7 +29,7 @@ from headway.serving.options import ServeOptions
 # out, are the server's own matter.
 NOT_SERVED = ("dictionary", "utility", "batch_tokens", "skip_broken")
 BOUNDS = dict.fromkeys(("min_length", "max_length", "max_length_offset", "no_repeat_ngram"), MOST_TOKENS)
-QUICK = 2**13  # of cost: requests with more do not hold up those with less
+QUICK = 2**12  # of cost: requests with more do not hold up those with less
 HEADS = 16 * 26  # of all layers, that a tagger is taken to have
 
 
