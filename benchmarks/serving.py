@@ -137,7 +137,7 @@ def measured(given: argparse.Namespace, server: Any, port: int, load: Load, spee
     print(f"half load: {half.told()}")
     sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
     for each in sockets:
-        each.sendall(b"POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{")
+        each.sendall(b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{")
     slow = again()
     slow.open(capacity / 2, min(15.0, given.seconds))
     for each in sockets:

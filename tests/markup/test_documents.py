@@ -9,6 +9,7 @@ from types import FrameType
 import pytest
 
 from headway.core.errors import UserError
+from headway.core.processes import WAITED_FOR, AbandonedError
 from headway.markup.documents import KINDS, Languages, kind_of, translate_document
 from headway.markup.inline import Aligned
 
@@ -280,6 +281,27 @@ def test_subtitles_are_sentences() -> None:
     result = translated(cues.format("My <i>friend</i> came", "late yesterday."), "srt", swapped)
     assert asked == ["My friend came late yesterday."]
     assert result == cues.format("Gestern kam mein <i>Freund</i>", "spät.")
+
+
+def test_a_document_that_nobody_waits_for_ends_wherever_it_is() -> None:
+    asked = list[int]()
+
+    def translated(most: float) -> bytes:
+        asked.clear()
+        token = WAITED_FOR.set(lambda: asked.append(0) or len(asked) <= most)
+        try:
+            return translate_document(
+                b"<p>a b. c d.</p><p>e</p>", "a.html", lambda some: [Aligned(one) for one in some]
+            )
+        finally:
+            WAITED_FOR.reset(token)
+
+    translated(float("inf"))
+    steps = len(asked)
+    assert steps >= 6  # of two paragraphs: read, cut into sentences, and written
+    for most in range(steps):
+        with pytest.raises(AbandonedError):
+            translated(most)
 
 
 def test_kinds() -> None:

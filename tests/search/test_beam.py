@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headway.core.errors import NotFiniteError
+from headway.core.processes import WAITED_FOR, AbandonedError
 from headway.mixers import State
 from headway.models import Memory, build_model
 from headway.search.beam import Ensemble, beam_search, largest
@@ -135,6 +136,20 @@ def test_output_does_not_depend_on_the_batch():
         assert beam_search(table, memory(sentence), Limits(1, [limits[sentence]]), beam=3) == [together[sentence]]
     reverse = beam_search(table, memory(3, 2, 1, 0), Limits(1, limits[::-1]), beam=3)
     assert reverse[::-1] == together
+
+
+def test_a_search_that_nobody_waits_for_ends_at_its_next_step():
+    searches = (
+        lambda model: beam_search(model, memory(0), Limits(8, [8]), beam=2),
+        lambda model: sample(model, memory(0), Limits(8, [8]), sampling=Sampling(), lines=[1], count=2),
+    )
+    for search in searches:
+        model = Table(1)
+        token = WAITED_FOR.set(lambda model=model: len(model.gave) < 3)
+        with pytest.raises(AbandonedError):
+            search(model)
+        WAITED_FOR.reset(token)
+        assert len(model.gave) == 3
 
 
 def test_limits_hold_and_a_finished_sentence_costs_nothing_more():

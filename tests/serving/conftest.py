@@ -22,6 +22,7 @@ from tests.shared_runs import shared_run
 uvicorn = pytest.importorskip("uvicorn")
 
 from headway.serving.app import build_app  # noqa: E402 - needs the packages of the extra
+from headway.serving.guard import configured  # noqa: E402
 from headway.serving.models import ServedModel, served_model  # noqa: E402
 from headway.serving.options import ServeOptions  # noqa: E402
 
@@ -88,8 +89,7 @@ def running(predictors: dict[str, Any], **options: Any) -> Iterator[Running]:
     """A real server over some runs, by their names, at a free port."""
     limits = ServeOptions(port=0, **options)
     models = [served_model(name, Path(name), predictor, limits) for name, predictor in predictors.items()]
-    config = uvicorn.Config(build_app(models, limits), port=0, log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configured(build_app(models, limits), limits, port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -100,6 +100,12 @@ def running(predictors: dict[str, Any], **options: Any) -> Iterator[Running]:
         server.should_exit = True
         thread.join(200)
         assert not thread.is_alive()
+
+
+def close(model: ServedModel) -> None:
+    """End the threads of a model."""
+    for batcher in model.batchers:
+        batcher.close()
 
 
 def wait(condition: Callable[[], bool]) -> None:

@@ -1,15 +1,14 @@
 """Requests that are computed together get what each gets alone, take turns, and are dropped when nobody waits."""
 
-import time
 from typing import Any
 
 import pytest
 
 from headway.core.errors import UserError
-from headway.serving.batching import Batcher, DeadlineError, Job
+from headway.core.processes import AbandonedError
+from headway.serving.batching import Batcher, Job
 from tests.serving.conftest import Gate, wait
 
-FOREVER = 1e12
 LINES = ["one two", "", "three", "four five six one", "two"]
 
 
@@ -24,8 +23,8 @@ def batcher(loaded: dict[str, Any]):
     made.close()
 
 
-def submit(batcher: Batcher, inputs: list[str], until: float = FOREVER, **options: Any) -> list[Job]:
-    jobs = batcher.encoded(inputs, batcher.predictor.Options(**options), until)
+def submit(batcher: Batcher, inputs: list[str], **options: Any) -> list[Job]:
+    jobs = batcher.encoded(inputs, batcher.predictor.Options(**options))
     batcher.submit(jobs)
     return jobs
 
@@ -51,7 +50,8 @@ def test_together_is_as_alone(batcher: Batcher, gate: Gate, options: dict[str, A
             assert output.score == pytest.approx(expected.score, abs=1e-4)
             assert output.attention.keys() == expected.attention.keys()
             assert output.source_tokens == expected.source_tokens
-    assert len(gate.read[1:]) >= len(LINES) if "seed" in options else gate.read[1] == [x for x in LINES for _ in "12"]
+    together = sorted(gate.read[1]) == sorted([*LINES, *LINES])
+    assert len(gate.read[1:]) >= len(LINES) if "seed" in options else together
 
 
 def test_prefixes_go_with_their_lines(batcher: Batcher, gate: Gate) -> None:
@@ -62,7 +62,7 @@ def test_prefixes_go_with_their_lines(batcher: Batcher, gate: Gate) -> None:
     gate.opened.set()
     texts(before[0])
     assert [text.split()[0] for text in texts(first[0]) + texts(second[0])] == ["zwei", "vier", "eins"]
-    assert gate.read[1] == ["one two", "three", "five"]
+    assert sorted(gate.read[1]) == ["five", "one two", "three"]
 
 
 def test_other_options_are_another_batch(batcher: Batcher, gate: Gate) -> None:
@@ -96,12 +96,14 @@ def test_a_request_that_was_given_up_is_not_computed(batcher: Batcher, gate: Gat
     assert gate.read == [["one"], ["three"]]
 
 
-def test_a_request_that_is_late_is_not_computed(batcher: Batcher, gate: Gate) -> None:
+def test_a_request_that_nobody_waits_for_is_not_computed(batcher: Batcher, gate: Gate) -> None:
     first = submit(batcher, ["one"])
     wait(gate.begun.is_set)
-    late = submit(batcher, ["two"], until=time.monotonic() - 1)
+    late = batcher.encoded(["two"], batcher.predictor.Options())
+    late[0].waited_for = lambda: False
+    batcher.submit(late)
     gate.opened.set()
-    with pytest.raises(DeadlineError):
+    with pytest.raises(AbandonedError):
         late[0].outputs.result()
     assert texts(first[0]) == ["eins"]
     assert gate.read == [["one"]]

@@ -1,4 +1,4 @@
-"""Work on a stream, a list of items at a time, or in several processes, in order."""
+"""Work on a stream, a list of items at a time, or in several processes, in order, and the end of unwanted work."""
 
 import math
 import multiprocessing
@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,19 @@ from headway.core.system import interrupts_held, usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+# Says whether somebody waits for the result of the current work. Tasks, and threads that copy the context, inherit it.
+WAITED_FOR: ContextVar[Callable[[], bool]] = ContextVar("waited_for", default=lambda: True)
+
+
+class AbandonedError(RunError):
+    """Nobody waits for the result of this work any more."""
+
+
+def check_waited_for() -> None:
+    """Raise AbandonedError if nobody waits for the result of the current work. Long loops ask at each step."""
+    if not WAITED_FOR.get()():
+        raise AbandonedError("nobody waits for this result any more")
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.core.log import warn
+from headway.core.processes import check_waited_for
 from headway.markup.inline import MASK, Aligned, Piece, Places, Segment, Span, Target, masked, origins, rendered
 from headway.processing.text.sentences import sentences
 
@@ -33,6 +34,7 @@ def text_pieces(text: str, escape: Callable[[str], str] = str) -> Iterator[Piece
 
 def raw_pieces(characters: Sequence[tuple[str, str]]) -> Iterator[Piece]:
     """`text_pieces` of characters, each with how the document writes it."""
+    check_waited_for()
     text, at = "".join(character for character, _ in characters), 0
     for index, part in enumerate(re.split(f"({PLACEHOLDER})", text)):
         for number, run in enumerate([part] if index % 2 else ODD_SPACE.split(part)):
@@ -199,6 +201,7 @@ def _translated(texts: Sequence[str], translate: Translate) -> dict[str, Aligned
 
 def _joined(segment: Segment, some: Sequence[Sentence], done: Mapping[int, Target | None]) -> str:
     """A segment as the document has the translations of its sentences, with what is between them."""
+    check_waited_for()
     text, whole, at = segment.text, Target(), 0
     for sentence in some:
         part = done.get(id(sentence)) or sentence.as_it_is()

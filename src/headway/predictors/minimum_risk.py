@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from headway.core.errors import UserError, option
+from headway.core.processes import check_waited_for
 from headway.metrics import Metric, check_kind, metric_in
 from headway.search.limits import Hypothesis
 
@@ -39,6 +40,7 @@ def least_risk(
     hypotheses with one text, the first is that which the model finds most probable.
     `others` are candidates alone.
     """
+    check_waited_for()
     drawn = Counter(decode(sample.ids) for sample in samples)
     candidates: dict[str, Hypothesis] = {}
     for hypothesis in sorted([*samples, *others], key=lambda each: -each.score):

@@ -482,11 +482,16 @@ class SequencePredictor(Predictor[Recording, Output]):
         after = self.models[0].source_lengths(torch.arange(1, self.source.length(source) + 1))
         return self.source.labels(source, np.flatnonzero(np.diff(after.numpy(), prepend=0)).tolist())
 
-    @torch.inference_mode()
     def attention_names(self, capture: Capture = ALL) -> list[str]:
         """The names of the attention that a model has and `capture` asks for, such as `decoder.1.cross`."""
+        return list(self.attention_shapes(capture))
+
+    @torch.inference_mode()
+    def attention_shapes(self, capture: Capture = ALL) -> dict[str, tuple[int, ...]]:
+        """The shapes (heads, rows, columns) of the attention for one token and one more, by `attention_names`."""
         batch = collate([self.models[0].trial_source(1)], [np.array([UNKNOWN])]).to(self.device)
-        return list(self.models[0](batch, capture=patterns_of(capture)).attention)
+        attention = self.models[0](batch, capture=patterns_of(capture)).attention
+        return {name: tuple(weights.shape[1:]) for name, weights in attention.items()}
 
     def _output(
         self,

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from headway.core.processes import check_waited_for
 from headway.mixers import State
 from headway.models.model import Memory, Seq2Seq
 from headway.search.decoding_options import UNPENALIZED, Ranking
@@ -177,6 +178,7 @@ def beam_search(
     raw, state = model.extend(last, state)
     trail, finished, waiting = _Trail(), _Finished(count, beam, ranking, raw), False
     for time in range(steps + 1):
+        check_waited_for()
         width = scores.shape[1]
         candidates = _candidates(scores, raw, limits, sentences, time, history, 2 * beam)
         ending = candidates.may_end()

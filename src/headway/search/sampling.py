@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.core.processes import check_waited_for
 from headway.models.model import Memory
 from headway.search.beam import Searchable, time_to_look
 from headway.search.decoding_options import UNPENALIZED, Ranking
@@ -86,6 +87,7 @@ def sample(
     tokens, scores = last.new_full((len(owner), steps), EOS), memory.values.new_zeros(len(owner), steps)
     done = torch.zeros_like(last[:, :1], dtype=torch.bool)
     for time in range(steps):
+        check_waited_for()
         raw, state = model.extend(last, state)
         numbers = torch.from_numpy(np.concatenate([stream.random(count) for stream in streams]))
         uniform = numbers.to(exact_dtype(device)).to(device)

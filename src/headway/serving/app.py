@@ -8,11 +8,13 @@ import hashlib
 import json
 import secrets
 from asyncio import run_coroutine_threadsafe
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from importlib import resources
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
@@ -27,18 +30,20 @@ import headway
 from headway.core.config import explain
 from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
+from headway.core.processes import AbandonedError, check_waited_for
 from headway.markup.documents import KINDS, Languages, translate_document
 from headway.markup.inline import Aligned
+from headway.predictors.captured_attention import patterns_of
 from headway.runs.inspect.pages import page_text
-from headway.serving.batching import DeadlineError
 from headway.serving.guard import Guard, Numbers, RefusedError, in_time
-from headway.serving.models import ServedModel, TooLargeError
+from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest
 from headway.serving.translation import AUTO, Translator
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 FILES = tuple(suffix for suffixes, _ in KINDS.values() for suffix in suffixes)
 MOST_KEPT = 2**26  # bytes of translated files that wait to be fetched
+FILE_BYTES = 2**10  # that a file takes beside its content
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -139,12 +144,14 @@ def body_of(*models: type[BaseModel], forms: Sequence[str] = ()) -> dict[str, An
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
 
 
-async def parsed(request: Request, model: type[Body]) -> Body:
-    """The body of a request, JSON or a form. Raises RefusedError for one that is not as the model says."""
+async def parsed(request: Request, model: type[Body], most: int) -> Body:
+    """The body of a request, JSON with `most` commas or a form. Raises RefusedError if it does not fit the model."""
     kind = request.headers.get("content-type", "")
     try:
         if not kind.startswith(FORMS):
-            return model.model_validate_json(await request.body())
+            raw = await request.body()
+            check_limit("values", "values", raw.count(b","), most)  # each that is wrong costs a message
+            return model.model_validate_json(raw)
         async with request.form(max_files=1, max_fields=100) as form:
             many = {name: form.getlist(name) for name in form}
         return model.model_validate({name: each[0] if len(each) == 1 else each for name, each in many.items()})
@@ -166,7 +173,8 @@ class Server:
         self.options, self.keys, self.translator = options, options.allowed_keys(), Translator(models, options)
         # Threads of their own: they wait for texts that others encode.
         self.documents = ThreadPoolExecutor(options.queue, "headway-document")
-        self.files: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self.files: OrderedDict[str, tuple[str, str, bytes]] = OrderedDict()  # by token: client, name and content
+        self.values = options.characters + 4 * options.sentences + 2 * options.terms + 100
 
     def check_key(self, request: Request, given: str) -> None:
         """Raise RefusedError for a request without a key, where one is needed, or with a wrong one."""
@@ -182,7 +190,7 @@ class Server:
 
     async def translate(self, request: Request) -> Translated:
         """Translate one text or several."""
-        body = await parsed(request, TranslateBody)
+        body = await parsed(request, TranslateBody, self.values)
         self.check_key(request, body.api_key)
         for name in ("q", "source", "target"):
             if not getattr(body, name):
@@ -190,28 +198,27 @@ class Server:
         if body.format not in ("text", "html"):
             raise RefusedError(400, f"{body.format} format is not supported")
         texts = [body.q] if isinstance(body.q, str) else body.q
+        check_limit("sentences", "texts", len(texts), self.options.sentences)
         self.check_size(texts, self.options.characters)
         if body.alternatives >= self.options.beam:
             raise RefusedError(400, f"Invalid request: alternatives parameter is above {self.options.beam - 1}")
         request.scope["facts"] |= {"texts": len(texts), "characters": sum(map(len, texts))}
-        found = [self.translator.detect(text)[0] for text in texts] if body.source == AUTO else None
-        sources = [body.source] * len(texts) if found is None else [each["language"] for each in found]
-        return await in_time(request, self._translated(body, texts, sources, found), self.options.deadline)
+        return await in_time(request, self._translated(body, texts), self.options.deadline)
 
-    async def _translated(
-        self, body: TranslateBody, texts: Sequence[str], sources: Sequence[str], found: list[dict[str, Any]] | None
-    ) -> Translated:
+    async def _translated(self, body: TranslateBody, texts: Sequence[str]) -> Translated:
+        found = None
+        if body.source == AUTO:
+            found = await asyncio.to_thread(lambda: [self.translator.detect(text)[0] for text in texts])
+        sources = [body.source] * len(texts) if found is None else [each["language"] for each in found]
         answers: list[list[str]] = [[] for _ in texts]
         for source in dict.fromkeys(sources):
             rows = [row for row, each in enumerate(sources) if each == source]
             some = [texts[row] for row in rows]
             if body.format == "html":
-                pages = [self._document("q.html", q.encode(), source, body.target, self.options.deadline) for q in some]
+                pages = [self._document("q.html", q.encode(), source, body.target) for q in some]
                 written = [[page.decode()] for page in await asyncio.gather(*pages)]
             else:
-                written = await self.translator.translate(
-                    some, source, body.target, self.options.deadline, body.alternatives
-                )
+                written = await self.translator.translate(some, source, body.target, body.alternatives)
             for row, answer in zip(rows, written, strict=True):
                 answers[row] = answer
         best, others = [answer[0] for answer in answers], [answer[1:] for answer in answers]
@@ -226,12 +233,13 @@ class Server:
 
     async def detect(self, request: Request) -> list[Detection]:
         """Say in which languages a text may be."""
-        body = await parsed(request, DetectBody)
+        body = await parsed(request, DetectBody, self.values)
         self.check_key(request, body.api_key)
         if not body.q:
             raise RefusedError(400, "Invalid request: missing q parameter")
         self.check_size([body.q], self.options.characters)
-        return [Detection(**each) for each in self.translator.detect(body.q)]
+        work = asyncio.to_thread(self.translator.detect, body.q)
+        return [Detection(**each) for each in await in_time(request, work, self.options.deadline)]
 
     async def translate_file(self, request: Request) -> TranslatedFile:
         """Translate a file."""
@@ -248,39 +256,41 @@ class Server:
             raise RefusedError(400, "Invalid request: file format not supported")
         if given["source"] != AUTO:
             self.translator.route(given["source"], given["target"])
-        work = self._document(name, data, given["source"], given["target"], self.options.file_deadline)
+        work = self._document(name, data, given["source"], given["target"])
         written = await in_time(request, work, self.options.file_deadline)
         stem, _, ending = name.rpartition(".")
         token = secrets.token_urlsafe(24)
-        self.files[token] = f"{stem}.{given['target']}.{ending}", written
-        while sum(len(content) for _, content in self.files.values()) > MOST_KEPT:
-            self.files.popitem(last=False)
+        self.keep(token, request.client.host if request.client else "", f"{stem}.{given['target']}.{ending}", written)
         return TranslatedFile(translatedFileUrl=f"{request.base_url}download_file/{token}")
 
-    async def _document(self, name: str, data: bytes, source: str, target: str, seconds: float) -> bytes:
+    def keep(self, token: str, client: str, name: str, content: bytes) -> None:
+        """Keep a file until it is fetched. If there are too many, the client that has most of them loses its oldest."""
+        self.files[token], held = (client, name, content), Counter[str]()
+        for owner, _, kept in self.files.values():
+            held[owner] += len(kept) + FILE_BYTES
+        while held.total() > MOST_KEPT:
+            [(most, _)] = held.most_common(1)
+            oldest = next(each for each, (owner, *_) in self.files.items() if owner == most)
+            held[most] -= len(self.files.pop(oldest)[2]) + FILE_BYTES
+
+    async def _document(self, name: str, data: bytes, source: str, target: str) -> bytes:
         """A document, translated; the thread that reads it ends when nobody waits for it any more."""
-        loop, asked = asyncio.get_running_loop(), list[Future[list[Aligned]]]()
+        loop = asyncio.get_running_loop()
 
         def translate(sentences: Sequence[str]) -> Sequence[Aligned]:
             self.check_size(sentences, self.options.file_characters)
-            if asked and asked[-1].cancelled():
-                raise CancelledError
-            asked.append(run_coroutine_threadsafe(self.translator.aligned(sentences, source, target, seconds), loop))
-            return asked[-1].result()
+            check_waited_for()
+            return run_coroutine_threadsafe(self.translator.aligned(sentences, source, target), loop).result()
 
         text = data.decode(errors="ignore")
         self.check_size([text], self.options.file_characters)
         # The time that sentences are looked for in grows with the square of a line.
         self.check_size([max(text.splitlines(), key=len, default="")], self.options.characters)
         if source == AUTO:
-            source = self.translator.detect(text)[0]["language"]
-        try:
-            return await loop.run_in_executor(
-                self.documents, translate_document, data, name, translate, Languages(source, target)
-            )
-        finally:
-            for each in asked[-1:]:
-                each.cancel()
+            source = (await asyncio.to_thread(self.translator.detect, text))[0]["language"]
+        return await loop.run_in_executor(
+            self.documents, copy_context().run, translate_document, data, name, translate, Languages(source, target)
+        )
 
     async def predict(self, request: Request) -> Response:
         """Predict with one run; what stands beside `model` and `inputs` are its options, and those of search."""
@@ -288,24 +298,28 @@ class Server:
         self.check_key(request, str(_field(raw, "api_key") or ""))
         name = _field(raw, "model")
         if name not in self.models:
-            raise RefusedError(
-                400, f"Invalid request: model: there is no such model; allowed: {', '.join(self.models)}"
-            )
+            allowed = ", ".join(self.models)
+            raise RefusedError(400, f"Invalid request: model: there is no such model; allowed: {allowed}")
         model = self.models[name]
-        body = await parsed(request, model.body)
+        body = await parsed(request, model.body, self.values)
         texts = [body.inputs] if isinstance(body.inputs, str) else [*body.inputs]
-        self.check_size([*texts, *(getattr(body, "prefixes", None) or ())], self.options.characters)
-        if len(texts) > self.options.sentences:
-            raise RefusedError(413, f"Invalid request: inputs ({len(texts)}) exceed limit ({self.options.sentences})")
+        terms, capture = getattr(body, "terms", None) or {}, patterns_of(getattr(body, "capture", None) or ())
+        check_limit("terms", "terms", len(terms), self.options.terms)
+        before = getattr(body, "before", None) or ()
+        check_limit("sentences", "texts", len(texts) + len(before), self.options.sentences)
+        others = [*chain(*before), *(getattr(body, "prefixes", None) or ()), *terms, *terms.values(), *capture]
+        self.check_size([*texts, *others], self.options.characters)
         request.scope["facts"] |= {"model": name, "texts": len(texts), "characters": sum(map(len, texts))}
-        options = model.options(body)
-        outputs = await in_time(request, model.outputs(texts, options, self.options.deadline), self.options.deadline)
 
-        def written() -> bytes:
-            answers = {"model": name, "outputs": [model.answer(output, body) for output in outputs]}
-            return json.dumps(answers, ensure_ascii=False, allow_nan=False).encode()
+        async def answered() -> bytes:
+            most = min(self.options.weights, self.options.answer // 9) if capture else None  # a weight takes 9 bytes
+            outputs = await model.outputs(texts, model.options(body), most)
+            answers = await asyncio.to_thread(lambda: [model.answer(output, body) for output in outputs])
+            content = to_json({"model": name, "outputs": answers}, inf_nan_mode="null")  # engines may tell no scores
+            check_limit("answer", "bytes", len(content), self.options.answer)
+            return content
 
-        return Response(await asyncio.to_thread(written), media_type="application/json")
+        return Response(await in_time(request, answered(), self.options.deadline), media_type="application/json")
 
     def settings(self) -> dict[str, Any]:
         """All that a page needs to know, as LibreTranslate says it."""
@@ -330,15 +344,15 @@ class Server:
 
     def download(self, token: str) -> Response:
         """A translated file, which is forgotten then."""
-        name, content = self.files.pop(token, (None, b""))
-        if name is None:
+        if token not in self.files:
             raise RefusedError(404, "there is no such file")
+        _, name, content = self.files.pop(token)
         disposition = f"attachment; filename*=UTF-8''{quote(name)}"
         return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
 
     def ready(self) -> Response:
         """Whether all models can compute."""
-        alive = all(model.batcher.thread.is_alive() for model in self.models.values())
+        alive = all(each.thread.is_alive() for model in self.models.values() for each in model.batchers)
         return JSONResponse({"status": "ready" if alive else "broken"}, 200 if alive else 503)
 
 
@@ -371,41 +385,33 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
     """The application. Raises UserError for options that do not go with the runs."""
     server, numbers = Server(models, options), Numbers()
     for model in models:
-        model.batcher.on_batch = numbers.batches.labels(model.name).observe
-        numbers.waiting.labels(model.name).set_function(model.batcher.waiting)
+        for lane, batcher in zip(("short", "long"), model.batchers, strict=True):
+            batcher.on_batch = numbers.batches.labels(model.name).observe
+            numbers.waiting.labels(model.name, lane).set_function(batcher.waiting)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
-        for model in models:
-            await asyncio.to_thread(model.batcher.close)
+        for batcher in (each for model in models for each in model.batchers):
+            await asyncio.to_thread(batcher.close)
 
     app = FastAPI(title="headway", version=headway.__version__, docs_url=None, redoc_url=None, lifespan=life)
     index, policy = page(server)
 
-    @app.exception_handler(RefusedError)
-    async def refused(request: Request, error: RefusedError) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            error = RefusedError(error.status_code, str(error.detail))
+        elif isinstance(error, UserError):
+            error = RefusedError(413 if isinstance(error, TooLargeError) else 400, str(error))
+        elif isinstance(error, RunError):
+            late, what = isinstance(error, AbandonedError), "the model could not compute this; try again with less"
+            error = RefusedError(503, "not done in time; try again" if late else what)
+        elif not isinstance(error, RefusedError):
+            error = RefusedError(500, "Cannot answer: an error of the server, which its log has")
         return error.response()
 
-    @app.exception_handler(UserError)
-    async def mistaken(request: Request, error: UserError) -> Response:
-        return RefusedError(413 if isinstance(error, TooLargeError) else 400, str(error)).response()
-
-    @app.exception_handler(DeadlineError)
-    async def late(request: Request, error: DeadlineError) -> Response:
-        return RefusedError(503, "not done in time; try again").response()
-
-    @app.exception_handler(RunError)
-    async def failed(request: Request, error: RunError) -> Response:
-        return RefusedError(503, "the model could not compute this; try again with less").response()
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Response:
-        return RefusedError(error.status_code, str(error.detail)).response()
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> Response:
-        return RefusedError(500, "Cannot answer: an error of the server, which its log has").response()
+    for kind in (RefusedError, HTTPException, UserError, RunError, Exception):
+        app.add_exception_handler(kind, failed)
 
     def post(path: str, answer: Any, model: Any, body: dict[str, Any]) -> None:
         app.post(path, response_model=model, response_model_exclude_none=True, responses=ERRORS, openapi_extra=body)(
@@ -433,4 +439,4 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         """The page that translates."""
         return HTMLResponse(index, headers={"content-security-policy": policy})
 
-    return Guard(app, options, numbers)
+    return Guard(app, options, numbers, open=not server.keys)

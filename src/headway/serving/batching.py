@@ -8,21 +8,23 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from headway.core.errors import UserError
+from headway.core.processes import WAITED_FOR, check_waited_for
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Output
 from headway.predictors.predict_options import CaptureOptions
 from headway.predictors.predictor import Predictor, Request
+from headway.predictors.sequence_predictor import WIDER_BEAM, PredictionRequest
 
 MOST_ROWS = 128  # a batch: what search keeps grows with rows, beam and vocabulary
 MOST_TOKENS = 2000  # of an output
-
-
-class DeadlineError(Exception):
-    """A request was not computed in time."""
+MOST_WORK = 2**16  # of a batch: what search keeps grows with the lengths of the hypotheses, too
+STEP = 16  # hypotheses that take about as long as the rest of a step
+FORCED = 8  # steps that a forced one counts as: the longest output is seldom reached otherwise
+RATE = 200.0  # of cost a second, by which those that came later overtake
 
 
 @dataclass
@@ -32,20 +34,26 @@ class Job:
     Attributes:
         request: the inputs.
         tokens: how many positions they take.
+        work: the most that search has to do: the sum of the longest outputs of all hypotheses.
+        cost: grows with the time that it takes at most.
         alike: jobs with the same value may be computed together.
-        until: when their result has no use any more, as `time.monotonic` counts.
-        outputs: the result; cancelled where nobody waits for it.
+        outputs: the result; cancelled if nobody waits for it.
+        waited_for: says whether somebody waits.
+        arrived: the time, as `time.monotonic` counts.
     """
 
     request: Request
     tokens: int
+    work: int
+    cost: int
     alike: Any
-    until: float
     outputs: Future[list[Output]] = field(default_factory=Future)
+    waited_for: Callable[[], bool] = field(default_factory=WAITED_FOR.get)
+    arrived: float = field(default_factory=time.monotonic)
 
 
 class Batcher:
-    """The queue of a model. Requests take turns, a job each: one with many inputs does not hold up the others.
+    """A queue of a model. Requests take turns, a job each, those that cost less before those that cost more.
 
     Args:
         predictor: the model.
@@ -58,7 +66,7 @@ class Batcher:
     def __init__(self, predictor: Predictor[Any, Any], budget: int) -> None:
         self.predictor, self.budget = predictor, budget
         self.on_batch: Callable[[int], object] = lambda rows: None
-        self._waiting: deque[deque[Job]] = deque()
+        self._waiting = list[deque[Job]]()
         self._changed = threading.Condition()
         self._closed = False
         self.thread = threading.Thread(target=self._work, daemon=True, name="headway-model")
@@ -76,7 +84,7 @@ class Batcher:
             self._changed.notify()
         self.thread.join()
 
-    def encoded(self, inputs: Sequence[str], options: CaptureOptions, until: float) -> list[Job]:
+    def encoded(self, inputs: Sequence[str], options: CaptureOptions) -> list[Job]:
         """The jobs of some inputs. Raises UserError for inputs or options that the model cannot read."""
         whole = self.predictor.request(list(inputs), options, 1)
         # Random streams hang on the numbers of lines, and each request counts its own; so do earlier outputs.
@@ -87,15 +95,21 @@ class Batcher:
             raise whole.problems[min(whole.problems)]
         if hasattr(whole, "longest"):
             whole.longest[:] = [min(length, MOST_TOKENS) for length in whole.longest]
-        lengths = [len(source.values) for source in whole.sources] if hasattr(whole, "sources") else None
-        lengths = lengths or [len(each) for each in inputs]
-        jobs, begin, total = [], 0, 0
-        for row, length in enumerate(lengths):
-            if row > begin and not chained and (total + length + 1 > self.budget or row - begin == MOST_ROWS):
-                jobs.append(Job(part(whole, begin, row), total, alike, until))
-                begin, total = row, 0
-            total += length + 1
-        return [*jobs, Job(part(whole, begin, len(lengths)), total, alike, until)] if lengths else []
+        lengths = [len(each.values) for each in getattr(whole, "sources", ())] or [len(each) for each in inputs]
+        longest, beam = getattr(whole, "longest", lengths), width(whole)
+        cuts, total, work = [0], 0, 0
+        for row, (length, steps) in enumerate(zip(lengths, longest, strict=True)):
+            full = total + length + 1 > self.budget or row - cuts[-1] == MOST_ROWS or work + beam * steps > MOST_WORK
+            if row > cuts[-1] and not chained and full:
+                cuts.append(row)
+                total, work = 0, 0
+            total, work = total + length + 1, work + beam * steps
+        jobs = []
+        for begin, end in pairwise([*cuts, len(lengths)] if lengths else []):
+            tokens, work = sum(lengths[begin:end]) + end - begin, beam * sum(longest[begin:end])
+            steps = max(longest[begin:end]) + FORCED * getattr(options, "min_length", 0)
+            jobs.append(Job(part(whole, begin, end), tokens, work, work + STEP * steps, alike))
+        return jobs
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue the jobs of a request."""
@@ -106,37 +120,35 @@ class Batcher:
 
     def _work(self) -> None:
         while jobs := self._next():
-            begun = [job for job in jobs if job.outputs.set_running_or_notify_cancel()]
-            late = [job for job in begun if job.until < time.monotonic()]
-            for job in late:
-                job.outputs.set_exception(DeadlineError())
-            if live := [job for job in begun if job not in late]:
-                self._answer(live)
+            if begun := [job for job in jobs if job.outputs.set_running_or_notify_cancel()]:
+                self._answer(begun)
 
     def _next(self) -> list[Job]:
         """The jobs of the next batch, of which each request has one; none when all is done."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            taken, left, again = list[Job](), deque[deque[Job]](), list[deque[Job]]()
-            for request in self._waiting:
+            taken, left = list[Job](), list[deque[Job]]()
+            for request in sorted(self._waiting, key=lambda some: some[0].arrived + sum(j.cost for j in some) / RATE):
                 job = request[0]
                 if not taken or (
                     job.alike == taken[0].alike
                     and sum(each.tokens for each in taken) + job.tokens <= self.budget
                     and sum(len(each.request.raw) for each in taken) + len(job.request.raw) <= MOST_ROWS
+                    and sum(each.work for each in taken) + job.work <= MOST_WORK
                 ):
                     taken.append(request.popleft())
-                    again += [request] if request else []
-                else:
+                if request:
                     left.append(request)
-            self._waiting = left + deque(again)
+            self._waiting = left
             return taken
 
     def _answer(self, jobs: Sequence[Job]) -> None:
         request = joined([job.request for job in jobs])
         self.on_batch(len(request.raw))
         try:
+            WAITED_FOR.set(lambda: any(job.waited_for() for job in jobs))
+            check_waited_for()
             with accounted(InputAccount()):  # logs nothing of what is read
                 outputs = iter(self.predictor.answer(request, len(request.raw)))
         except Exception as error:  # of one of them alone, perhaps
@@ -147,6 +159,16 @@ class Batcher:
             return
         for job in jobs:
             job.outputs.set_result([next(outputs) for _ in job.request.raw])
+
+
+def width(request: Request) -> int:
+    """The hypotheses of each input in all searches for it; 1 for a tagger."""
+    if not isinstance(request, PredictionRequest):
+        return 1
+    search, options = request.search, request.options
+    drawn = options.nbest if options.sample else search.samples if request.utility else 0
+    wider = [] if request.glossary is None else [drawn, max(WIDER_BEAM, search.beam)]
+    return sum([drawn, 0 if drawn and not search.beam_candidates else search.beam, *wider])
 
 
 def _row_lists(request: Request) -> Iterator[str]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
@@ -20,7 +22,10 @@ from prometheus_client import Counter as Count
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from headway.core.processes import WAITED_FOR
 from headway.serving.options import ServeOptions
 
 Result = TypeVar("Result")
@@ -28,6 +33,13 @@ log = logging.getLogger("headway.serving")
 HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
 GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
+
+
+OWN, PORT = re.compile(r"localhost|[0-9.]+|\[[0-9a-f:.]+\]"), re.compile(r":[0-9]*$")
+
+
+def _deadline(path: str, options: ServeOptions) -> float:
+    return options.file_deadline if path == "/translate_file" else options.deadline
 
 
 class RefusedError(Exception):
@@ -56,14 +68,14 @@ class Numbers:
         self.batches = Histogram(
             "headway_batch_inputs", "Inputs of a batch.", ["model"], buckets=sizes, registry=self.registry
         )
-        self.waiting = Gauge("headway_jobs_waiting", "Jobs in the queue.", ["model"], registry=self.registry)
+        self.waiting = Gauge("headway_jobs_waiting", "Jobs in a queue.", ["model", "queue"], registry=self.registry)
 
 
 class Guard:
-    """The outermost layer of the server."""
+    """The outermost layer of the server; `open` if no request needs a key."""
 
-    def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers) -> None:
-        self.app, self.options, self.numbers = app, options, numbers
+    def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers, *, open: bool) -> None:
+        self.app, self.options, self.numbers, self.open = app, options, numbers, open
         self._by_client = Counter[str]()  # requests for work under way; a look at /health or /metrics is none
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,10 +97,11 @@ class Guard:
 
         self._by_client += work
         self.numbers.active.inc()
-        seconds = self.options.file_deadline if scope["path"] == "/translate_file" else self.options.deadline
+        seconds = _deadline(scope["path"], self.options)
         try:
             async with asyncio.timeout(seconds + GRACE):  # who reads an answer slowly is not waited for any longer
                 try:
+                    self._check_name(scope)
                     if work:
                         receive = await self._admitted(scope, receive, client)
                     await self.app(scope, receive, sent)
@@ -96,6 +109,9 @@ class Guard:
                     await error.response()(scope, receive, sent)
         except TimeoutError:
             status = status or GONE
+        except asyncio.CancelledError:  # by uvicorn, once the time to drain is over
+            if not status:
+                await RefusedError(503, "the server is ending; ask another one").response()(scope, receive, sent)
         finally:
             self._by_client -= work
             self.numbers.active.dec()
@@ -106,6 +122,12 @@ class Guard:
             facts = {"method": scope["method"], "path": path, "status": status, "client": client, **scope["facts"]}
             facts["milliseconds"] = round(1000 * (time.monotonic() - begun), 1)
             log.info("request", extra={"facts": facts})
+
+    def _check_name(self, scope: Scope) -> None:
+        """Raise RefusedError for a name that a page from elsewhere may have pointed at this server (DNS rebinding)."""
+        name = PORT.sub("", dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1").lower())
+        if self.open and not OWN.fullmatch(name) and name not in (self.options.host, *self.options.names):
+            raise RefusedError(421, f"names: without keys, the server has no name {name[:100]!r}")
 
     async def _admitted(self, scope: Scope, receive: Receive, client: str) -> Receive:
         """The function that gives the body, which is in memory by then. Raises RefusedError for too much."""
@@ -139,12 +161,14 @@ class Guard:
 
 
 async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> Result:
-    """The result of some work, which is cancelled when the client goes or the time is over. Raises RefusedError."""
+    """The result of some work. When the client goes or the time is over, `WAITED_FOR` ends it. Raises RefusedError."""
+    until = time.monotonic() + seconds
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
+    WAITED_FOR.set(lambda: time.monotonic() < until)
     task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
     try:
         await asyncio.wait({task, watch}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -154,8 +178,49 @@ async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> 
             raise RefusedError(GONE, "the client has gone")
         raise RefusedError(503, f"not done in {seconds:g} seconds; try again")
     finally:
+        until = -inf
         task.cancel()
         watch.cancel()
+
+
+def configured(app: Guard, options: ServeOptions, **given: Any) -> Config:
+    """The configuration of a uvicorn server, whose connections keep the limits of `options`."""
+    idle = dict[asyncio.Transport, None]()  # connections without a request under way, the oldest first
+
+    class Connection(H11Protocol):
+        """A connection that is closed if the header of a request is late, or an answer is not read."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.late = self.loop.call_later(options.head_deadline, transport.abort)
+            idle[transport] = None
+            if len(self.connections) > options.connections:
+                next(iter(idle)).abort()
+
+        def _expect(self, seconds: float) -> None:
+            idle.pop(self.transport, None)
+            self.late.cancel()
+            self.late = self.loop.call_later(seconds, self.transport.abort)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            if self.transport in idle and self.cycle is not None and not self.cycle.response_complete:
+                self._expect(_deadline(self.scope["path"], options) + 2 * GRACE)
+
+        def on_response_complete(self) -> None:
+            self._expect(options.deadline)
+            idle[self.transport] = None
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            idle.pop(self.transport, None)
+            self.late.cancel()
+            super().connection_lost(exc)
+
+    return Config(
+        app, http=Connection, ws="none", log_config=None, access_log=False, server_header=False,
+        timeout_graceful_shutdown=options.drain, **given,
+    )  # fmt: skip
 
 
 class JsonLines(logging.Formatter):

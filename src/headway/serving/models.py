@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +17,9 @@ from headway.predictors.captured_attention import ALL, AttentionWeights, pattern
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, checked_options
-from headway.predictors.predictor import Predictor
+from headway.predictors.predictor import Predictor, Request
 from headway.predictors.sentence_translator import usual_aligner
-from headway.predictors.sequence_predictor import SequencePredictor
+from headway.predictors.sequence_predictor import PredictionRequest, SequencePredictor
 from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.serving.batching import MOST_TOKENS, Batcher, Job
@@ -30,13 +29,19 @@ from headway.serving.options import ServeOptions
 # out, are the server's own matter.
 NOT_SERVED = ("dictionary", "utility", "batch_tokens", "skip_broken")
 BOUNDS = dict.fromkeys(("min_length", "max_length", "max_length_offset", "no_repeat_ngram"), MOST_TOKENS)
-MOST_WEIGHTS = 2**24  # of the attention in an answer
-HEADS = 16  # that a layer is taken to have
-LAYERS = 26  # of attention that a tagger is taken to have
+QUICK = 2**12  # of cost: requests with more do not hold up those with less
+HEADS = 16 * 26  # of all layers, that a tagger is taken to have
 
 
 class TooLargeError(UserError):
     """More than a request may ask for."""
+
+
+def check_limit(name: str, what: str, received: int, most: int) -> None:
+    """Raise TooLargeError if a request has, or may need, more than the limit called `name`."""
+    if received > most:
+        what = f"this request exceeds the limit of {what}"
+        raise TooLargeError(what, where=name, received=received, allowed=f"up to {most}")
 
 
 class PredictBody(Section):
@@ -81,10 +86,16 @@ class ServedModel:
         self.name, self.predictor, self.direction = name, predictor, direction
         self.task = predictor.recipe.task
         self.body = predict_body(name, predictor.Options, limits)
-        self.batcher = Batcher(predictor, predictor.recipe.decoding.batch_tokens)
+        self.limits = limits
+        self.batchers = [Batcher(predictor, predictor.recipe.decoding.batch_tokens) for _ in range(2)]
         self.aligner: Aligner | None = None
+        self.greedy = False  # an engine without alternatives
         if isinstance(predictor, SequencePredictor):
             self.aligner = usual_aligner(predictor)
+            try:
+                predictor.request([], predictor.Options(beam=2, nbest=2), 1)
+            except UserError:
+                self.greedy = True
 
     def options(self, body: PredictBody) -> CaptureOptions:
         """The options of a request. Raises UserError for those that do not go together."""
@@ -98,27 +109,37 @@ class ServedModel:
             return options
         return options.model_copy(update={"capture": (*patterns_of(options.capture), self.aligner.layer)})
 
-    async def outputs(self, inputs: Sequence[str], options: CaptureOptions, seconds: float) -> list[Output]:
-        """The outputs of some inputs; where the task that awaits them is cancelled, what waits is not computed."""
-        jobs = await asyncio.to_thread(self._jobs, inputs, options, time.monotonic() + seconds)
+    async def outputs(self, inputs: Sequence[str], options: CaptureOptions, most: int | None = None) -> list[Output]:
+        """The outputs of some inputs, with `most` weights of attention. Raises UserError, TooLargeError."""
+        jobs = await asyncio.to_thread(self._jobs, inputs, options, most or self.limits.weights)
         futures = [asyncio.wrap_future(job.outputs) for job in jobs]
-        self.batcher.submit(jobs)
+        self.batchers[sum(job.cost for job in jobs) > QUICK].submit(jobs)
         try:
             return [output for some in await asyncio.gather(*futures) for output in some]
         finally:
             for each in futures:
                 each.cancel()
 
-    def _jobs(self, inputs: Sequence[str], options: CaptureOptions, until: float) -> list[Job]:
-        jobs = self.batcher.encoded(inputs, options, until)
+    def _jobs(self, inputs: Sequence[str], options: CaptureOptions, most_weights: int) -> list[Job]:
+        jobs = self.batchers[0].encoded(inputs, options)
+        check_limit("work", "inputs x hypotheses x longest output", sum(job.work for job in jobs), self.limits.work)
         if options.capture:
-            names = LAYERS
-            if isinstance(self.predictor, SequencePredictor):
-                names = len(self.predictor.attention_names(options.capture))
-            longest = [max(job.tokens, *getattr(job.request, "longest", [0])) for job in jobs]
-            if sum(length**2 for length in longest) * names * HEADS > MOST_WEIGHTS:
-                raise TooLargeError("the attention of so many tokens is too much for an answer", where="capture")
+            weights = sum(self._weights(job.request) for job in jobs)
+            check_limit("weights", "attention weights, which grow with max_length", weights, most_weights)
         return jobs
+
+    def _weights(self, request: Request) -> int:
+        """The most weights of attention that an answer to a request can have."""
+        if not isinstance(self.predictor, SequencePredictor) or not isinstance(request, PredictionRequest):
+            return sum(len(words) ** 2 for words in getattr(request, "sentences", ())) * HEADS
+        shapes, total = self.predictor.attention_shapes(request.options.capture), 0
+        for source, longest in zip(request.sources, request.longest, strict=True):
+            lengths = {"source": len(source.values) + 1, "target": longest + 1}
+            lengths["both"] = sum(lengths.values())
+            for name, (heads, _, columns) in shapes.items():
+                axes = self.predictor.models[0].attention_axes(name)
+                total += heads * lengths[axes.queries] * lengths.get(axes.keys, columns)
+        return total
 
     def answer(self, output: Output, body: PredictBody) -> dict[str, Any]:
         """An output as plain values."""

@@ -15,8 +15,11 @@ from headway.core.languages import LanguageCode
 from headway.formats.lines import read_lines
 
 KEYS_VARIABLE = "HEADWAY_API_KEYS"
-LIMITS: dict[str, Any] = {"group": "Limits"}
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+def _limit(default: float, description: str, **bounds: Any) -> Any:
+    return Field(default=default, description=description, json_schema_extra={"group": "Limits"}, **bounds)
 
 
 class ServeOptions(Section):
@@ -34,32 +37,29 @@ class ServeOptions(Section):
         description=f"A file of API keys, one a line; {KEYS_VARIABLE} has them separated by commas.",
         json_schema_extra={"default_text": "anybody may ask"},
     )
-    characters: Count = Field(default=5000, description="Of the texts of a request.", json_schema_extra=LIMITS)
-    sentences: Count = Field(default=200, description="Of the texts of a request.", json_schema_extra=LIMITS)
-    file_characters: Count = Field(
-        default=100_000, description="Of the texts in a file that is translated.", json_schema_extra=LIMITS
-    )
-    body: Count = Field(default=2**20, description="Bytes of a request, files included.", json_schema_extra=LIMITS)
-    beam: int = Field(
-        default=8, description="Hypotheses that a request may ask for.", ge=1, le=1000, json_schema_extra=LIMITS
-    )
-    concurrent: Count = Field(
-        default=32, description="Requests of one address at a time, beyond which its next get 429.",
-        json_schema_extra=LIMITS,
-    )  # fmt: skip
-    queue: Count = Field(
-        default=128, description="Requests in all at a time, beyond which the next get 503.", json_schema_extra=LIMITS
-    )
-    deadline: Seconds = Field(
-        default=30.0, description="Seconds for a request, after which it gets 503.", json_schema_extra=LIMITS
-    )
-    file_deadline: Seconds = Field(
-        default=600.0, description="Seconds for the translation of a file.", json_schema_extra=LIMITS
-    )
+    names: tuple[str, ...] = Field(default=(), description="Names that may reach it without keys, beside localhost.")
+    characters: Count = _limit(5000, "Of the texts of a request, its terms and prefixes included.")
+    sentences: Count = _limit(200, "Texts of a request, and their sentences.")
+    terms: Count = _limit(200, "Terms of a request.")
+    file_characters: Count = _limit(100_000, "Of the texts in a file that is translated.")
+    body: Count = _limit(2**20, "Bytes of a request, files included.")
+    beam: int = _limit(8, "Hypotheses that a request may ask for.", ge=1, le=1000)
+    work: Count = _limit(2**18, "Inputs times hypotheses times longest output of a request.")
+    weights: Count = _limit(2**23, "Weights of attention for a request.")
+    answer: Count = _limit(2**23, "Bytes of an answer.")
+    concurrent: Count = _limit(32, "Requests of one address at a time, beyond which its next get 429.")
+    queue: Count = _limit(128, "Requests in all at a time, beyond which the next get 503.")
+    connections: Count = _limit(512, "Open connections, beyond which the one that asks nothing for longest is closed.")
+    head_deadline: Seconds = _limit(10.0, "Seconds for the header of a request to arrive.")
+    deadline: Seconds = _limit(30.0, "Seconds for a request, after which it gets 503.")
+    file_deadline: Seconds = _limit(600.0, "Seconds for the translation of a file.")
+    drain: int = _limit(5, "Seconds that requests have to end after SIGTERM, before they get 503.", ge=0, le=86_400)
 
     def allowed_keys(self) -> frozenset[bytes]:
-        """The hashes of all keys. Raises UserError for a file that cannot be read, or is empty."""
+        """The hashes of all keys. Raises UserError for a file or a variable without a key: nobody means to open it."""
         keys = os.environ.get(KEYS_VARIABLE, "").split(",")
+        if KEYS_VARIABLE in os.environ and not any(map(str.strip, keys)):
+            raise UserError("this variable has no key; unset it to serve anybody", where=KEYS_VARIABLE)
         if self.keys is not None:
             lines = [line.strip() for line in read_lines(self.keys)]
             if not any(lines):

@@ -20,7 +20,7 @@ PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "py3langid")
 
 
 def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
-    """Serve runs until SIGTERM, or Ctrl-C, after which what was asked before is still answered.
+    """Serve runs until SIGTERM, or Ctrl-C, after which requests that came before have `drain` seconds to end.
 
     Args:
         runs: folders or packs, or `NAME=RUN`; the name of a run that translates is its direction, such as en-de.
@@ -35,7 +35,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
     import uvicorn
 
     from headway.serving.app import build_app
-    from headway.serving.guard import JsonLines
+    from headway.serving.guard import JsonLines, configured
     from headway.serving.models import check_names, named_runs, served_model
 
     with _listening(options) as listening:
@@ -49,12 +49,9 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
         for name in ("headway.serving", "uvicorn.error"):
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [handler], False
-        drain = int(options.deadline) + 1
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=drain
-        )
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
-        uvicorn.Server(config).run(sockets=[listening])
+        sys.setswitchinterval(1e-5)  # a search waits so long, at each operation, for threads that read documents
+        uvicorn.Server(configured(app, options)).run(sockets=[listening])
 
 
 def _listening(options: ServeOptions) -> socket.socket:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -14,6 +13,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from headway.core.errors import UserError, option
 from headway.core.languages import base_language, has_no_spaces, language_name
+from headway.core.processes import check_waited_for
 from headway.markup.inline import Aligned
 from headway.predictors.predict_options import checked_options
 from headway.predictors.sentence_translator import aligned, check_alone
@@ -83,15 +83,14 @@ class Translator:
 
         Each has a confidence of 0 to 100.
         """
+        check_waited_for()
         codes = {base_language(each["code"]): each["code"] for each in reversed(self.languages) if each["targets"]}
         if not codes.keys() & set(self._identifier.labels):
             raise UserError("no language that is served can be detected; name the source")
         ranked = self._identifier.rank(text)
         return [{"confidence": round(100 * share, 1), "language": codes[code]} for code, share in ranked]
 
-    async def translate(
-        self, texts: Sequence[str], source: str, target: str, seconds: float, alternatives: int = 0
-    ) -> list[list[str]]:
+    async def translate(self, texts: Sequence[str], source: str, target: str, alternatives: int = 0) -> list[list[str]]:
         """Each text's translation, and after it up to so many others; what stands between sentences is kept."""
         models = self.route(source, target)
         if not models:
@@ -102,7 +101,7 @@ class Translator:
             raise TooLargeError(f"request ({count} sentences) exceeds text limit ({self.options.sentences})")
         ends = [""] if any(model.predictor.recipe.data.context.most for model in models) else []
         lines = [line for some in found if some for line in [*some, *ends]]  # an empty line ends a document
-        answered = zip(lines, await self.sentences(lines, source, target, seconds, alternatives), strict=True)
+        answered = zip(lines, await self.sentences(lines, source, target, alternatives), strict=True)
         written = iter([answer for line, answer in answered if line])
         answers = []
         for some in map(chain.from_iterable, cut):
@@ -112,17 +111,15 @@ class Translator:
             answers.append(list(dict.fromkeys(joined)))
         return answers
 
-    async def sentences(
-        self, texts: Sequence[str], source: str, target: str, seconds: float, alternatives: int = 0
-    ) -> list[list[str]]:
+    async def sentences(self, texts: Sequence[str], source: str, target: str, alternatives: int = 0) -> list[list[str]]:
         """Translations of sentences, as `translate` gives them."""
         answers = [[text] for text in texts]
         models = self.route(source, target)
         for number, model in enumerate(models, start=1):
-            count = 1 + (alternatives if number == len(models) else 0)
+            count = 1 + (alternatives if number == len(models) and not model.greedy else 0)
             beam = {"beam": max(count, model.predictor.recipe.decoding.beam), "nbest": count} if count > 1 else {}
             options = checked_options(model.predictor.Options, None, beam)
-            outputs = await model.outputs([some[0] for some in answers], options, seconds)
+            outputs = await model.outputs([some[0] for some in answers], options)
             texts_of = ([each.text for each in output.hypotheses] for output in outputs)
             answers = [
                 [best, *(text for text in dict.fromkeys(others) if text not in ("", best))]
@@ -130,25 +127,22 @@ class Translator:
             ]
         return answers
 
-    async def aligned(self, texts: Sequence[str], source: str, target: str, seconds: float) -> list[Aligned]:
+    async def aligned(self, texts: Sequence[str], source: str, target: str) -> list[Aligned]:
         """Translations of sentences with the characters that belong together, of a direct translation."""
         models = self.route(source, target)
         for each in models:
             check_alone(each.predictor)
-        if len(models) != 1:
-            return [Aligned(each[0]) for each in await self.sentences(texts, source, target, seconds)]
-        model, until = models[0], time.monotonic() + seconds
-        aligner, options = model.aligner, model.predictor.Options()
-        if aligner is not None:
-            options = options.model_copy(update={"capture": (aligner.layer,)})
+        aligner = models[0].aligner if len(models) == 1 else None
         try:
-            return [aligned(output, aligner) for output in await model.outputs(texts, options, seconds)]
+            if aligner is None:
+                return [Aligned(each[0]) for each in await self.sentences(texts, source, target)]
+            options = models[0].predictor.Options().model_copy(update={"capture": (aligner.layer,)})
+            return [aligned(output, aligner) for output in await models[0].outputs(texts, options)]
         except TooLargeError:  # the attention of so many at once, or of one so long
             if len(texts) == 1:
-                return [Aligned((await self.sentences(texts, source, target, seconds))[0][0])]
+                return [Aligned((await self.sentences(texts, source, target))[0][0])]
         half = len(texts) // 2
-        before = await self.aligned(texts[:half], source, target, seconds)
-        return before + await self.aligned(texts[half:], source, target, until - time.monotonic())
+        return await self.aligned(texts[:half], source, target) + await self.aligned(texts[half:], source, target)
 
 
 def documents(text: str, language: str) -> Iterator[list[tuple[str, bool]]]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from headway.core.languages import base_language
+from headway.core.processes import check_waited_for
 
 WINDOW, LONGEST = 500, 2000  # characters that the rules read together, and those of the longest sentence
 PLAIN = re.compile(r"[\w\s,'’-]{,500}")  # no end of a sentence in any language
@@ -66,6 +67,7 @@ def _whole(line: str, found: Sequence[str]) -> Iterator[str]:
 
     pySBD marks places with characters such as U+266C, and loses the sentences that have such a character themselves.
     """
+    check_waited_for()
     end = 0
     for sentence in found:
         begin = line.find(sentence, end)
