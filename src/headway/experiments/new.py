@@ -71,7 +71,7 @@ LOOKED_AT = 100_000  # pairs whose characters are counted
 MANY_CHARACTERS = 1000  # of a side: the rarest of them are no tokens
 EVALUATIONS, SHARE = 6, 0.2  # at most, and of the minutes that training may take
 LEAST = 0.1  # of the updates that suit the pairs: with fewer, a model has learned next to nothing
-IDENTIFIED = 200  # texts of a side whose languages are guessed
+IDENTIFIED, NO_LANGUAGE = 200, "zxx"  # texts of a side whose languages are guessed, and what py3langid calls symbols
 
 
 class Begun(NamedTuple):
@@ -116,8 +116,8 @@ def begin(
     looked_at = islice(open_source(train, "data.train", broken), LOOKED_AT)
     pairs = [(pair.source, pair.target) for pair in looked_at]
     texts = zip(*pairs[:IDENTIFIED], strict=True)
-    sides = zip(("source", "target"), languages, _named(files, columns), texts, strict=True)
-    languages, said = zip(*(_account(*side) for side in sides), strict=True)
+    sides = zip(("source", "target"), languages, languages_of_names(files, columns), texts, strict=True)
+    languages, said = zip(*(told_language(*side) for side in sides), strict=True)
     tree = recipe_tree(split.sizes["train"], pairs, languages, purpose)
     tree = {"task": "translation", "data": data | tree.pop("data"), **tree}
     account = "\n".join([*said, _measured(tree, split, minutes, purpose, destinations)])
@@ -142,17 +142,17 @@ def _corpus(beginning: Path, ends: Sequence[str], columns: Sequence[str]) -> dic
     return {kind: files[0]} if numbers == [1, 2] and kind == "tsv" else {kind: files[0], "columns": numbers}
 
 
-def _named(files: Sequence[Path], columns: Sequence[str]) -> list[str | None]:
+def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[str | None]:
     """The languages of both sides by names of columns, or of files such as train.ja, corpus.en.gz and x.de-en.tsv."""
     words: list[Sequence[str]] = [file.name.split(".")[1:] for file in files]
     if len(files) == 1:
         pair = re.search(r"\.([a-z]{2})[-_]([a-z]{2})\.", files[0].name) if [*columns] == ["1", "2"] else None
         words = [[word] for word in (pair.groups() if pair else columns)]
-    codes = ([word for word in some if re.fullmatch("[a-z]{2}", word) and is_language(word)] for some in words)
-    return [some[-1] if some else None for some in codes]
+    codes = [[word for word in some if re.fullmatch("[a-z]{2}", word) and is_language(word)] for some in words]
+    return [some[-1] if some and (len(files) == 2 or all(codes)) else None for some in codes]
 
 
-def _account(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:
+def told_language(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:
     """The language of a side, None if nothing tells it, and a line that says what told it."""
     code, how = given or named, "" if given else " (by its name)"
     if code is None and find_spec("py3langid") is not None:
@@ -160,8 +160,8 @@ def _account(side: str, given: str | None, named: str | None, texts: Sequence[st
 
         identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
         found, count = Counter(str(identifier.classify(text)[0]) for text in texts).most_common(1)[0]
-        code, how = found if 2 * count > len(texts) else None, " (by its text)"
-    unknown = f"not known: name it by {option(f'{side}_language')}, or as text.{side}.language"
+        code, how = found if 2 * count > len(texts) and found != NO_LANGUAGE else None, " (by its text)"
+    unknown = f"not known: name it as text.{side}.language in the recipe"
     return code, f"{side}: {language_name(code) + how if code else unknown}"
 
 

@@ -186,7 +186,7 @@ def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], l
                 what,
                 where=str(path),
                 received=name or f"{sides[0]} and {sides[1]}",
-                allowed=f"en-de={path}, or text.source.language and text.target.language in its recipe.yaml",
+                allowed=f"en-de={path}, or text.source.language and text.target.language in its recipe",
             )
     name = name or ("-".join(direction) if direction else path.resolve().name)
     return ServedModel(name, predictor, direction, limits)
