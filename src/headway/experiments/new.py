@@ -188,8 +188,10 @@ def recipe_tree(
     vocabulary: dict[str, Any] = {"kind": kind, "size": max(size.vocabulary, 500 * math.ceil(characters / 250))}
     if characters > MANY_CHARACTERS:
         vocabulary = {"kind": kind, "size": size.vocabulary, "character_coverage": 0.9995}
-    # Each different word can be a piece of its own, so that as many pieces can be had of whatever text.
-    words = min(len({word for text in side for word in text.split()}) for side in zip(*pairs, strict=True))
+    # Each different word can be a piece of its own, so that as many pieces can be had of whatever text; of unigram,
+    # each that occurs twice.
+    counted_words = (Counter(word for text in side for word in text.split()) for side in zip(*pairs, strict=True))
+    words = min(sum(kind == "bpe" or number > 1 for number in one.values()) for one in counted_words)
     vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
     if purpose == BROWSER or known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
         vocabulary["shared"] = True
