@@ -374,11 +374,13 @@ def _check(model: nn.Module) -> None:
     """Raise UserError if CTranslate2 has no such model."""
     model = _known("model", model, Transformer)
     for stack, embedding in ((model.encoder, model.source_embedding), (model.decoder, model.target_embedding)):
-        blocks = [_known("layer", block, Block) for block in stack]
-        like, embedding = _known("mixer", blocks[0].mixer, Attention), _known("model", embedding, Embedding)
+        first, embedding = stack[0], _known("model", embedding, Embedding)
+        assert isinstance(first, Block)
+        like = _known("mixer", first.mixer, Attention)
         if isinstance(like.position, Rotary) and type(embedding.position) is not NoPosition:
             raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
-        for block in blocks:
+        for block in stack:
+            assert isinstance(block, Block)
             _check_layer(block, like)
 
 
