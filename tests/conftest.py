@@ -186,6 +186,7 @@ class Reversal:
 
 REVERSAL = {
     "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
+    "text": {"source": {"language": "en"}, "target": {"language": "en"}},
     "vocabulary": {"kind": "char", "shared": True},
     "model": {
         "dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "encoder": {"layers": 1}, "decoder": {"layers": 2},

@@ -1,5 +1,6 @@
 """`headway new`: parts, a recipe of a size that suits the pairs, and commands that work."""
 
+import math
 import random
 import shlex
 from pathlib import Path
@@ -7,11 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.experiments.new import recipe_tree
-from headway.recipe import load_recipe
+from headway.experiments.new import languages_of_names, recipe_tree, told_language
+from headway.export.exporting import destinations
+from headway.predictors.predictor import Run
+from headway.processing.processor import Processors
+from headway.processing.text.text_processor import train_processors
+from headway.recipe import load_recipe, parse_recipe
+from headway.runs.training.trained import TrainingEstimate
+from headway.tasks import build_task
 from tests.conftest import Command
 from tests.tiers import thinned
 
+TARGET_UNKNOWN = "target: not known: name it as text.target.language in the recipe"
 LETTERS = "abcdefgh"
 
 
@@ -46,6 +54,9 @@ def test_the_commands_that_it_names_work(
     assert recipe.text.target.language == ("en" if form == "two files" else "und")
     assert recipe.training.updates is not None
     assert recipe.training.updates > recipe.optimizer.warmup
+    lines = ended.out.splitlines()
+    assert lines[1] == ("target: English (by its name)" if form == "two files" else TARGET_UNKNOWN)
+    assert "can go to: ctranslate2, " in ended.out
     commands = [shlex.split(line) for line in ended.out.splitlines() if line.startswith("headway ")]
     assert [command[1] for command in commands] == ["train", "predict", "score"]
     few = (
@@ -55,6 +66,7 @@ def test_the_commands_that_it_names_work(
     for number, (_, *command) in enumerate(commands):
         ended = run_headway(*command, *(few if number == 0 else ()))
         assert ended.code == 0, ended.err
+        assert ("can go to: ctranslate2, " in ended.err) == (number == 0), "training says so before it begins"
     again = run_headway("new", *given)
     assert again.code == 2
     assert "--output: there is a recipe here already" in again.err
@@ -84,12 +96,59 @@ def test_minutes_are_a_number_above_0(tmp_path: Path, run_headway: Command, minu
     assert not (tmp_path / "mine").exists()
 
 
-def test_minutes_end_training_sooner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command) -> None:
+def test_minutes_hold_training_and_its_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headway: Command
+) -> None:
     monkeypatch.chdir(tmp_path)
+    cost = TrainingEstimate(1, None, 100, 0.5, 60.0, 1, 1.0, 1, 1)
+    monkeypatch.setattr("headway.experiments.new.dry_run", lambda recipe, begun: cost)
     pairs = [(" ".join(words(4, seed)), " ".join(words(3, seed + 10_000))) for seed in range(200)]
     Path("mine.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    ended = run_headway("new", "mine.tsv", "--minutes", "0.001")
-    assert ended.code == 0, ended.err
-    assert "1 update, of " in ended.out
-    tree = yaml.safe_load(Path("mine/recipe.yaml").read_text(encoding="utf-8"))
-    assert tree["training"]["updates"] == 1
+    ended = run_headway("new", "mine.tsv", "--minutes", "0.5", "--output", "8")
+    assert (ended.code, "of 3,500 updates that suit so many pairs, there are 0" in ended.err) == (2, True), ended.err
+    assert "allowed: 4 or more, for 350 updates" in ended.err
+    for minutes, updates, evaluations in (("8", 840, 1), ("20", 1920, 4)):
+        ended = run_headway("new", "mine.tsv", "--minutes", minutes, "--output", minutes)
+        assert ended.code == 0, ended.err
+        training = yaml.safe_load(Path(minutes, "recipe.yaml").read_text(encoding="utf-8"))["training"]
+        assert training["updates"] == updates
+        assert math.ceil(updates / training["checkpoint_every"]) == evaluations
+        assert updates * 0.5 + evaluations * 60 <= 60 * int(minutes)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "wanted"),
+    [
+        ("ctranslate2", "can go to: ctranslate2, argos, onnx"),
+        ("browser", "can go to: page, onnx, marian, firefox"),
+        ("research", "can go to: onnx"),
+    ],
+)
+def test_a_recipe_can_go_where_it_is_for(purpose: str, wanted: str) -> None:
+    pairs = [(" ".join(words(20, seed)), " ".join(words(20, seed + 10_000))) for seed in range(60)]
+    tree = recipe_tree(23_000, pairs, ("de", "en"), purpose)
+    tree["model"] |= {"dim": 16, "feed_forward": 32, "heads": 2}
+    recipe = parse_recipe(tree | {"task": "translation", "data": {"train": {"tsv": "unread.tsv"}}})
+    processors = Processors(*train_processors(recipe.text, recipe.vocabulary, lambda: pairs))
+    run = Run(recipe, *processors, build_task("translation").model(recipe, processors, initial=False))
+    assert destinations(run)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("files", "columns", "wanted"),
+    [
+        (("a/train.ja", "train.en.gz"), ("1", "2"), ["ja", "en"]),
+        (("x.de-en.tsv",), ("1", "2"), ["de", "en"]),
+        (("x.de-en.tsv",), ("2", "1"), [None, None]),
+        (("x.jsonl",), ("de", "en"), ["de", "en"]),
+        (("my-words.tsv",), ("1", "2"), [None, None]),
+    ],
+)
+def test_names_tell_languages(files: tuple[str, ...], columns: tuple[str, str], wanted: list[str | None]) -> None:
+    assert languages_of_names([Path(file) for file in files], columns) == wanted
+
+
+def test_texts_tell_languages() -> None:
+    pytest.importorskip("py3langid")
+    assert told_language("source", None, None, ["私は本を読みます。"] * 3) == ("ja", "source: Japanese (by its text)")
+    assert told_language("source", "fr", "de", ["私は本を読みます。"]) == ("fr", "source: French")

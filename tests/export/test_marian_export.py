@@ -54,7 +54,7 @@ def test_what_a_student_has_to_change(
     run = open_run(trained(tmp_path, STUDENT | model, **sections))
     refusal = MarianExporter().refusal(run)
     assert refusal is not None
-    assert refusal.startswith(f"it needs {needs}")
+    assert refusal.startswith(f"it is no model such as the preset student; it needs {needs}".rstrip(";"))
 
 
 def test_the_configuration_of_the_decoder_names_the_files(run_headway: Command, tmp_path: Path) -> None:

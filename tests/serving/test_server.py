@@ -402,7 +402,9 @@ def test_names_and_directions(loaded: dict[str, Any], tmp_path: Path) -> None:
     predictor = headway.load(copied("translation-decoder-only", tmp_path / "run").run)
     with pytest.raises(UserError, match="does not say from which language") as raised:
         served_model(None, Path("runs/x"), predictor, ServeOptions())
-    assert str(raised.value).endswith("allowed: en-de=runs/x")
+    assert str(raised.value).endswith(
+        "allowed: en-de=runs/x, or text.source.language and text.target.language in its recipe"
+    )
     with pytest.raises(UserError, match="into which, and 'xx' of this name is no language; received 'en-xx'"):
         served_model("en-xx", Path("runs/x"), predictor, ServeOptions())
     with pytest.raises(UserError, match="into which, and neither does this name; received 'en-en'"):

@@ -87,25 +87,31 @@ def new(
     /,
     *,
     output: Annotated[Path | None, WRITES_FOLDER, flag("The folder to make.", "the name of FILE")] = None,
-    source_language: Annotated[str | None, flag("Such as ja.", "the suffix of one of two files, else none")] = None,
+    for_: Annotated[
+        Literal["ctranslate2", "browser", "research"],
+        flag("ctranslate2, argos and onnx; firefox and page; or n-grams.", "ctranslate2", name="--for"),
+    ] = "ctranslate2",
+    source_language: Annotated[str | None, flag("Such as ja.", "by the names of files, or by the text")] = None,
     target_language: Annotated[str | None, flag("Such as en.", "likewise")] = None,
     columns: Annotated[
         tuple[str, str] | None, flag("Those of source and target in FILE: numbers or names.", "1 2")
     ] = None,
     minutes: Annotated[
         Annotated[float, Field(gt=0, le=10**6)] | None,
-        flag("The most that training may take.", "as long as suits the data"),
+        flag("The most that training may take, with its evaluations.", "as long as suits the data"),
     ] = None,
     skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
 ) -> None:
     """Begin with pairs of your own: train, dev and test, and a recipe of a size that suits them and this machine."""
     from headway.experiments.new import begin
+    from headway.export.exporting import destinations
 
     if target is not None and columns is not None:
         raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
     folder = output or Path(file.name.partition(".")[0])
     files, languages = [file] if target is None else [file, target], (source_language, target_language)
-    begun = begin(files, folder, columns or ("1", "2"), languages, minutes, "skip" if skip_broken else "error")
+    broken: Any = "skip" if skip_broken else "error"
+    begun = begin(files, folder, columns or ("1", "2"), languages, minutes, broken, for_, destinations)
     run, said = folder / "run", folder / "test.out"
     commands = (
         ["headway", "train", begun.recipe, "--output", run],
@@ -263,12 +269,12 @@ def train(
         if dry_run:
             from headway.runs.training.trained import dry_run as run_dry
 
-            write(run_dry(checked).table().text())
+            write(run_dry(checked, _say_destinations).table().text())
             return 0
-    from headway.runs.training.trained import train as run_training
+    from headway.runs.training.loop import train as run_training
 
     output = output or Path("run")
-    code = run_training(checked, output, resume=resume).code
+    code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
     allow = ["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []
     if code:
         _say_command("to go on", "train", "--resume", output, *allow)
@@ -276,6 +282,13 @@ def train(
         _say_command("next", "predict", output, "--input", "FILE", *allow)
         _say_command("or look inside", "inspect", output, *allow)
     return code
+
+
+def _say_destinations(run: Any) -> None:
+    """Print where a model can go when it is trained."""
+    from headway.export.exporting import destinations
+
+    say("; ".join(destinations(run)))
 
 
 def _say_command(why: str, *words: str | Path) -> None:

@@ -40,6 +40,7 @@ from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
+from headway.processing.text.text_processor import check_determined
 from headway.recipe.reading import runs_near
 from headway.runs.engines import build_engine
 from headway.runs.load import load
@@ -138,13 +139,15 @@ def run_document(
     Raises:
         UserError: options that the task does not have; a document that is broken, or of no known kind.
     """
-    kind_of(str(file))
+    kind = kind_of(str(file))
     content = read_bytes(file, LARGEST_DOCUMENT, "document")
     check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
     predictor = load(*runs, **loaded)
     if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
         raise UserError("documents are for tasks that read and write text", where=option("file"), received=str(file))
     options, terms = _parts(given, predictor.recipe.task, predictor.Options, TermOptions, ("nbest",))
+    sides = ("source", "target") if kind in ("tmx", "xliff") else ("source",)
+    check_determined(predictor.recipe.text, "a document is cut into sentences, and marked, by language", *sides)
     translator = SentenceTranslator(predictor, options, terms=terms.terms())
     result = translate_document(content, str(file), translator, translator.languages)
     terms.tell(translator.terms)

@@ -136,6 +136,8 @@ def look_unspaced(texts: Iterable[str]) -> bool:
 
 def language_name(code: str) -> str:
     """The English name of a language, or its code where it is not known."""
+    if code == UNDETERMINED:  # which babel takes for American English
+        return code
     try:
         return Locale.parse(code.replace("-", "_")).get_display_name("en") or code
     except (UnknownLocaleError, ValueError):

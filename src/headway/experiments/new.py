@@ -1,8 +1,10 @@
 """`headway new`: a folder with train, dev and test of one's own pairs, and a recipe that suits their number."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,15 +12,17 @@ from typing import Any, NamedTuple
 from headway.core.documents import dump_yaml
 from headway.core.errors import UserError, option
 from headway.core.files import write_text
-from headway.core.languages import UNDETERMINED, is_language
+from headway.core.languages import UNDETERMINED, is_language, language_name
 from headway.core.log import counted, duration
 from headway.corpora.split import Split, SplitOptions, split_parallel, split_table, suffix_of
 from headway.formats.corpus_format import Broken
 from headway.formats.pairs import open_source
+from headway.predictors.predictor import Run
 from headway.recipe import recipe_of
 from headway.runs.training.trained import dry_run
 
 NGRAM, NARROW = {"kind": "ngram"}, {"dim": 128, "feed_forward": 256, "heads": 4}
+STUDENT = {"preset": "student-tiny", "norm": "post", "dropout": 0.1}
 
 
 class Size(NamedTuple):
@@ -33,32 +37,41 @@ class Size(NamedTuple):
 
 
 # From so many pairs on: the fewer, the smaller the model and its vocabulary. Those below 200,000
-# are the recipes start, tanaka/low-resource/plain, and multi30k/fast beside tanaka/twenty-minutes, measured with 1,600,
-# 10,000, and 29,000 and 50,000 pairs. The others have sizes of papers.
+# are the recipes start, tanaka/low-resource/plain and tanaka/transformer-small, measured with 1,600, 10,000 and 50,000
+# pairs. The others have sizes of papers.
 SIZES = {
     0: Size(2000, NARROW | {"dropout": 0.1, "encoder": {"layers": 2}, "decoder": {"layers": 2}}, 2e-3, 1024,
             "3.5 BLEU with 1,600 pairs of short sentences, Japanese to English"),
     5000: Size(4000, NARROW | {"dropout": 0.2, "encoder": {"layers": 4}, "decoder": {"layers": 4}}, 3e-3, 2048,
                "16 BLEU with 10,000 pairs of short sentences, Japanese to English"),
-    20_000: Size(
-        6000,
-        {
-            "dim": 256, "feed_forward": 512, "heads": 4, "dropout": 0.1,
-            "encoder": {"layers": 2, "mixer": [NGRAM | {"n": 4}, "attention"]},
-            "decoder": {"layers": 2, "mixer": [NGRAM | {"n": 8}, "attention"]},
-        },
-        1.3e-3, 1024,
-        "38 BLEU with 29,000 captions, English to German, and 41 with 50,000 short sentences, Japanese to English",
-    ),
+    20_000: Size(8000, {"preset": "transformer-small", "dropout": 0.1}, 1.5e-3, 2048,
+                 "39 BLEU with 50,000 short sentences, Japanese to English"),
     200_000: Size(16_000, {"preset": "transformer-small", "dropout": 0.1}, 1.5e-3, 4096),
     2_000_000: Size(32_000, {"preset": "transformer-base", "dropout": 0.1}, 7e-4, 8192),
 }  # fmt: skip
+# The recipes multi30k/fast and tanaka/twenty-minutes, quicker than attention alone: only headway and onnx have them.
+NGRAMS = Size(
+    6000,
+    {"dim": 256, "feed_forward": 512, "heads": 4, "dropout": 0.1}
+    | {side: {"layers": 2, "mixer": [NGRAM | {"n": n}, "attention"]} for side, n in (("encoder", 4), ("decoder", 8))},
+    1.3e-3, 1024,
+    "38 BLEU with 29,000 captions, English to German, and 41 with 50,000 short sentences, Japanese to English",
+)  # fmt: skip
+STUDENTS = {
+    0: Size(4000, STUDENT, 1.5e-3, 2048),
+    20_000: Size(8000, STUDENT, 1.5e-3, 2048,
+                 "37 BLEU with 29,000 captions, English to German, and a teacher's translations of them"),
+    200_000: Size(16_000, STUDENT | {"preset": "student"}, 1e-3, 4096),
+}  # fmt: skip
+BROWSER = "browser"
+PURPOSES = {"ctranslate2": SIZES, BROWSER: STUDENTS, "research": SIZES | {20_000: NGRAMS}}
 # These recipes pass 35 times over 1,600 pairs, 20 times over 10,000 and 12 times over 50,000, which is this power.
 PASSES, FEW, FALL = 35.0, 1600, 0.3
 LOOKED_AT = 100_000  # pairs whose characters are counted
 MANY_CHARACTERS = 1000  # of a side: the rarest of them are no tokens
-EVALUATIONS = 6
-CHARACTERS = 3  # of a token, roughly
+EVALUATIONS, SHARE = 6, 0.2  # at most, and of the minutes that training may take
+LEAST = 0.1  # of the updates that suit the pairs: with fewer, a model has learned next to nothing
+IDENTIFIED, NO_LANGUAGE = 200, "zxx"  # texts of a side whose languages are guessed, and what py3langid calls symbols
 
 
 class Begun(NamedTuple):
@@ -72,7 +85,8 @@ class Begun(NamedTuple):
 
 def begin(
     files: Sequence[Path], output: Path, columns: Sequence[str], languages: Sequence[str | None],
-    minutes: float | None = None, broken: Broken = "error",
+    minutes: float | None = None, broken: Broken = "error", purpose: str = "ctranslate2",
+    destinations: Callable[[Run], list[str]] = lambda run: [],
 ) -> Begun:  # fmt: skip
     """Cut pairs into train, dev and test, and write a recipe for them, whose time is measured on this machine.
 
@@ -80,12 +94,14 @@ def begin(
         files: one with columns of source and target, or two.
         output: the folder to make.
         columns: those of source and target in one file.
-        languages: of source and target; None where the names of two files may tell.
-        minutes: the most that training may take.
+        languages: of source and target; None if names of files or the text tell.
+        minutes: the most that training may take, evaluations included.
         broken: what becomes of rows that cannot be read.
+        purpose: one of `PURPOSES`, what the model is for.
+        destinations: lines on the formats that can express a run.
 
     Raises:
-        UserError: files that cannot be read, too few pairs, or a recipe that is there already.
+        UserError: files that cannot be read, too few pairs, too few minutes, or a recipe that is there already.
     """
     path = output / "recipe.yaml"
     if path.exists():
@@ -93,17 +109,18 @@ def begin(
     options, ends = SplitOptions(seed=1, disjoint_sources=True), [suffix_of(file) for file in files]
     if len(files) == 2:
         split = split_parallel(files[0], files[1], output, options, broken)
-        named = [end[1:] if len(end) == 3 and is_language(end[1:]) else None for end in ends]
-        languages = [given or found for given, found in zip(languages, named, strict=True)]
     else:
         split = split_table(files[0], columns, output, options, broken)
     train, dev = (_corpus(output.absolute() / part, ends, columns) for part in ("train", "dev"))
     data = {"train": train, "dev": dev} | ({} if broken == "error" else {"broken": broken})
     looked_at = islice(open_source(train, "data.train", broken), LOOKED_AT)
     pairs = [(pair.source, pair.target) for pair in looked_at]
-    tree = recipe_tree(split.sizes["train"], pairs, languages)
+    texts = zip(*pairs[:IDENTIFIED], strict=True)
+    sides = zip(("source", "target"), languages, languages_of_names(files, columns), texts, strict=True)
+    languages, said = zip(*(told_language(*side) for side in sides), strict=True)
+    tree = recipe_tree(split.sizes["train"], pairs, languages, purpose)
     tree = {"task": "translation", "data": data | tree.pop("data"), **tree}
-    account = _measured(tree, split, pairs, minutes)
+    account = "\n".join([*said, _measured(tree, split, minutes, purpose, destinations)])
     comment = "".join(f"# {line}\n" for line in account.splitlines())
     write_text(path, comment + dump_yaml(tree, flow=True))
     if len(files) == 2:
@@ -125,28 +142,58 @@ def _corpus(beginning: Path, ends: Sequence[str], columns: Sequence[str]) -> dic
     return {kind: files[0]} if numbers == [1, 2] and kind == "tsv" else {kind: files[0], "columns": numbers}
 
 
-def size_for(count: int) -> Size:
+def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[str | None]:
+    """The languages of both sides by names of columns, or of files such as train.ja, corpus.en.gz and x.de-en.tsv."""
+    words: list[Sequence[str]] = [file.name.split(".")[1:] for file in files]
+    if len(files) == 1:
+        pair = re.search(r"\.([a-z]{2})[-_]([a-z]{2})\.", files[0].name) if [*columns] == ["1", "2"] else None
+        words = [[word] for word in (pair.groups() if pair else columns)]
+    codes = [[word for word in some if re.fullmatch("[a-z]{2}", word) and is_language(word)] for some in words]
+    return [some[-1] if some and (len(files) == 2 or all(codes)) else None for some in codes]
+
+
+def told_language(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:
+    """The language of a side, None if nothing tells it, and a line that says what told it."""
+    code, how = given or named, "" if given else " (by its name)"
+    if code is None and find_spec("py3langid") is not None:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+        found, count = Counter(str(identifier.classify(text)[0]) for text in texts).most_common(1)[0]
+        code, how = found if 2 * count > len(texts) and found != NO_LANGUAGE else None, " (by its text)"
+    unknown = f"not known: name it as text.{side}.language in the recipe"
+    return code, f"{side}: {language_name(code) + how if code else unknown}"
+
+
+def size_for(count: int, purpose: str = "ctranslate2") -> Size:
     """The sizes that suit so many pairs."""
-    return SIZES[max(least for least in SIZES if least <= count)]
+    sizes = PURPOSES[purpose]
+    return sizes[max(least for least in sizes if least <= count)]
 
 
-def recipe_tree(count: int, pairs: Sequence[tuple[str, str]], languages: Sequence[str | None]) -> dict[str, Any]:
+def recipe_tree(
+    count: int, pairs: Sequence[tuple[str, str]], languages: Sequence[str | None], purpose: str = "ctranslate2"
+) -> dict[str, Any]:
     """The sections of a recipe that depend on what is translated; `count` says the size, `pairs` are some of them."""
-    size = size_for(count)
+    size = size_for(count, purpose)
     sides = [Counter[str](), Counter[str]()]
     for pair in pairs:
         for counts, text in zip(sides, pair, strict=True):
             counts.update(text)
     frequent = {character for character, number in sides[0].items() if 5000 * number > sides[0].total()}
     known = sum(number for character, number in sides[1].items() if character in frequent)
-    characters = max(map(len, sides))
-    vocabulary: dict[str, Any] = {"kind": "bpe", "size": max(size.vocabulary, 500 * math.ceil(characters / 250))}
+    characters, kind = max(map(len, sides)), "bpe"
+    if purpose == BROWSER:
+        characters, kind = len(sides[0] | sides[1]), "unigram"
+    vocabulary: dict[str, Any] = {"kind": kind, "size": max(size.vocabulary, 500 * math.ceil(characters / 250))}
     if characters > MANY_CHARACTERS:
-        vocabulary = {"kind": "bpe", "size": size.vocabulary, "character_coverage": 0.9995}
-    # Each different word can be a piece of its own, so that as many pieces can be had of whatever text.
-    words = min(len({word for text in side for word in text.split()}) for side in zip(*pairs, strict=True))
+        vocabulary = {"kind": kind, "size": size.vocabulary, "character_coverage": 0.9995}
+    # Each different word can be a piece of its own, so that as many pieces can be had of whatever text; of unigram,
+    # each that occurs twice.
+    counted_words = (Counter(word for text in side for word in text.split()) for side in zip(*pairs, strict=True))
+    words = min(sum(kind == "bpe" or number > 1 for number in one.values()) for one in counted_words)
     vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
-    if known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
+    if purpose == BROWSER or known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
         vocabulary["shared"] = True
     lengths = sorted(max(map(len, pair)) for pair in pairs)
     longest = lengths[len(lengths) * 99 // 100]  # characters, of which a token has two or more as a rule
@@ -155,32 +202,38 @@ def recipe_tree(count: int, pairs: Sequence[tuple[str, str]], languages: Sequenc
         "data": {"max_length": min(1000, max(100, 50 * math.ceil(longest / 100)))},
         "text": {"source": source, "target": target},
         "vocabulary": vocabulary,
-        "model": {**size.model, "norm": "pre"},
+        "model": {"norm": "pre", **size.model},
         "objective": {"label_smoothing": 0.1},
         "optimizer": {"learning_rate": size.learning_rate, "schedule": "linear", "warmup": 1},
         "training": {"updates": 1000, "batch_tokens": size.batch_tokens},
-        "decoding": {"beam": 4, "length_penalty": 0.6},
+        "decoding": {"beam": 1} if purpose == BROWSER else {"beam": 4, "length_penalty": 0.6},
     }
 
 
-def _measured(tree: dict[str, Any], split: Split, pairs: Sequence[tuple[str, str]], minutes: float | None) -> str:
+def _measured(
+    tree: dict[str, Any], split: Split, minutes: float | None, purpose: str, destinations: Callable[[Run], list[str]]
+) -> str:
     """Set the end of a recipe's training by a few updates, and give an account of the recipe."""
-    count, training, recipe = split.sizes["train"], tree["training"], recipe_of(tree, [])
-    cost = dry_run(recipe)
-    source, target = (sum(map(len, side)) / len(pairs) / CHARACTERS for side in zip(*pairs, strict=True))
-    # The model of the measurement has learned nothing, and writes all that it may; later outputs are like targets.
-    evaluation = cost.evaluation_seconds * min(1.0, target / recipe.decoding.longest(round(source)))
-    updates = wanted = math.ceil(PASSES * (FEW / max(count, FEW)) ** FALL * cost.updates_per_epoch)
+    count, training, lines = split.sizes["train"], tree["training"], list[str]()
+    cost = dry_run(recipe_of(tree, []), lambda run: lines.extend(destinations(run)))
+    evaluations, updates = EVALUATIONS, math.ceil(PASSES * (FEW / max(count, FEW)) ** FALL * cost.updates_per_epoch)
+    wanted, evaluation = updates, cost.evaluation_seconds  # of a model that has learned little, the slowest to evaluate
     if minutes is not None:
-        updates = max(1, min(wanted, int((60 * minutes - EVALUATIONS * evaluation) / cost.update_seconds)))
-    training |= {"updates": updates, "checkpoint_every": math.ceil(updates / EVALUATIONS)}
+        evaluations = max(1, min(evaluations, int(SHARE * 60 * minutes / evaluation)))
+        updates = min(updates, int((60 * minutes - evaluations * evaluation) / cost.update_seconds))
+        least = math.ceil(LEAST * wanted)
+        if updates < least:
+            what = f"with so few minutes, of {wanted:,} updates that suit so many pairs, there are {max(0, updates):,}"
+            allowed = f"{math.ceil((least * cost.update_seconds + evaluation) / 60)} or more, for {least:,} updates"
+            raise UserError(what, where=option("minutes"), received=f"{minutes:g}", allowed=allowed)
+    training |= {"updates": updates, "checkpoint_every": math.ceil(updates / evaluations)}
     tree["optimizer"]["warmup"] = max(1, min(4000, updates // 12))
-    seconds = updates * cost.update_seconds + EVALUATIONS * evaluation
+    seconds = updates * cost.update_seconds + evaluations * evaluation
     cut = "" if updates == wanted else f", of {wanted:,} that suit so many pairs"
     return (
         f"{split.text()}\n"
         f"{cost.parameters:,} parameters, {tree['vocabulary']['size']:,} tokens of vocabulary\n"
         f"{counted(updates, 'update')}{cut}: {updates / cost.updates_per_epoch:.1f} passes over the pairs\n"
-        f"about {duration(seconds)} on this machine as it is now\n"
-        f"such recipes have reached: {size_for(count).reached}"
+        f"at most about {duration(seconds)} on this machine as it is now, with {counted(evaluations, 'evaluation')}\n"
+        + "\n".join([f"such recipes have reached: {size_for(count, purpose).reached}", *lines])
     )

@@ -30,6 +30,7 @@ from headway.export.exporter import (
 )
 from headway.predictors.predictor import Run
 from headway.processing.text.subwords import SPACE
+from headway.processing.text.text_processor import undetermined
 
 ENDING = ".argosmodel"
 MODEL = "model"
@@ -63,6 +64,8 @@ class ArgosExporter(Exporter):
         for processor in (run.source, run.target):
             if (fault := sentencepiece_fault(processor)) is not None:
                 return fault
+        for side in undetermined(run.recipe.text):
+            return f"a package is named by its languages, and text.{side}.language names none"
         return self._engine().refusal(run)
 
     def form(self, run: Run) -> str:

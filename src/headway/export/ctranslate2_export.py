@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -363,20 +362,54 @@ def ctranslate2_folder(
 
 
 def ctranslate2_refusal(model: nn.Module) -> str | None:
-    """The reason why CTranslate2 cannot run a model; None where it can, as far as is known without the library."""
-    if find_spec("ctranslate2") is None:
-        return None if type(model) is Transformer else "CTranslate2 has no such model"
+    """The reason why CTranslate2 cannot run a model; None if it can. The library itself is not needed."""
     try:
-        _specification(model)
+        _check(model)
     except UserError as error:
         return str(error)
     return None
+
+
+def _check(model: nn.Module) -> None:
+    """Raise UserError if CTranslate2 has no such model."""
+    model = _known("model", model, Transformer)
+    for stack, embedding in ((model.encoder, model.source_embedding), (model.decoder, model.target_embedding)):
+        first, embedding = stack[0], _known("model", embedding, Embedding)
+        assert isinstance(first, Block)
+        like = _known("mixer", first.mixer, Attention)
+        if isinstance(like.position, Rotary) and type(embedding.position) is not NoPosition:
+            raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
+        for block in stack:
+            assert isinstance(block, Block)
+            _check_layer(block, like)
+
+
+def _check_layer(block: Block, like: Attention) -> None:
+    """Raise UserError if CTranslate2 has no such layer; the heads of all layers have to be those of the first."""
+    if (canon := block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon) is not None:
+        _known("layer", canon)
+    _known("residual", block.mixer_residual, Residual)
+    _known("norm", block.mixer_residual.norm, LayerNorm, RmsNorm)
+    _known("feed-forward network", block.feed_forward, *ACTIVATIONS)
+    mixer = _known("mixer", block.mixer, Attention)
+    if mixer.shares_values:
+        raise UserError("CTranslate2 has no values of the first layer in others", received="value_residual: true")
+    if not mixer.plain:
+        raise UserError(
+            "CTranslate2 has no key_value_heads, query_key_norm, forget or canon in attention", received=str(mixer)
+        )
+    _check_heads(mixer, like)
+    if _rotation(mixer.position) != _rotation(like.position):
+        raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)
+    if block.cross is not None:
+        _check_heads(_known("cross-attention", block.cross, MultiHeadCross), like)
 
 
 def _specification(model: nn.Module) -> Any:
     """The weights of a model as CTranslate2 arranges them. Raises UserError where it has no such model."""
     from ctranslate2.specs import TransformerSpec
 
+    _check(model)
     model = _known("model", model, Transformer)
     source_embedding = _known("model", model.source_embedding, Embedding)
     encoder = _stack(model.encoder, model.encoder_norm, source_embedding, decoder=False)
@@ -397,7 +430,6 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
     first = blocks[0]
     assert isinstance(first, Block)
     mixer, feed_forward = _known("mixer", first.mixer, Attention), first.feed_forward
-    _known("feed-forward network", feed_forward, *ACTIVATIONS)
     kind = transformer_spec.TransformerDecoderSpec if decoder else transformer_spec.TransformerEncoderSpec
     stack = kind(
         len(blocks),
@@ -415,10 +447,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         _fill_norm(stack.layernorm_embedding, embedding.norm)
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = embedding.scale != 1
-    if isinstance(mixer.position, Rotary):
-        if type(embedding.position) is not NoPosition:
-            raise UserError("CTranslate2 has positions of the embeddings or rotary ones, not both")
-    else:
+    if not isinstance(mixer.position, Rotary):
         # The vectors that are added to the embeddings, zeros where there are none.
         length = len(embedding.position.table) if isinstance(embedding.position, Learned) else POSITIONS
         vectors = embedding.position.between(0, length).expand(length, embedding.tokens.embedding_dim)
@@ -427,31 +456,18 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
         _fill_norm(stack.layer_norm, norm)
     for layer, block in zip(stack.layer, blocks, strict=True):
         assert isinstance(block, Block)
-        _fill_layer(layer, block, mixer)
+        _fill_layer(layer, block)
     return stack
 
 
-def _fill_layer(layer: Any, block: Block, like: Attention) -> None:
-    """The weights of a block; the heads of all layers have to be those of the first."""
-    if (canon := block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon) is not None:
-        _known("layer", canon)
-    _known("residual", block.mixer_residual, Residual)
+def _fill_layer(layer: Any, block: Block) -> None:
+    """The weights of a block."""
     mixer = _known("mixer", block.mixer, Attention)
-    if mixer.shares_values:
-        raise UserError("CTranslate2 has no values of the first layer in others", received="value_residual: true")
-    if not mixer.plain:
-        raise UserError(
-            "CTranslate2 has no key_value_heads, query_key_norm, forget or canon in attention", received=str(mixer)
-        )
-    _check_heads(mixer, like)
-    if _rotation(mixer.position) != _rotation(like.position):
-        raise UserError("CTranslate2 wants the same positions in every layer", received=type(mixer.position).__name__)
     _fill_linear(layer.self_attention.linear[0], mixer.in_projection)
     _fill_linear(layer.self_attention.linear[1], mixer.out_projection)
     _fill_norm(layer.self_attention.layer_norm, block.mixer_residual.norm)
     if block.cross is not None:
         cross = _known("cross-attention", block.cross, MultiHeadCross)
-        _check_heads(cross, like)
         projections = cross.query_projection, cross.memory_projection, cross.out_projection
         for linear, projection in zip(layer.attention.linear, projections, strict=True):
             _fill_linear(linear, projection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,25 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
 
 def formats_of(path: Path, *, allow_code: bool = False) -> Table:
     """For every format whether it can express a run, and how or why not. Raises UserError where it has no weights."""
-    run, rows = open_run(path, allow_code).loaded(), []
+    rows = list(_answers(open_run(path, allow_code).loaded()))
+    return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
+
+
+def destinations(run: Run) -> list[str]:
+    """The formats that can express a run, trained or not, and the others with their reason in short, a line each."""
+    can, reasons = list[str](), dict[str, list[str]]()
+    for name, answer, how in _answers(run):
+        (can if answer == "yes" else reasons.setdefault(how.partition("; ")[0], [])).append(name)
+    refused = (f"not to {', '.join(names)}: {how}" for how, names in reasons.items())
+    return [f"can go to: {', '.join(can) or 'headway alone'}", *refused]
+
+
+def _answers(run: Run) -> Iterator[tuple[str, str, str]]:
+    """For every format its name, whether it can express a run, and how or why not."""
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = _refusal(exporter, run)
-        rows.append((name, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run)))
-    return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
+        yield name, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run)
 
 
 def _alone(exporter: Exporter, run: Run) -> bool:

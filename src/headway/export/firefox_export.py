@@ -79,7 +79,7 @@ class FirefoxExporter(Exporter):
 
     def refusal(self, run: Run) -> str | None:
         needs = ", ".join(dict.fromkeys(_needs(run)))
-        return f"it needs {needs}; the presets student and student-tiny are such models" if needs else None
+        return f"it is no model such as the presets student and student-tiny; it needs {needs}" if needs else None
 
     def form(self, run: Run) -> str:
         return " and ".join(self.names(run)[:2])

@@ -41,7 +41,7 @@ class MarianExporter(Exporter):
 
     def refusal(self, run: Run) -> str | None:
         needs = ", ".join(dict.fromkeys(marian_needs(run)))
-        return f"it needs {needs}; the preset student is such a model" if needs else None
+        return f"it is no model such as the preset student; it needs {needs}" if needs else None
 
     def form(self, run: Run) -> str:
         return f"{MODEL} with its vocabularies"

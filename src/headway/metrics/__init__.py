@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.core.errors import UserError, option
-from headway.core.languages import is_language
+from headway.core.languages import UNDETERMINED, is_language
 from headway.core.registry import Registry, config_of, construct
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def metric_in(language: str | None, entry: Mapping[str, Any], where: str = optio
     name, given = (spelled["name"], spelled["options"]) if spelled else (entry["name"], None)
     pairs = (part.partition("=") for part in re.split(r",(?=\w+=)", given or "") if part)
     asks = "language" in config_of(METRICS.get(name, where)).model_fields
-    named = {"language": language} if asks and language is not None and is_language(language) else {}
+    known = language not in (None, UNDETERMINED) and is_language(str(language))
+    named = {"language": language} if asks and known else {}
     return build_metric(**(named | dict(entry) | {key: value for key, _, value in pairs} | {"name": name}))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import headway
 from headway.core.documents import dump_yaml
 from headway.core.files import write_text
-from headway.core.languages import base_language
+from headway.core.languages import UNDETERMINED, base_language
 from headway.core.log import counted
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.run import StoredRun
@@ -92,9 +92,10 @@ def card_of(
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:
-    """The languages of both sides; none where a translation has one, which is the default of a recipe without any."""
+    """The languages of both sides that are known; none of a translation that names one, or the same for both sides."""
     both = recipe.text.source.language, recipe.text.target.language
-    return () if recipe.task == "translation" and both[0] == both[1] else both
+    known = tuple(code for code in both if code != UNDETERMINED)
+    return () if recipe.task == "translation" and len(set(known)) < 2 else known
 
 
 def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:

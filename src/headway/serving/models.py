@@ -12,7 +12,7 @@ from pydantic import Field, create_model
 
 from headway.core.config import Section
 from headway.core.errors import UserError, option
-from headway.core.languages import is_language
+from headway.core.languages import UNDETERMINED, is_language
 from headway.predictors.captured_attention import ALL, AttentionWeights, patterns_of
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import LabelledWords, Output
@@ -198,13 +198,16 @@ def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], l
     if recipe.task == "translation":
         sides = recipe.text.source.language, recipe.text.target.language
         direction = direction_of(name or "") or sides
-        if direction[0] == direction[1]:
+        if direction[0] == direction[1] or UNDETERMINED in direction:
             what = "the recipe of this run does not say from which language it translates into which"
             if name:
                 wrong = [part for part in name.split("-") if not is_language(part)]
                 what += f", and {wrong[0]!r} of this name is no language" if wrong else ", and neither does this name"
             raise UserError(
-                what, where=str(path), received=name or f"{sides[0]} and {sides[1]}", allowed=f"en-de={path}"
+                what,
+                where=str(path),
+                received=name or f"{sides[0]} and {sides[1]}",
+                allowed=f"en-de={path}, or text.source.language and text.target.language in its recipe",
             )
     name = name or ("-".join(direction) if direction else path.resolve().name)
     return ServedModel(name, predictor, direction, limits)

@@ -28,6 +28,7 @@ from headway.processing.text.text_processor import (
     train_processor,
     train_processors,
     with_characters,
+    with_languages,
 )
 from headway.processing.text.vocabulary import VocabularyConfig, train_vocabulary
 from headway.tensors.batch import UNKNOWN
@@ -127,6 +128,18 @@ def test_an_impossible_language_is_refused() -> None:
     text = TextConfig(target=PreparationConfig(language="französisch"))
     with pytest.raises(UserError, match=r"text\.target\.language: .*did you mean 'fr'"):
         check_languages(text)
+
+
+def test_rules_of_a_language_ask_for_the_language() -> None:
+    with pytest.raises(UserError, match=r"text\.target\.language: moses .*the recipe names none; received 'und'"):
+        check_languages(TextConfig(target=PreparationConfig(segment="moses")))
+
+
+def test_a_language_that_a_recipe_leaves_open_is_that_of_the_run() -> None:
+    run = TextConfig(source=PreparationConfig(language="en"), target=PreparationConfig(language="en"))
+    assert with_languages(TextConfig(), run) == run
+    named = TextConfig(target=PreparationConfig(language="de"))
+    assert with_languages(named, run).target.language == "de"
 
 
 def test_segmentation() -> None:

@@ -54,7 +54,7 @@ class PreparationConfig(Section):
     `clean`: all white space is read as spaces, invisible signs are left out, and text is in Unicode's form NFC.
     """
 
-    language: str = "en"
+    language: str = UNDETERMINED
     clean: bool = True
     normalise: tuple[Literal["nfkc", "punctuation", "lower"], ...] = ()
     segment: AnySegmenter = "none"
@@ -81,11 +81,32 @@ class TextConfig(Section):
 
 
 def check_languages(text: TextConfig) -> None:
-    """Raise UserError for a code that is of no language."""
+    """Raise UserError for a code that is of no language, or no code where rules of a language prepare the text."""
     for side, config in (("source", text.source), ("target", text.target)):
         if not is_language(config.language):
             what, where = f"there is no such language{nearest_language(config.language)}", f"text.{side}.language"
             raise UserError(what, where=where, received=config.language, allowed="a code such as fr or pt-BR")
+        if config.segment == "moses" or "punctuation" in config.normalise:
+            check_determined(text, "moses and punctuation follow rules of a language", side)
+
+
+def undetermined(text: TextConfig) -> list[str]:
+    """The sides whose languages are not known."""
+    return [side for side in ("source", "target") if getattr(text, side).language == UNDETERMINED]
+
+
+def check_determined(text: TextConfig, why: str, *sides: str) -> None:
+    """Raise UserError, which names the key, if the language of one of these sides is not known."""
+    for side in undetermined(text):
+        if side in sides:
+            what, allowed = f"{why}, and the recipe names none", "a code such as fr, also in a run's recipe.yaml"
+            raise UserError(what, where=f"text.{side}.language", received=UNDETERMINED, allowed=allowed)
+
+
+def with_languages(text: TextConfig, run: TextConfig) -> TextConfig:
+    """The preparation `text`, with the languages of a run where `text` names none."""
+    known = {side: {"language": getattr(run, side).language} for side in undetermined(text)}
+    return text.model_copy(update={side: getattr(text, side).model_copy(update=known[side]) for side in known})
 
 
 @dataclass(frozen=True)

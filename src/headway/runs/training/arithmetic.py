@@ -28,6 +28,7 @@ from headway.core.files import write_json
 from headway.core.log import counted, warn
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import cache_folder, locked
+from headway.processing.text.text_processor import with_languages
 from headway.recipe import Recipe, changed_keys
 from headway.runs.run_folder import RunFolder, float32_of
 from headway.runs.training.batch_size import SIZES, is_sought
@@ -193,9 +194,10 @@ def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Change
     """A recipe for a run that is there, and its changes: the keys with the run's own values and those of `recipe`.
 
     A precision, or a float32, that `recipe` leaves open or that the run has chosen is no change. While the run has
-    chosen none, it can be given one.
+    chosen none, it can be given one. A language that `recipe` leaves open is no change either.
     """
     before = folder.read_recipe()
+    recipe = recipe.model_copy(update={"text": with_languages(recipe.text, before.text)})
     for key, value in chosen(folder.read_manifest(), before).items():
         wanted = getattr(recipe.training, key)
         if wanted in (AUTO, value):

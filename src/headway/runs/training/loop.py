@@ -3,6 +3,7 @@
 import math
 import signal
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from headway.core.errors import RunError, memory_named, option
 from headway.core.log import Pace, duration, progress, say
 from headway.optimizers.schedules import TrainingProgress
+from headway.predictors.predictor import Run
 from headway.recipe import Recipe, TrainingConfig
 from headway.runs.inspect.pages import write_run_report
 from headway.runs.run import open_run
@@ -22,10 +24,14 @@ from headway.runs.training.updates import SMALLER_BATCHES, compute_gradients, ma
 MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
 
 
-def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False, trial: bool = False) -> int:
+def train(
+    recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False, trial: bool = False,
+    begun: Callable[[Run], object] | None = None,
+) -> int:  # fmt: skip
     """Train as `headway.train` does, whose docstring says more; with `report`, complete training leaves `report.html`.
 
-    A `trial`, which is thrown away, does not say that training is complete.
+    A `trial`, which is thrown away, does not say that training is complete. `begun` is called with the run when all is
+    built, before the first update.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
@@ -34,6 +40,8 @@ def train(recipe: Recipe, output: Path, *, resume: bool = False, report: bool = 
     try:
         with named[0], named[1], open_session(recipe, output, resume) as session, noted_signals() as signals:
             state = session.state
+            if begun is not None and session.parallel.first:
+                begun(Run(recipe, *session.corpora.processors, session.model))
             session.evaluate_beginning(signals)
             session.evaluate_pending(signals)
             asked = session.parallel.sum(signals.received is not None) > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from headway.core.device import peak_memory
 from headway.core.errors import RunError, UserError, option
 from headway.core.log import duration, silenced
 from headway.core.tables import Table
+from headway.predictors.predictor import Run
 from headway.recipe import Recipe, TrainingConfig, load_recipe
 from headway.runs.load import AnyPredictor, load
 from headway.runs.metrics import read_metrics
@@ -157,8 +158,10 @@ class TrainingEstimate:
         return Table(["training will take", ""], rows)
 
 
-def dry_run(recipe: Recipe) -> TrainingEstimate:
+def dry_run(recipe: Recipe, begun: Callable[[Run], object] | None = None) -> TrainingEstimate:
     """Read, check and build everything, make a few updates, evaluate a few examples, and leave nothing behind.
+
+    `begun` is called with the run when all is built.
 
     Raises:
         UserError: a recipe or data that cannot be used, or several processes.
@@ -175,7 +178,7 @@ def dry_run(recipe: Recipe) -> TrainingEstimate:
     short = recipe.model_copy(update={"training": recipe.training.model_copy(update=few), "optimizer": optimizer})
     with TemporaryDirectory(prefix="headway-dry-run-") as folder:
         run = RunFolder(Path(folder) / "run")
-        if run_training(short, run.path, trial=True):
+        if run_training(short, run.path, trial=True, begun=begun):
             raise RunError("the dry run was stopped by a signal")
         disk = sum(file.stat().st_size for file in run.checkpoints.rglob("*") if file.is_file())
         with silenced(), open_session(short, run.path, resume=True) as session:
