@@ -5,6 +5,7 @@ import os
 import string
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from headway.cli.prediction_options import (
 )
 from headway.cli.prediction_stream import (
     ATTENTION,
+    predict_by_sentence,
     predict_labels,
     predict_sequences,
     score_labels,
@@ -28,14 +30,15 @@ from headway.cli.prediction_stream import (
 from headway.cli.standard_streams import StandardInput, write
 from headway.core.config import validated_options
 from headway.core.documents import read_bytes
-from headway.core.errors import UserError, nearest, option
-from headway.core.files import exists, write_bytes
+from headway.core.errors import UserError, in_lines, nearest, option
+from headway.core.files import check_apart, exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_there, read_rows
 from headway.formats.pair_formats import field_of
 from headway.markup.documents import kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import PredictOptions, checked_options
+from headway.predictors.predictor import Predictor
 from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
@@ -64,6 +67,7 @@ def run_predict(
     precision: str = "float32",
     engine: str | None = None,
     allow_code: bool = False,
+    split_sentences: bool = False,
 ) -> list[WordAlignment]:
     """Predict for lines, or for recordings, and write to standard output.
 
@@ -77,6 +81,7 @@ def run_predict(
         precision: of products with weights.
         engine: the library that decodes; None for torch.
         allow_code: import what the runs name by import path.
+        split_sentences: translate each sentence of a line by itself.
 
     Returns:
         Alignments of the first lines, where these were asked for.
@@ -100,6 +105,11 @@ def run_predict(
             what = f"this is no run, and {task} reads lines" if is_there else "there is no such run"
             allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)
+    if split_sentences:
+        translator, terms = _translator(predictor, given, "split_sentences", ("nbest", "sample"))
+        predict_by_sentence(translator, *_stream(lines, words))
+        terms.tell(translator.terms)
+        return []
     if isinstance(predictor, LabelPredictor):
         options, writer = _parts(given, task, predictor.Options, LabelWriterOptions)
         predict_labels(predictor, options, writer, *_stream(lines, words))
@@ -118,37 +128,83 @@ def run_predict(
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
 
-def run_document(
-    runs: Sequence[Path], given: Mapping[str, Any], file: Path, output: Path | None, **loaded: Any
+def _translator(
+    predictor: Predictor[Any, Any], given: Mapping[str, Any], where: str, without: Sequence[str] = ("nbest",)
+) -> tuple[SentenceTranslator, TermOptions]:
+    """The translator of sentences that the option `where` needs, and the options of terms. Raises UserError."""
+    task = predictor.recipe.task
+    if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
+        raise UserError("this is for tasks that read and write text", where=option(where), received=task)
+    options, terms = _parts(given, task, predictor.Options, TermOptions, without)
+    return SentenceTranslator(predictor, options, terms=terms.terms()), terms
+
+
+def run_documents(
+    runs: Sequence[Path], given: Mapping[str, Any], documents: Mapping[Path, Path | None], **loaded: Any
 ) -> None:
-    """Translate a document into a file, or to standard output.
+    """Translate documents into files, or one to standard output. One that fails does not keep back the others.
 
     Args:
         runs: the run, or several as an ensemble.
         given: the options that were given, of `PREDICT_OPTIONS`.
-        file: the document, whose name tells its kind.
-        output: where its translation goes; None for standard output.
+        documents: where the translation of each goes, whose name tells its kind; None for standard output.
         loaded: how the runs are loaded.
 
     Raises:
-        UserError: options that the task does not have; a document that is broken, or of no known kind.
+        UserError: options that the task does not have; at the end, documents that are broken, or of no known kind.
     """
-    kind_of(str(file))
-    content = read_bytes(file, LARGEST_DOCUMENT, "document")
-    check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
-    predictor = load(*runs, **loaded)
-    if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
-        raise UserError("documents are for tasks that read and write text", where=option("file"), received=str(file))
-    options, terms = _parts(given, predictor.recipe.task, predictor.Options, TermOptions, ("nbest",))
-    translator = SentenceTranslator(predictor, options, terms=terms.terms())
-    result = translate_document(content, str(file), translator, translator.languages)
-    terms.tell(translator.terms)
+    failed, contents = dict[Path, UserError](), dict[Path, bytes]()
+    for file in documents:
+        with _kept_in(failed, file):
+            kind_of(str(file))
+            contents[file] = read_bytes(file, LARGEST_DOCUMENT, "document")
+    if contents:
+        check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
+        translator, terms = _translator(load(*runs, **loaded), given, "file")
+        for file, content in contents.items():
+            with _kept_in(failed, file):
+                _write(documents[file], translate_document(content, str(file), translator, translator.languages))
+        terms.tell(translator.terms)
+    if failed and len(documents) == 1:
+        raise failed.popitem()[1]
+    if failed:
+        mistakes = [f"{file}: {error.args[0]}".replace(f"{file}: {file}", f"{file}") for file, error in failed.items()]
+        raise UserError(f"{len(failed):,} of {len(documents):,} documents are not translated\n{in_lines(mistakes)}")
+
+
+@contextmanager
+def _kept_in(failed: dict[Path, UserError], file: Path) -> Iterator[None]:
+    """Within this context, the error of a file is noted, and not raised."""
+    try:
+        yield
+    except UserError as error:
+        failed[file] = error
+
+
+def _write(output: Path | None, content: bytes) -> None:
+    """Write a document to a file, or to standard output."""
     if output is not None:
-        write_bytes(output, result)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(output, content)
     elif sys.stdout.isatty():
-        write(result.decode("utf-8", "replace"), end="")
+        write(content.decode("utf-8", "replace"), end="")
     else:
-        sys.stdout.buffer.write(result)
+        sys.stdout.buffer.write(content)
+
+
+def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | None) -> dict[Path, Path | None]:
+    """Where the translation of each document goes: to a file, or to the folder by its own name. Raises UserError."""
+    if folder is None:
+        if len(files) > 1:
+            what, allowed = "several documents go to a folder", f"beside {option('output_folder')}"
+            raise UserError(what, where=option("file"), received=f"{len(files)} documents", allowed=allowed)
+        return dict.fromkeys(files, output)
+    if output is not None or len({file.name for file in files}) < len({*files}):
+        what = "documents of one name go to one file" if output is None else "documents go to a file or to a folder"
+        raise UserError(what, where=option("output_folder"), received=str(folder))
+    for file in files:
+        check_apart({"output_folder": folder / file.name}, files)
+    return {file: folder / file.name for file in files}
 
 
 def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_code: bool) -> None:

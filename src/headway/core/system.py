@@ -18,7 +18,6 @@ except ImportError:  # Windows
 
 WINDOWS = os.name == "nt"
 STANDARD_INPUT = "/dev/stdin for standard input" if not WINDOWS else "no name for standard input"
-STANDARD_OUTPUT = "standard output is /dev/stdout" if not WINDOWS else "standard output needs no name"
 # What ends a process that does not handle it, Ctrl-C aside.
 ENDING_SIGNALS = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 # The answers of file systems that have no locks.
