@@ -36,7 +36,12 @@ def test_ranges_are_read_wherever_they_stand_among_their_words(tmp_path):
     row = "{}\t{}\t_\t_\t_\t_\t{}\tx\t_\t{}\n"
     words = [row.format(*cells) for cells in ((1, "de", 3, "_"), (2, "el", 3, "_"), (3, "mar", 0, "SpaceAfter=No"))]
     whole, empty = row.format("1-2", "del", "_", "_"), row.format("3.1", "no", "_", "_")
-    texts = ([whole, *words, empty], [*words[:2], whole, empty, words[2]], [words[0], whole, *words[1:]], [*words, whole])
+    texts = (
+        [whole, *words, empty],
+        [*words[:2], whole, empty, words[2]],
+        [words[0], whole, *words[1:]],
+        [*words, whole],
+    )
     for rows in texts:
         (tmp_path / "a.conllu").write_text("".join(rows) + "\n", encoding="utf-8")
         ((text, parse),) = read_conllu(tmp_path / "a.conllu")

@@ -115,7 +115,14 @@ def test_documents_go_into_a_folder_together(
     monkeypatch.setattr(
         "headway.cli.streams.load", lambda *runs, **given: (loaded.extend(runs), load(*runs, **given))[1]
     )
-    texts = {"a.txt": "a b c\n", "b.html": "<p>a b c", "c.txt": "d e f\n", "d.srt": "no times", "e.docx": "", "f.po": "x"}
+    texts = {
+        "a.txt": "a b c\n",
+        "b.html": "<p>a b c",
+        "c.txt": "d e f\n",
+        "d.srt": "no times",
+        "e.docx": "",
+        "f.po": "x",
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     files, out = [str(tmp_path / name) for name in texts], tmp_path / "new" / "out"

@@ -307,7 +307,7 @@ def predict(
     file: Annotated[
         tuple[Path, ...],
         flag(
-            "Documents to translate instead of lines (.txt .html .md .po .xlf .tmx .srt .vtt): their text alone changes.",
+            "Documents to translate (.txt .html .md .po .xlf .tmx .srt .vtt): their text alone changes.",
             consume_multiple=True,
         ),
     ] = (),
@@ -341,8 +341,7 @@ def predict(
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure", "term_report")}
     read = [input, *file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
     check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
-    loaded: dict[str, Any] = {"device": device, "average": average, "precision": precision, "engine": engine}
-    loaded["allow_code"] = allow_code
+    loaded = {"device": device, "average": average, "precision": precision, "engine": engine, "allow_code": allow_code}
     if file:
         if words or input:
             what = "a document is translated, or lines are, not both"

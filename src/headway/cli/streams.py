@@ -5,7 +5,6 @@ import os
 import string
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,12 +61,8 @@ def run_predict(
     *,
     words: Sequence[str] = (),
     lines: Path | None = None,
-    device: str = "auto",
-    average: int | None = None,
-    precision: str = "float32",
-    engine: str | None = None,
-    allow_code: bool = False,
     split_sentences: bool = False,
+    **loaded: Any,
 ) -> list[WordAlignment]:
     """Predict for lines, or for recordings, and write to standard output.
 
@@ -76,12 +71,8 @@ def run_predict(
         given: the options that were given, of `PREDICT_OPTIONS`.
         words: recordings, for a run that reads speech; texts, for any other.
         lines: the file of lines, plain, .gz or .xz; None for standard input, which is read as it comes.
-        device: where to compute.
-        average: use the mean of each run's last so many checkpoints.
-        precision: of products with weights.
-        engine: the library that decodes; None for torch.
-        allow_code: import what the runs name by import path.
         split_sentences: translate each sentence of a line by itself.
+        loaded: how the runs are loaded.
 
     Returns:
         Alignments of the first lines, where these were asked for.
@@ -95,8 +86,8 @@ def run_predict(
             both = "this is no run, and inputs are named or read from a file, not both"
             what = both if exists(Path(words[0])) else "there is no such run"
             raise UserError(what, where=words[0], allowed=f"runs before {option('input')}")
-    check_engine(engine, runs[0], given, allow_code)
-    predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
+    check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
+    predictor = load(*runs, **loaded)
     task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
     for word in () if hears else words:
         if (is_there := bool(word) and exists(Path(word))) or (
@@ -142,28 +133,34 @@ def _translator(
 def run_documents(
     runs: Sequence[Path], given: Mapping[str, Any], documents: Mapping[Path, Path | None], **loaded: Any
 ) -> None:
-    """Translate documents into files, or one to standard output. One that fails does not keep back the others.
-
-    Args:
-        runs: the run, or several as an ensemble.
-        given: the options that were given, of `PREDICT_OPTIONS`.
-        documents: where the translation of each goes, whose name tells its kind; None for standard output.
-        loaded: how the runs are loaded.
+    """Translate documents into files, or to standard output for None. One that fails does not keep back the others.
 
     Raises:
         UserError: options that the task does not have; at the end, documents that are broken, or of no known kind.
     """
     failed, contents = dict[Path, UserError](), dict[Path, bytes]()
     for file in documents:
-        with _kept_in(failed, file):
+        try:
             kind_of(str(file))
             contents[file] = read_bytes(file, LARGEST_DOCUMENT, "document")
+        except UserError as error:
+            failed[file] = error
     if contents:
         check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
         translator, terms = _translator(load(*runs, **loaded), given, "file")
         for file, content in contents.items():
-            with _kept_in(failed, file):
-                _write(documents[file], translate_document(content, str(file), translator, translator.languages))
+            try:
+                result = translate_document(content, str(file), translator, translator.languages)
+            except UserError as error:
+                failed[file] = error
+                continue
+            if (output := documents[file]) is not None:
+                output.parent.mkdir(parents=True, exist_ok=True)
+                write_bytes(output, result)
+            elif sys.stdout.isatty():
+                write(result.decode("utf-8", "replace"), end="")
+            else:
+                sys.stdout.buffer.write(result)
         terms.tell(translator.terms)
     if failed and len(documents) == 1:
         raise failed.popitem()[1]
@@ -172,39 +169,18 @@ def run_documents(
         raise UserError(f"{len(failed):,} of {len(documents):,} documents are not translated\n{in_lines(mistakes)}")
 
 
-@contextmanager
-def _kept_in(failed: dict[Path, UserError], file: Path) -> Iterator[None]:
-    """Within this context, the error of a file is noted, and not raised."""
-    try:
-        yield
-    except UserError as error:
-        failed[file] = error
-
-
-def _write(output: Path | None, content: bytes) -> None:
-    """Write a document to a file, or to standard output."""
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(output, content)
-    elif sys.stdout.isatty():
-        write(content.decode("utf-8", "replace"), end="")
-    else:
-        sys.stdout.buffer.write(content)
-
-
 def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | None) -> dict[Path, Path | None]:
     """Where the translation of each document goes: to a file, or to the folder by its own name. Raises UserError."""
-    if folder is None:
-        if len(files) > 1:
-            what, allowed = "several documents go to a folder", f"beside {option('output_folder')}"
-            raise UserError(what, where=option("file"), received=f"{len(files)} documents", allowed=allowed)
-        return dict.fromkeys(files, output)
-    if output is not None or len({file.name for file in files}) < len({*files}):
+    outputs: dict[Path, Path | None] = {file: folder / file.name if folder else output for file in files}
+    if folder is None and len(files) > 1:
+        what, allowed = "several documents go to a folder", f"beside {option('output_folder')}"
+        raise UserError(what, where=option("file"), received=f"{len(files)} documents", allowed=allowed)
+    if folder is not None and (output is not None or len({*outputs.values()}) < len(outputs)):
         what = "documents of one name go to one file" if output is None else "documents go to a file or to a folder"
         raise UserError(what, where=option("output_folder"), received=str(folder))
-    for file in files:
-        check_apart({"output_folder": folder / file.name}, files)
-    return {file: folder / file.name for file in files}
+    for path in outputs.values():
+        check_apart({"output" if folder is None else "output_folder": path}, files)
+    return outputs
 
 
 def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_code: bool) -> None:

@@ -131,20 +131,18 @@ QUOTED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""(?:[^"\t]|"")*"(?:\t|$)')
 _warn_once = cache(warn)
 
 
-def quoted_rows(path: Path) -> Iterator[tuple[int, list[str] | UserError]]:
+def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row of a table that a spreadsheet has written, with the number of the row's first line.
 
-    A cell in double quotes may have tabs, line breaks and doubled quotes.
+    A cell in double quotes may have tabs, line breaks and doubled quotes. Raises UserError where one does not end.
     """
-    reader = csv.reader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True)
-    cells: list[str] | None = []
-    while cells is not None:
-        line = reader.line_num + 1
-        try:
-            if (cells := next(reader, None)) is not None:
-                yield line, cells
-        except csv.Error as error:
-            yield line, UserError(f"this row is not quoted as spreadsheets quote ({error})", where=f"{path}:{line}")
+    reader, line = csv.reader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), 1
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"this row is not quoted as spreadsheets quote ({error})", where=f"{path}:{line}") from error
 
 
 class TabSeparated(PairSource):
