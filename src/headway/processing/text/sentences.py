@@ -16,7 +16,7 @@ BREAK = re.compile(
 def has_several_sentences(text: str) -> bool:
     """Whether a text seems to have several sentences, by its characters alone; a full stop may be an abbreviation's."""
     for word, mark, following in BREAK.findall(text):
-        is_word = len(word) > 4 or (len(word) > 2 and word[0].islower())
+        is_word = len(word) > 4 or (len(word) > 1 and word[0].islower() and word not in ("ca", "vs", "cf", "bzw"))
         if not following or (not following.islower() and (mark != "." or is_word)):
             return True
     return False
