@@ -170,7 +170,7 @@ def run_documents(
 
 
 def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | None) -> dict[Path, Path | None]:
-    """Where the translation of each document goes: to a file, or to the folder by its own name. Raises UserError."""
+    """The file of each translation: `output`, or one in the folder with the name of its document. Raises UserError."""
     outputs: dict[Path, Path | None] = {file: folder / file.name if folder else output for file in files}
     if folder is None and len(files) > 1:
         what, allowed = "several documents go to a folder", f"beside {option('output_folder')}"
