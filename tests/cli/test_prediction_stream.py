@@ -3,13 +3,18 @@
 import gzip
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 import headway
+from headway.cli import main
 from headway.predictors.captured_attention import END
 from headway.predictors.formatter import Formatted, Formatter
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -103,6 +108,80 @@ def test_files_in_the_place_of_the_standard_streams(run_headway: Command, revers
     ended = run_headway("predict", reversal.run, "--input", tmp_path / "missing")
     assert (ended.code, "--input" in ended.err) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "test.gz", "test.out"]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+def test_outputs_go_to_standard_output_by_name(
+    reversal: Reversal, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "lines").write_text("abcd\n", encoding="utf-8")
+    command = ["predict", str(reversal.run), "--input", str(tmp_path / "lines")]
+    for option, shown in (("--output", "dcba\n"), ("--alignments", "dcba\n0-0\n")):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, option, name])
+        assert ended.value.code in (0, None)
+        assert sorted(capfd.readouterr().out) == sorted(shown)
+
+
+def test_a_named_pipe_is_an_output(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read = list[str]()
+    reader = Thread(target=lambda: read.append((tmp_path / "pipe").read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    assert run_headway("predict", reversal.run, "--output", tmp_path / "pipe", stdin="abcd\n").code == 0
+    reader.join(timeout=60)
+    assert read == ["dcba\n"]
+
+
+def test_a_process_answers_each_line_before_the_next_is_written(reversal: Reversal) -> None:
+    """A loop of a shell keeps one process, whose model is loaded once, also with sentences of their own."""
+    for options in ((), ("--split-sentences",)):
+        with subprocess.Popen(
+            [sys.executable, "-m", "headway", "predict", str(reversal.run), *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for word in ("abcd", "", "ab"):
+                process.stdin.write(f"{word}\n".encode())
+                process.stdin.flush()
+                assert process.stdout.readline().decode() == f"{word[::-1]}\n"
+            process.stdin.close()
+            assert process.wait(60) == 0
+
+
+def test_lines_of_several_sentences_are_counted_and_translated_sentence_by_sentence(
+    run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model was trained on single words; full stops are unknown to it."""
+    given = tmp_path / "lines.txt"
+    given.write_text("abcd abcd. Dcba!\n\nabc\nab ab? Cd cd! Dddd ab.\n", encoding="utf-8")
+    sentences = ["abcd abcd.", "Dcba!", "", "abc", "ab ab?", "Cd cd!", "Dddd ab."]
+    texts = [each.text for each in headway.load(reversal.run).predict(sentences)]
+    command = ("predict", reversal.run, "--input", given)
+    plain = run_headway(*command)
+    said = "the model was trained on single sentences; --split-sentences translates each by itself"
+    assert f"2 lines have more than one sentence; {said}\n" in plain.err
+    split = run_headway(*command, "--split-sentences")
+    assert (split.code, "more than one" in split.err) == (0, False)
+    assert split.out == lines(" ".join(texts[:2]), "", texts[3], " ".join(texts[4:]))
+    given.write_text("abcd ab.\n", encoding="utf-8")
+    assert "more than one" not in run_headway(*command).err
+    ended = run_headway(*command, "--split-sentences", "--scores")
+    assert (ended.code, "--scores: translation has no such option" in ended.err) == (2, True)
+    monkeypatch.setattr("headway.predictors.sentence_translator.has_several_sentences", lambda text: True)
+    given.write_text("abcd abcd. Dcba!\n", encoding="utf-8")
+    assert "more than one" not in run_headway(*command).err
+
+
+def test_a_document_as_lines_is_a_question(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    for name in ("a.po", "a.html", "a.SRT", "a.xliff", "a.md"):
+        (tmp_path / name).write_text("abcd\n", encoding="utf-8")
+        ended = run_headway("predict", reversal.run, "--input", tmp_path / name)
+        assert (ended.code, ended.out) == (2, "")
+        assert f"allowed: --file {tmp_path / name}" in ended.err
+    (tmp_path / "a.txt").write_text("abcd\n", encoding="utf-8")
+    assert run_headway("predict", reversal.run, "--input", tmp_path / "a.txt").out == "dcba\n"
 
 
 def test_characters_of_the_input_that_training_never_had_are_told_once(

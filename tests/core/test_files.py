@@ -21,7 +21,7 @@ from headway.core.files import (
     write_json,
     write_text,
 )
-from headway.core.system import STANDARD_OUTPUT, WINDOWS
+from headway.core.system import WINDOWS
 
 KINDS: tuple[Literal["any", "file", "folder"], ...] = ("any", "file", "folder")
 
@@ -133,11 +133,9 @@ def test_places_that_cannot_be_written_are_found(tmp_path: Path) -> None:
             check_output_folder(path)
     with pytest.raises(ValueError, match="nothing that is written is compressed"):
         check_output_file(tmp_path / "out.gz")
-    with pytest.raises(ValueError, match=STANDARD_OUTPUT):
-        check_output_file(Path("-"))
     with pytest.raises(ValueError, match="a figure's format is the suffix of its name"):
         check_figure(tmp_path / "x.gif")
-    for path in (tmp_path / "new", tmp_path / "file", Path("/dev/null")):
+    for path in (tmp_path / "new", tmp_path / "file", Path("/dev/null"), Path("-")):
         assert check_output_file(path) == path
     for path in (tmp_path / "new" / "deep", tmp_path):
         assert check_output_folder(path) == path
@@ -161,6 +159,20 @@ def test_a_device_stays_one_and_a_full_disk_has_its_name() -> None:
     with pytest.raises(OSError, match="No space left") as error:
         write_bytes(Path("/dev/full"), b"x")
     assert error.value.filename == "/dev/full"
+
+
+@pytest.mark.skipif(WINDOWS, reason="Windows has no such names")
+def test_standard_output_is_written_to_by_any_of_its_names(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as where another user has opened it
+    monkeypatch.chdir(tmp_path)
+    for name in ("-", "/dev/stdout", "/dev/fd/1"):
+        path = check_output_file(Path(name))
+        assert path is not None
+        write_bytes(path, b"x")
+    assert capfdbinary.readouterr().out == b"xxx"
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_is_one_line_for_every_reader() -> None:

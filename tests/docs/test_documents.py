@@ -29,7 +29,9 @@ def test_the_page_runs(tmp_path: Path) -> None:
         "train recipe.yaml vocabulary.size=80 model.dim=16 model.heads=2 model.feed_forward=32 model.encoder.layers=1 "
         "model.decoder.layers=1 training.epochs=2 training.batch_tokens=1024"
     )
-    run_page(ROOT / "docs" / "documents.md", tmp_path, **{"train recipe.yaml": small})
+    printed = run_page(ROOT / "docs" / "documents.md", tmp_path, **{"train recipe.yaml": small})
+    assert re.search("^one house: .*\none garden: ", printed, re.MULTILINE)
+    assert sorted(path.name for path in (tmp_path / "translated").iterdir()) == ["messages.po", "page.html"]
     page, result = ((tmp_path / name).read_text(encoding="utf-8") for name in ("page.html", "seite.html"))
     assert sorted(re.findall(r"<[^>]*>", page)) == sorted(re.findall(r"<[^>]*>", result))
     for kept in ("<code>me()</code>", "me@example.org", "{name}"):

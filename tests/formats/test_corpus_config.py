@@ -110,7 +110,7 @@ def test_what_is_written_is_read() -> None:
     several = recipe([{"tsv": "a"}, {"kind": LEXICON, "path": "b", "lower": True}], {"source": "a", "target": "b"})
     tree = yaml.safe_load(dump_recipe(several))
     assert tree["data"]["train"] == [
-        {"kind": "tsv", "weight": None, "tag": None, "terms": None, "path": "a", "columns": None},
+        {"kind": "tsv", "weight": None, "tag": None, "terms": None, "path": "a", "columns": None, "quoted": False},
         {"kind": LEXICON, "weight": None, "tag": None, "terms": None, "path": "b", "lower": True},
     ]  # fmt: skip
     assert parse_recipe(tree) == several

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from headway.core.errors import UserError
 from headway.corpora.data_checks import Overlap, overlap
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
+from headway.formats.labelled_words import open_labelled
 from headway.formats.lines import read_lines
 from headway.formats.pairs import Pair, PairSource, check_sides, open_source
 from headway.processing.text.line_ends import LINE_ENDS
@@ -141,6 +142,43 @@ def test_tsv_columns(
         f"{tmp_path}/pairs.tsv:{line}",
         received,
         f"{allowed}{SKIPPED}",
+    )
+
+
+SPREADSHEET = 'a "" b\tA\n"a ""b"" c"\t"A\n""B"""\nc\t"d\te"\n\n"e"\tE\n"x" y\tX\n'
+
+
+def test_a_table_is_read_as_spreadsheets_quote_it(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(SPREADSHEET, encoding="utf-8")
+    config = corpus_of(tsv=tmp_path / "pairs.tsv", quoted=True)
+    rows = iter(open_source(config, "data.train"))
+    assert [next(rows) for _ in range(5)] == [
+        Pair(1, 'a "" b', "A"), Pair(2, 'a "b" c', 'A "B"'), Pair(4, "c", "d\te"), Pair(5, "", ""), Pair(6, "e", "E"),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match=r"pairs\.tsv:7: this row is not quoted as spreadsheets quote"):
+        next(rows)
+    plain = corpus_of(tsv=tmp_path / "pairs.tsv")
+    assert open_source(config, "data.train").fingerprint() != open_source(plain, "data.train").fingerprint()
+    named = corpus_of(tsv=tmp_path / "pairs.tsv", columns=("A", 'a "" b'), quoted=True)
+    assert next(iter(open_source(named, "data.train"))) == Pair(2, 'A "B"', 'a "b" c')
+    with pytest.raises(UserError, match=r"data\.train\.quoted: words are never quoted"):
+        open_labelled(config, "data.train")
+
+
+def test_rows_that_a_spreadsheet_quoted_are_counted_where_quotes_are_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = '"a ""b"" c"\tA\n"Yes."\tJa "so\nb\t"""B"" ""C"""\n"" x\ty "" z\n'
+    pairs = tsv(tmp_path, text)
+    assert [pair.source for pair in pairs] == ['"a ""b"" c"', '"Yes."', "b", '"" x']
+    assert len(list(pairs)) == 4
+    (said,) = caplog.messages  # once, however often the file is read
+    assert "pairs.tsv: the quotes of 2 rows that a spreadsheet has quoted are read as text" in said
+    assert "`quoted: true` in the recipe's corpus" in said
+    error = fault(lambda: list(tsv(tmp_path, 'a\t"A\nB"\n')))
+    assert error.allowed is not None
+    assert error.allowed.startswith(
+        "2; a cell of a spreadsheet may go over several lines with `quoted: true`, or data."
     )
 
 

@@ -501,3 +501,43 @@ def test_a_model_is_predicted_with_at_once(run_headway: Command, tmp_path: Path,
     code, _, err = run_headway("predict", f"hf:{tmp_path / 'absent'}", "--input", source)
     assert code == 2, err
     assert "RUN: this is no folder, and no name of a repository on the hub" in err
+
+
+def test_tokens_of_older_folders_are_in_the_vocabulary(tmp_path: Path) -> None:
+    """Tokens that were added stand in a file of their own there."""
+    folder = write_model(tmp_path / "bart", "bart")
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = [" ".join(pair) for pair in model["merges"]]
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BartTokenizer"}')
+    count, added = len(model["vocab"]), folder / "added_tokens.json"
+    added.write_text(json.dumps({"cats": count + 1, "<new>": count}))
+    both = Both(folder, tmp_path / "run")
+    for line in ("a <new> cats cat", "birds<new>, cats"):
+        ids = both.source.encode(line).values
+        assert [int(both.rows[0][id]) for id in ids] == both.tokenizer(line)["input_ids"][: len(ids)]
+        assert {"<new>", "cats"} <= {both.source.vocabulary.token(id) for id in ids}
+    for tokens, fault in (
+        ({"cats": count + 1}, "'cats' has the number 331"),
+        ({"<new>": count, "x": count + 1}, "'x' has"),
+    ):
+        added.write_text(json.dumps(tokens))
+        with pytest.raises(UserError, match=rf"added_tokens\.json: the token {fault}"):
+            import_run(["hf", str(folder)], tmp_path / "other", [])
+
+
+def test_codes_of_older_folders_of_m2m_are_no_added_tokens(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m2m", "m2m")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    codes, added = dict(tokenizer.lang_token_to_id), folder / "added_tokens.json"
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "added_tokens_decoder": {}}))
+    languages = {"source_language": "en", "target_language": "fr"}
+    added.write_text(json.dumps(codes))
+    both = Both(folder, tmp_path / "run", **languages)
+    assert both.source.vocabulary.token(both.source.encode(LINES[0]).values[0]) == "__en__"
+    added.write_text(json.dumps(codes | {"<new>": max(codes.values()) + 9}))
+    with pytest.raises(UserError, match=r"<new>|vocab_size"):
+        import_run(["hf", str(folder)], tmp_path / "other", [f"{key}={value}" for key, value in languages.items()])

@@ -32,6 +32,27 @@ def test_conllu_sentences_are_found_by_their_characters(tmp_path):
     assert [token.tokens for token in load("conllu", tmp_path).parse([together])] == [first.tokens]
 
 
+def test_ranges_are_read_wherever_they_stand_among_their_words(tmp_path):
+    row = "{}\t{}\t_\t_\t_\t_\t{}\tx\t_\t{}\n"
+    words = [row.format(*cells) for cells in ((1, "de", 3, "_"), (2, "el", 3, "_"), (3, "mar", 0, "SpaceAfter=No"))]
+    whole, empty = row.format("1-2", "del", "_", "_"), row.format("3.1", "no", "_", "_")
+    texts = (
+        [whole, *words, empty],
+        [*words[:2], whole, empty, words[2]],
+        [words[0], whole, *words[1:]],
+        [*words, whole],
+    )
+    for rows in texts:
+        (tmp_path / "a.conllu").write_text("".join(rows) + "\n", encoding="utf-8")
+        ((text, parse),) = read_conllu(tmp_path / "a.conllu")
+        assert (text, [token[:2] for token in parse.tokens]) == ("del mar", [(0, 3), (0, 3), (3, 6)])
+    for number in ("3-4", "2-3"):
+        wrong = row.format(number, "x", "_", "_")
+        (tmp_path / "a.conllu").write_text("".join([whole, *words, wrong]), encoding="utf-8")
+        with pytest.raises(UserError, match=rf"a\.conllu:5: this is no range of words of its own; received '{number}'"):
+            list(read_conllu(tmp_path / "a.conllu"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

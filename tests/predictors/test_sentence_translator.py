@@ -110,3 +110,51 @@ def test_the_command(backwards: Path, tmp_path: Path, capfdbinary: pytest.Captur
             main(["predict", run, *arguments])
         assert ended.value.code == 2
         assert message in capfdbinary.readouterr().err.decode()
+
+
+def test_documents_go_into_a_folder_together(
+    backwards: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is loaded once, and documents that fail do not keep back the others."""
+    loaded, command = list[Path](), ["predict", str(backwards / "run")]
+    monkeypatch.setattr(
+        "headway.cli.streams.load", lambda *runs, **given: (loaded.extend(runs), load(*runs, **given))[1]
+    )
+    texts = {
+        "a.txt": "a b c\n",
+        "b.html": "<p>a b c",
+        "c.txt": "d e f\n",
+        "d.srt": "no times",
+        "e.docx": "",
+        "f.po": "x",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    files, out = [str(tmp_path / name) for name in texts], tmp_path / "new" / "out"
+
+    def run(*arguments: str) -> tuple[Any, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([*command, *arguments])
+        return ended.value.code or 0, capfdbinary.readouterr().err.decode()
+
+    assert run("--file", *files[:3], "--output-folder", str(out)) == (0, "")
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "a.txt": "c b a\n", "b.html": "<p>c b a", "c.txt": "f e d\n"
+    }  # fmt: skip
+    assert loaded == [backwards / "run"]
+    code, said = run("--file", *files, str(tmp_path / "missing.po"), "--output-folder", str(tmp_path / "other"))
+    assert (code, sorted(path.name for path in (tmp_path / "other").iterdir())) == (2, ["a.txt", "b.html", "c.txt"])
+    assert "4 of 7 documents are not translated" in said
+    assert all(f"\n{tmp_path / name}:" in said for name in ("d.srt", "e.docx", "f.po"))
+    assert "missing.po" in said
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").touch()
+    for arguments, message in [
+        (["--file", *files[:2]], "several documents go to a folder"),
+        (["--file", *files[:2], "--output-folder", str(tmp_path)], "--output-folder: this file is read"),
+        (["--file", files[0], "--output-folder", str(out), "--output", "x"], "a file or to a folder"),
+        (["--file", files[0], str(tmp_path / "sub" / "a.txt"), "--output-folder", str(out)], "of one name"),
+        (["--output-folder", str(out)], "alone, this option does nothing; allowed: beside --file"),
+    ]:
+        code, said = run(*arguments)
+        assert (code, message in said) == (2, True), said

@@ -318,13 +318,16 @@ def predict(
             "standard input",
         ),
     ] = None,
+    split_sentences: Annotated[bool, flag("Translate each sentence of a line by itself.", negative=())] = False,
     file: Annotated[
-        Path | None,
+        tuple[Path, ...],
         flag(
-            "A document to translate instead of lines (.txt .html .md .po .xlf .tmx .srt .vtt): its text alone changes."
+            "Documents to translate (.txt .html .md .po .xlf .tmx .srt .vtt): their text alone changes.",
+            consume_multiple=True,
         ),
-    ] = None,
+    ] = (),
     output: Annotated[Path | None, WRITES_FILE, flag("The file to write.", "standard output")] = None,
+    output_folder: Annotated[Path | None, WRITES_FOLDER, flag("Write documents there, by their own names.")] = None,
     average: Average = None,
     engine: EngineName = None,
     device: Device = "auto",
@@ -333,9 +336,10 @@ def predict(
 ) -> None:
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
-    from headway.cli.streams import run_document, run_predict
+    from headway.cli.streams import document_outputs, run_documents, run_predict
     from headway.core.files import check_apart, check_output_file, exists
     from headway.formats.lines import lines_of
+    from headway.markup.documents import is_marked_up
 
     output = check_output_file(output)  # the file of a link: what checks a flag does not change it
     first = Path(named[0])
@@ -349,17 +353,21 @@ def predict(
     words = [word for word in named[1:] if not (word and exists(Path(word), "folder")) and Path(word).suffix != ".zip"]
     runs = [first, *(Path(word) for word in named[1:] if word not in words)]
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure", "term_report")}
-    read = [input, file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
+    read = [input, *file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
     check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
-    loaded: dict[str, Any] = {"device": device, "average": average, "precision": precision, "engine": engine}
-    if file is not None:
+    loaded = {"device": device, "average": average, "precision": precision, "engine": engine, "allow_code": allow_code}
+    if file:
         if words or input:
             what = "a document is translated, or lines are, not both"
             raise UserError(what, where=option("file"), received=words[0] if words else str(input))
-        run_document(runs, options, file, output, **loaded, allow_code=allow_code)
+        run_documents(runs, options, document_outputs(file, output, output_folder), **loaded)
         return
+    if input is not None and is_marked_up(input):
+        what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
+        raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
+    check_companions(["output_folder"] if output_folder else [], {"output_folder": ("file",)})
     with output_to(output), lines_of(input):
-        shown = run_predict(runs, options, words=words, lines=input, **loaded, allow_code=allow_code)
+        shown = run_predict(runs, options, words=words, lines=input, **loaded, split_sentences=split_sentences)
     draw_alignments(shown, options.get("alignment_figure"))
 
 

@@ -13,6 +13,7 @@ from headway.cli.shell import flag_of
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.core.errors import UserError, option, printable
 from headway.core.files import json_line, whole_file
+from headway.core.languages import has_no_spaces
 from headway.core.log import progress, say, warn
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file, lines_of, read_lines
@@ -25,10 +26,12 @@ from headway.predictors.label_predictor import LabelPredictor, mark
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, LabelOptions, PredictOptions
 from headway.predictors.predictor import Predictor
+from headway.predictors.sentence_translator import SentenceTranslator, learned_single_sentences
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.text.line_ends import in_one_cell
+from headway.processing.text.sentences import has_several_sentences, sentences
 from headway.processing.text.text_processor import TextProcessor
 
 AnyOutput = TypeVar("AnyOutput", bound=Output)
@@ -263,12 +266,15 @@ def predict_sequences(
         raise UserError(what, where=option("format"), received="drawing", allowed=allowed)
     prefixes = Prefixes(output.prefix) if output.prefix else None
     losses, repairs, terms = Counter[str](), RepairCount(), TermCount()
+    recipe = predictor.recipe
+    translates = recipe.task == "translation" and not recipe.data.context.most
     with writer.files() as write:
 
         def keep(one: Output, line: int) -> None:
             nonlocal terms
             terms += one.terms
             losses.update(truncated=one.truncated, at_limit=one.at_limit, skipped=one.problem is not None)
+            losses["several"] += translates and has_several_sentences(one.source)
             for hypothesis in one.hypotheses:
                 repairs.add(hypothesis.repairs)
             write(one, line)
@@ -276,12 +282,31 @@ def predict_sequences(
 
         done = predict_stream(predictor, options, sources, source, keep, prefixes)
     _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))
+    if (several := losses["several"]) and (single := learned_single_sentences(recipe)) is not False:
+        have = "1 line has" if several == 1 else f"{several:,} lines have"
+        learned = "the model was trained on single sentences; " if single else ""
+        say(f"{have} more than one sentence; {learned}{flag_of('split_sentences')} translates each by itself")
     output.tell(terms)
     if prefixes is not None:
         prefixes.check(done)
     if repairs.trees:
         say(repairs.text())
     return writer.shown
+
+
+def predict_by_sentence(
+    translator: SentenceTranslator, lines: Iterable[str | UserError], source: StandardInput | None = None
+) -> None:
+    """Translate each sentence of a line by itself, and write the translations of a line on one line."""
+    languages, options, translator.aligner = translator.languages, translator.options, None
+    space = "" if has_no_spaces(languages.target) else " "
+    with accounted():
+        for window in windows(_readable(lines, options), translator.predictor.together, source):
+            split = [sentences(line, languages.source) or [""] for line in _inputs(window)]
+            outputs = iter(translator([sentence for found in split for sentence in found]))
+            for found in split:
+                write(space.join(next(outputs).text for _ in found))
+            sys.stdout.flush()
 
 
 def predict_labels(

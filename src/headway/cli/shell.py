@@ -242,7 +242,7 @@ def run(app: App, words: Sequence[str]) -> int:
     try:
         if sys.stdout is None:
             raise UserError("standard output is closed", allowed="a file, a pipe, a terminal or /dev/null")
-        code = app.meta(words)
+        code = app.meta(_with_hyphens(words))
         sys.stdout.flush()
         return code or 0
     except HeadwayError as error:
@@ -265,6 +265,17 @@ def run(app: App, words: Sequence[str]) -> int:
         except (OSError, ValueError):  # who reads has been interrupted as well
             _forget_output()
         raise
+
+
+def _with_hyphens(words: Sequence[str]) -> list[str]:
+    """The words with `--output -` as `--output=-`: behind `=` alone cyclopts takes a hyphen for a value."""
+    given = list[str]()
+    for word in words:
+        if word == "-" and given and given[-1].startswith("--"):
+            given[-1] += "=-"
+        else:
+            given.append(word)
+    return given
 
 
 def _failed(message: str, code: int) -> int:

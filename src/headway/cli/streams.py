@@ -19,6 +19,7 @@ from headway.cli.prediction_options import (
 )
 from headway.cli.prediction_stream import (
     ATTENTION,
+    predict_by_sentence,
     predict_labels,
     predict_sequences,
     score_labels,
@@ -28,14 +29,15 @@ from headway.cli.prediction_stream import (
 from headway.cli.standard_streams import StandardInput, write
 from headway.core.config import validated_options
 from headway.core.documents import read_bytes
-from headway.core.errors import UserError, nearest, option
-from headway.core.files import exists, write_bytes
+from headway.core.errors import UserError, in_lines, nearest, option
+from headway.core.files import check_apart, exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_there, read_rows
 from headway.formats.pair_formats import field_of
 from headway.markup.documents import kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import PredictOptions, checked_options
+from headway.predictors.predictor import Predictor
 from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
@@ -61,11 +63,8 @@ def run_predict(
     *,
     words: Sequence[str] = (),
     lines: Path | None = None,
-    device: str = "auto",
-    average: int | None = None,
-    precision: str = "float32",
-    engine: str | None = None,
-    allow_code: bool = False,
+    split_sentences: bool = False,
+    **loaded: Any,
 ) -> list[WordAlignment]:
     """Predict for lines, or for recordings, and write to standard output.
 
@@ -74,11 +73,8 @@ def run_predict(
         given: the options that were given, of `PREDICT_OPTIONS`.
         words: recordings, for a run that reads speech; texts, for any other.
         lines: the file of lines, plain, .gz or .xz; None for standard input, which is read as it comes.
-        device: where to compute.
-        average: use the mean of each run's last so many checkpoints.
-        precision: of products with weights.
-        engine: the library that decodes; None for torch.
-        allow_code: import what the runs name by import path.
+        split_sentences: translate each sentence of a line by itself.
+        loaded: how the runs are loaded.
 
     Returns:
         Alignments of the first lines, where these were asked for.
@@ -92,8 +88,8 @@ def run_predict(
             both = "this is no run, and inputs are named or read from a file, not both"
             what = both if exists(Path(words[0])) else f"there is no such run{runs_near(Path(words[0]))}"
             raise UserError(what, where=words[0], allowed=f"runs before {option('input')}")
-    check_engine(engine, runs[0], given, allow_code)
-    predictor = load(*runs, device=device, average=average, precision=precision, engine=engine, allow_code=allow_code)
+    check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
+    predictor = load(*runs, **loaded)
     task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
     for word in () if hears else words:
         if (is_there := bool(word) and exists(Path(word))) or (
@@ -106,6 +102,11 @@ def run_predict(
             )
             allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)
+    if split_sentences:
+        translator, terms = _translator(predictor, given, "split_sentences", ("nbest", "sample"))
+        predict_by_sentence(translator, *_stream(lines, words))
+        terms.tell(translator.terms)
+        return []
     if isinstance(predictor, LabelPredictor):
         options, writer = _parts(given, task, predictor.Options, LabelWriterOptions)
         predict_labels(predictor, options, writer, *_stream(lines, words))
@@ -124,39 +125,71 @@ def run_predict(
     raise UserError("the predictor of this task has no stream of lines", where="task", received=task)
 
 
-def run_document(
-    runs: Sequence[Path], given: Mapping[str, Any], file: Path, output: Path | None, **loaded: Any
-) -> None:
-    """Translate a document into a file, or to standard output.
+def _translator(
+    predictor: Predictor[Any, Any], given: Mapping[str, Any], where: str, without: Sequence[str] = ("nbest",)
+) -> tuple[SentenceTranslator, TermOptions]:
+    """The translator of sentences that the option `where` needs, and the options of terms. Raises UserError."""
+    task = predictor.recipe.task
+    if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
+        raise UserError("this is for tasks that read and write text", where=option(where), received=task)
+    options, terms = _parts(given, task, predictor.Options, TermOptions, without)
+    return SentenceTranslator(predictor, options, terms=terms.terms()), terms
 
-    Args:
-        runs: the run, or several as an ensemble.
-        given: the options that were given, of `PREDICT_OPTIONS`.
-        file: the document, whose name tells its kind.
-        output: where its translation goes; None for standard output.
-        loaded: how the runs are loaded.
+
+def run_documents(
+    runs: Sequence[Path], given: Mapping[str, Any], documents: Mapping[Path, Path | None], **loaded: Any
+) -> None:
+    """Translate documents into files, or to standard output for None. One that fails does not keep back the others.
 
     Raises:
-        UserError: options that the task does not have; a document that is broken, or of no known kind.
+        UserError: options that the task does not have; at the end, documents that are broken, or of no known kind.
     """
-    kind = kind_of(str(file))
-    content = read_bytes(file, LARGEST_DOCUMENT, "document")
-    check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
-    predictor = load(*runs, **loaded)
-    if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
-        raise UserError("documents are for tasks that read and write text", where=option("file"), received=str(file))
-    options, terms = _parts(given, predictor.recipe.task, predictor.Options, TermOptions, ("nbest",))
-    sides = ("source", "target") if kind in ("tmx", "xliff") else ("source",)
-    check_determined(predictor.recipe.text, "a document is cut into sentences, and marked, by language", *sides)
-    translator = SentenceTranslator(predictor, options, terms=terms.terms())
-    result = translate_document(content, str(file), translator, translator.languages)
-    terms.tell(translator.terms)
-    if output is not None:
-        write_bytes(output, result)
-    elif sys.stdout.isatty():
-        write(result.decode("utf-8", "replace"), end="")
-    else:
-        sys.stdout.buffer.write(result)
+    failed, contents = dict[Path, UserError](), dict[Path, bytes]()
+    for file in documents:
+        try:
+            kind_of(str(file))
+            contents[file] = read_bytes(file, LARGEST_DOCUMENT, "document")
+        except UserError as error:
+            failed[file] = error
+    if contents:
+        check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
+        translator, terms = _translator(load(*runs, **loaded), given, "file")
+        for file, content in contents.items():
+            try:
+                sides = ("source", "target") if kind_of(str(file)) in ("tmx", "xliff") else ("source",)
+                what = "a document is cut into sentences, and marked, by language"
+                check_determined(translator.predictor.recipe.text, what, *sides)
+                result = translate_document(content, str(file), translator, translator.languages)
+            except UserError as error:
+                failed[file] = error
+                continue
+            if (output := documents[file]) is not None:
+                output.parent.mkdir(parents=True, exist_ok=True)
+                write_bytes(output, result)
+            elif sys.stdout.isatty():
+                write(result.decode("utf-8", "replace"), end="")
+            else:
+                sys.stdout.buffer.write(result)
+        terms.tell(translator.terms)
+    if failed and len(documents) == 1:
+        raise failed.popitem()[1]
+    if failed:
+        mistakes = [f"{file}: {error.args[0]}".replace(f"{file}: {file}", f"{file}") for file, error in failed.items()]
+        raise UserError(f"{len(failed):,} of {len(documents):,} documents are not translated\n{in_lines(mistakes)}")
+
+
+def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | None) -> dict[Path, Path | None]:
+    """The file of each translation: `output`, or one in the folder with the name of its document. Raises UserError."""
+    outputs: dict[Path, Path | None] = {file: folder / file.name if folder else output for file in files}
+    if folder is None and len(files) > 1:
+        what, allowed = "several documents go to a folder", f"beside {option('output_folder')}"
+        raise UserError(what, where=option("file"), received=f"{len(files)} documents", allowed=allowed)
+    if folder is not None and (output is not None or len({*outputs.values()}) < len(outputs)):
+        what = "documents of one name go to one file" if output is None else "documents go to a file or to a folder"
+        raise UserError(what, where=option("output_folder"), received=str(folder))
+    for path in outputs.values():
+        check_apart({"output" if folder is None else "output_folder": path}, files)
+    return outputs
 
 
 def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_code: bool) -> None:

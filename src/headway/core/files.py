@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from headway.core.errors import UserError, option
-from headway.core.system import STANDARD_OUTPUT, give_name, move, open_unnamed, sync
+from headway.core.system import give_name, move, open_unnamed, sync
 
 COMPRESSED = (".gz", ".xz")  # suffixes of files that are read, and never written
 FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
@@ -64,10 +64,8 @@ def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]
 
 def check_output_file(path: Path | None) -> Path | None:
     """The file, or that of a link. Raises ValueError where none can be written, before the work that it is to hold."""
-    if path is None:
-        return None
-    if str(path) == "-":
-        raise ValueError(f"this is no name of a file; {STANDARD_OUTPUT}")
+    if path is None or _standard_stream(path) is not None:
+        return path
     if exists(path, "folder"):
         raise ValueError("this is a folder; give the name of a file")
     if path.suffix in COMPRESSED:
@@ -153,10 +151,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _standard_stream(path: Path) -> int | None:
-    """The descriptor of standard output, or of standard error, that goes to the file."""
+    """The descriptor of standard output, which `-` names as well, or of standard error, that goes to the file."""
     for stream in (1, 2):
         with suppress(OSError):
-            if path.is_file() and os.path.samestat(path.stat(), os.fstat(stream)):
+            if str(path) == "-" or os.path.samestat(path.stat(), os.fstat(stream)):
                 return stream
     return None
 

@@ -19,7 +19,6 @@ except ImportError:  # Windows
 
 WINDOWS = os.name == "nt"
 STANDARD_INPUT = "/dev/stdin for standard input" if not WINDOWS else "no name for standard input"
-STANDARD_OUTPUT = "standard output is /dev/stdout" if not WINDOWS else "standard output needs no name"
 # The answers of file systems that have no locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 PATIENCE = 3.0  # seconds in which a virus scanner or an indexer closes what it reads

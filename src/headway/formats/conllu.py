@@ -37,7 +37,7 @@ class ConlluToken(NamedTuple):
 
 
 class ConlluSentence(NamedTuple):
-    """A sentence, and the line that it begins at."""
+    """A sentence, and the line that it begins at. A range comes before its words, wherever it stands in the file."""
 
     line: int
     tokens: list[ConlluToken]
@@ -125,11 +125,17 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
                 if word.id != number:
                     what = "the words of a sentence are numbered in their order, and a blank line ends it"
                     raise UserError(what, where=f"{path}:{word.line}", received=word.id, allowed=f"{number}")
+            tokens.sort(key=_place)
         except UserError as error:
             row_errors.add(error)
             continue
         if sentence.tokens:
             yield sentence
+
+
+def _place(token: ConlluToken) -> tuple[int, int]:
+    """The order of rows: a range before its first word, and empty nodes behind their word."""
+    return (token.id, 1) if isinstance(token.id, int) else (token.id[0], 2 * (token.id[1] == "."))
 
 
 def _read_row(package: Any, row: str, where: str, line: int) -> ConlluToken:

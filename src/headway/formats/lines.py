@@ -67,7 +67,7 @@ def check_there(path: Path, where: str) -> None:
     """Raise UserError, with the recipe key `where`, unless there is such a file."""
     if not exists(path, "file"):
         what = "this is not a file that can be read again and again" if exists(path) else "there is no such file"
-        raise UserError(what, where=where, received=str(path))
+        raise UserError(what, where=where, received=str(path), allowed=STANDARD_INPUT if str(path) == "-" else None)
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
@@ -14,7 +17,7 @@ from pydantic import Field, model_validator
 from headway.core.config import Count
 from headway.core.errors import UserError, check_characters, not_installed
 from headway.core.files import exists
-from headway.core.log import counted
+from headway.core.log import counted, warn
 from headway.core.storage import cache_folder
 from headway.formats.corpus_config import CorpusConfig
 from headway.formats.corpus_format import (
@@ -30,7 +33,7 @@ from headway.formats.corpus_format import (
     content_hash,
 )
 from headway.formats.labelled_words import read_columns, wrong_words
-from headway.formats.lines import read_rows
+from headway.formats.lines import read_lines, read_rows
 from headway.formats.recordings import Manifest
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 
@@ -123,43 +126,76 @@ def read_corrections(source: Path, references: Sequence[Path], row_errors: RowEr
             yield Labelled(row.line, words, tuple(tuple(wrong_words(words, other)) for other in others))
 
 
+# A field that a spreadsheet has quoted: quotes around it, and each quote within it doubled.
+QUOTED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""(?:[^"\t]|"")*"(?:\t|$)')
+_warn_once = cache(warn)
+
+
+def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row of a table that a spreadsheet has written, with the number of the row's first line.
+
+    A cell in double quotes may have tabs, line breaks and doubled quotes. Raises UserError where one does not end.
+    """
+    reader, line = csv.reader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), 1
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"this row is not quoted as spreadsheets quote ({error})", where=f"{path}:{line}") from error
+
+
 class TabSeparated(PairSource):
-    """A file with a pair a row, in columns that tabs separate. Quotes mean nothing special.
+    """A file with a pair a row, in columns that tabs separate. Quotes are text unless the table is `quoted`.
 
     Without `columns` a row has exactly two. With them it may have more, but all rows equally many: a stray tab would
     silently shift the text into another column. Where `columns` are names, the first row is not a pair but holds them.
     """
 
-    def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None) -> None:
-        super().__init__(str(path), (path,), columns or ())
+    def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None, quoted: bool = False) -> None:
+        super().__init__(str(path), (path,), (*(columns or ()), *(["quoted"] if quoted else [])))
+        self.chosen, self.quoted = columns, quoted
+
+    def cells(self) -> Iterator[tuple[int, list[str] | UserError]]:
+        """The cells of each row, or the error of a row that cannot be read, with the number of its first line."""
+        if self.quoted:
+            yield from quoted_rows(self.files[0])
+            return
+        count = 0
+        for line, row in enumerate(read_rows(self.files[0]), start=1):
+            count += isinstance(row, str) and QUOTED.search(row) is not None
+            yield line, row.split("\t") if isinstance(row, str) else row
+        if count:
+            what = f"{self.name}: the quotes of {counted(count, 'row')} that a spreadsheet has quoted are read as text"
+            _warn_once(f"{what}; `quoted: true` in the recipe's corpus takes them away")
 
     def rows(self) -> Iterator[Pair | UserError]:
-        rows = enumerate(read_rows(self.files[0]), start=1)
-        expected, chosen = None if self.columns else 2, self.columns or (1, 2)
+        rows = self.cells()
+        expected, chosen = None if self.chosen else 2, self.chosen or (1, 2)
         if any(isinstance(column, str) for column in chosen):
-            _, first = next(rows, (1, ""))
-            if isinstance(first, UserError):
-                raise first
-            header = first.split("\t")
+            _, header = next(rows, (1, [""]))
+            if isinstance(header, UserError):
+                raise header
             if wrong := [name for name in chosen if header.count(str(name)) != 1]:
                 what = "several columns have this name" if wrong[0] in header else "no column has this name"
                 raise UserError(what, where=f"{self.files[0]}:1", received=wrong[0], allowed=header)
             chosen, expected = tuple(header.index(str(name)) + 1 for name in chosen), len(header)
         indices = [int(column) - 1 for column in chosen]
         least = max(indices) + 1
-        for line, row in rows:
-            if isinstance(row, UserError):
-                yield row
+        for line, cells in rows:
+            if isinstance(cells, UserError):
+                yield cells
                 continue
-            if not row.strip():
+            if not any(map(str.strip, cells)):
                 yield Pair.of(line, [""] * len(indices))
                 continue
-            cells = row.split("\t")
             if expected is None and len(cells) >= least:
                 expected = len(cells)
             if len(cells) != expected:
                 needed = f"{expected}" if expected else f"at least {least}"
                 where = f"{self.files[0]}:{line}"
+                if not self.quoted and sum(cell.count('"') for cell in cells) % 2:
+                    needed += "; a cell of a spreadsheet may go over several lines with `quoted: true`"
                 yield UserError("wrong number of columns", where=where, received=len(cells), allowed=needed)
                 continue
             yield Pair.of(line, [cells[index] for index in indices])
@@ -175,20 +211,24 @@ class Tsv(CorpusFormat):
         """`columns` are those of the source and of one or more targets, or of a word and its label.
 
         They are numbers from 1, or names that stand in the first row; by default the first two. Metrics compare with
-        all targets, training learns the first.
+        all targets, training learns the first. `quoted`: the file is that of a spreadsheet, where double quotes around
+        a cell are no text, a quote within it is doubled, and it may have tabs and line breaks, which become spaces.
         """
 
         path: Path
         columns: Annotated[tuple[str, ...] | tuple[Count, ...], Field(min_length=2)] | None = None
+        quoted: bool = False
 
     config: Config
     products = (PAIRS, TAGS, ERRORS, RECORDINGS)
 
     def pairs(self) -> PairSource:
-        return TabSeparated(self.config.path, self.config.columns)
+        return TabSeparated(self.config.path, self.config.columns, self.config.quoted)
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
         columns = self.config.columns or (1, 2)
+        if self.config.quoted:
+            raise UserError("words are never quoted", where=f"{self.where}.quoted", received="true", allowed="false")
         if any(isinstance(column, str) for column in columns) or len(columns) != 2:
             where = f"{self.where}.columns"
             raise UserError("columns of labelled words are two numbers", where=where, received=columns)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headway.core.documents import read_json
 from headway.core.errors import UserError
 from headway.core.languages import is_language
 from headway.importing.architectures import refusal
@@ -56,6 +57,11 @@ def read_tokenizer(folder: Path, kind: str, where: str) -> Any:
     names = list(tokenizer.vocab_files_names.values())
     if not any((folder / file).is_file() for file in names):  # the library then makes one without pieces
         raise UserError("this model has no tokenizer", where=where, received=str(folder), allowed=f"one of {names}")
+    if (added := folder / "added_tokens.json").is_file():  # the library numbers these anew, or leaves them out
+        for token, row in read_json(added, dict).items():
+            if (read := tokenizer.convert_tokens_to_ids(token)) != row:
+                what = f"the token {token!r} has the number {row} here, and {read} in the tokenizer that is read"
+                raise UserError(what, where=str(added), allowed="tokens that follow the vocabulary without a gap")
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if tokenizer.clean_up_tokenization_spaces and backend and type(backend.model).__name__ != "BPE":
         from tokenizers import decoders

@@ -68,6 +68,11 @@ CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
 
 
+def is_marked_up(path: PurePath) -> bool:
+    """Whether a file is a document of another kind than plain text, by its name."""
+    return any(path.suffix.lower() in suffixes for kind, (suffixes, _) in KINDS.items() if kind != "text")
+
+
 def kind_of(name: str, kind: str | None = None) -> str:
     """The kind of a document, by its name where it is not given. Raises UserError where there is no such kind."""
     suffix = PurePath(name).suffix.lower()

@@ -240,6 +240,9 @@ def _conllu_sentence(sentence: ConlluSentence, path: Path) -> tuple[str, Parse]:
         first, separator, last = token.id if isinstance(token.id, tuple) else (token.id, "", token.id)
         if separator == ".":  # an empty node
             continue
+        if separator and not until < first <= last <= len(sentence.words()):
+            what, where = "this is no range of words of its own", f"{path}:{token.line}"
+            raise UserError(what, where=where, received=f"{first}-{last}")
         if separator or first > until:  # a word with its characters, or the whole of a contraction
             end = visible + len("".join(token.form.split()))
             shared, visible = (visible, end), end

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headway.core.errors import UserError, shortened
+from headway.core.log import silenced
+from headway.formats.corpus_config import parts
+from headway.formats.pairs import open_source
 from headway.formats.terms import BEGIN, END, MEANS, TermCount
 from headway.markup.documents import Languages
 from headway.markup.inline import Aligned, Span
@@ -15,8 +20,11 @@ from headway.predictors.predict_options import checked_options
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.processing.text.sentences import has_several_sentences
+from headway.recipe import Recipe
 
 LEAST = 1e-6  # attention that a source word got in all
+SEEN, MOST = 1000, 0.2  # sources of training that are looked at, and the share of them that may have several sentences
 
 
 class SentenceTranslator:
@@ -56,6 +64,19 @@ class SentenceTranslator:
         if not self.options.skip_broken:
             raise UserError(problem.what, where=shortened(sentence), received=problem.received, allowed=problem.allowed)
         return Aligned(sentence)
+
+
+def learned_single_sentences(recipe: Recipe) -> bool | None:
+    """Whether the first sources that a run was trained on are mostly single sentences. None if no files hold them."""
+    if not all(any(isinstance(value, Path) for _, value in part) for _, part in parts(recipe.data.train, "data.train")):
+        return None
+    try:
+        with silenced():
+            pairs = islice(open_source(recipe.data.train, "data.train", "skip"), SEEN)
+            several = [has_several_sentences(pair.source) for pair in pairs]
+    except (UserError, OSError):
+        return None
+    return sum(several) <= MOST * len(several)
 
 
 def check_alone(predictor: Predictor[Any, Any]) -> None:

@@ -8,6 +8,19 @@ from headway.core.processes import check_waited_for
 
 WINDOW, LONGEST = 500, 2000  # characters that the rules read together, and those of the longest sentence
 PLAIN = re.compile(r"[\w\s,'’-]{,500}")  # no end of a sentence in any language
+# The end of a sentence and the first character of the next one; all repetitions are bounded, for texts of any length.
+BREAK = re.compile(
+    r"(\w{0,9})([.!?…؟۔]{1,3})[\"'”’»)\]]{0,3}\s{1,9}[\"'“„‘«(¿¡\[–—-]{0,3}(\w)|[。！？।]\s{0,9}[^\s。！？।」』”’）)]"
+)
+
+
+def has_several_sentences(text: str) -> bool:
+    """Whether a text seems to have several sentences, by its characters alone; a full stop may be an abbreviation's."""
+    for word, mark, following in BREAK.findall(text):
+        is_word = len(word) > 4 or (len(word) > 1 and word[0].islower() and word not in ("ca", "vs", "cf", "bzw"))
+        if not following or (not following.islower() and (mark != "." or is_word)):
+            return True
+    return False
 
 
 def sentences(text: str, language: str = "en") -> list[str]:
