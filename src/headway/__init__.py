@@ -1,8 +1,9 @@
 """headway: train, compare, look inside and ship attention models for sequence transduction."""
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from headway.core.version import VERSION
 
 if TYPE_CHECKING:
     from headway.comparison.compare import compare
@@ -10,12 +11,14 @@ if TYPE_CHECKING:
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
+    from headway.runs.inspect.inspection import show
     from headway.runs.load import load
     from headway.runs.training.trained import train
 
-__version__ = version("headway")
+__version__ = VERSION
 __all__ = [
-    "Recipe", "__version__", "build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "train",
+    "Recipe", "__version__", "build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "show",
+    "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -26,6 +29,7 @@ _HOMES = {
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
+    "show": "headway.runs.inspect.inspection",
     "train": "headway.runs.training.trained",
 }
 

@@ -23,10 +23,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-import headway
 from headway.core.config import explain
 from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
+from headway.core.version import VERSION
 from headway.markup.documents import KINDS, Languages, translate_document
 from headway.markup.inline import Aligned
 from headway.runs.inspect.pages import page_text
@@ -380,7 +380,7 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         for model in models:
             await asyncio.to_thread(model.batcher.close)
 
-    app = FastAPI(title="headway", version=headway.__version__, docs_url=None, redoc_url=None, lifespan=life)
+    app = FastAPI(title="headway", version=VERSION, docs_url=None, redoc_url=None, lifespan=life)
     index, policy = page(server)
 
     @app.exception_handler(RefusedError)
