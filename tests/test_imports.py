@@ -23,6 +23,7 @@ GROUND: dict[str, set[str]] = {
     "figures": {"errors", "files", "tables"},
     "registry": {"errors", "config"},
     "languages": {"errors"},
+    "version": set(),
 }
 TENSOR_WING: dict[str, set[str]] = {
     "mixers": set(),
@@ -67,8 +68,10 @@ FOREIGN = {
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """The full names that a module imports, wherever in it."""
+    """The full names that a module imports, wherever in it, also by `import_module("...")`."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+            yield from [node.args[0].value] if isinstance(node.args[0], ast.Constant) else []
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -133,3 +136,4 @@ def test_a_wrong_way_is_seen() -> None:
     assert wrong_ways("models/block.py", ast.parse("import yaml")) == ["yaml"]
     assert wrong_ways("tasks/translation.py", ast.parse("from headway import cli")) == ["headway.cli"]
     assert wrong_ways("tasks/translation.py", ast.parse("from headway.models import Seq2Seq")) == []
+    assert wrong_ways("models/block.py", ast.parse("import_module('headway.formats')")) == ["headway.formats"]

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from headway.core.files import shipped
+from headway.core.version import VERSION
 
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -22,7 +23,7 @@ def steps(path: Path) -> list[dict[str, object]]:
 
 def test_the_version_is_one() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == PROJECT["version"]
+    assert citation["version"] == VERSION
 
 
 def test_versions_of_python_that_are_named_are_tested() -> None:

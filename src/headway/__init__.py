@@ -3,18 +3,22 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headway.core.version import VERSION
+
 if TYPE_CHECKING:
     from headway.comparison.compare import compare
     from headway.comparison.run import evaluate
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
+    from headway.runs.inspect.inspection import show
     from headway.runs.load import load
     from headway.runs.training.trained import train
 
-__version__: str
+__version__ = VERSION
 __all__ = [
-    "Recipe", "__version__", "build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "train",
+    "Recipe", "__version__", "build_mixer", "build_model", "compare", "evaluate", "load", "load_recipe", "show",
+    "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -25,16 +29,13 @@ _HOMES = {
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
+    "show": "headway.runs.inspect.inspection",
     "train": "headway.runs.training.trained",
 }
 
 
 def __getattr__(name: str) -> Any:
     """The public names are imported when they are first used, so that the help does not wait for torch."""
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("headway")
     if name not in _HOMES:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

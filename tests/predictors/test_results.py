@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+import headway
 from headway.core.errors import UserError
 from headway.predictors.captured_attention import AttentionWeights
 from headway.predictors.output import Example, LabelledWords, Output, TextHypothesis
@@ -85,11 +86,11 @@ def test_the_page_of_an_output_is_shown_in_a_cell() -> None:
         {"decoder.1.cross": weights}, {"decoder.1.cross": ["b", "</s>"]}, {"decoder.1.cross": ["a", "</s>"]}
     )
     said = Output(Example('"<i>a'), [TextHypothesis("<b>", -1.0, ["b"], [-0.5, -0.5])], attention)
-    markup = said.show()._repr_html_()
+    markup = headway.show(said)._repr_html_()
     assert markup.startswith("<iframe srcdoc=")
     assert markup.count('"') == 4  # of srcdoc and style alone
     page = html.unescape(markup.split('"')[1])
     assert '"title":"decoder layer 1, cross"' in page
     assert "<i>" not in page
     words = LabelledWords.of(("<i>",), ("u",), np.ones((1, 1), np.float32), ("u",))
-    assert "u" in html.unescape(words.show()._repr_html_())
+    assert "u" in html.unescape(headway.show(words)._repr_html_())

@@ -43,6 +43,7 @@ from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Seed, validat
 from headway.core.errors import UserError, check_companions, option
 from headway.core.log import logger, say
 from headway.core.registry import CATALOGUE, import_paths, listing
+from headway.core.version import VERSION
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
 from headway.runs.bulk_options import BulkOptions, DecodedOptions
@@ -68,9 +69,7 @@ def _root(
     version: Annotated[bool, flag("Say the version.", negative=())] = False,
 ) -> Any:
     if version:
-        import headway
-
-        write(f"headway {headway.__version__}")
+        write(f"headway {VERSION}")
         return 0
     if quiet or verbose:
         logger.setLevel(logging.WARNING if quiet else logging.DEBUG)

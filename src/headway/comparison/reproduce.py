@@ -21,7 +21,6 @@ from typing import Annotated, Any
 import psutil
 from pydantic import Field, TypeAdapter
 
-import headway
 from headway.comparison.ablation import ablate_seeds
 from headway.comparison.claims import (
     ClaimConfig,
@@ -60,6 +59,7 @@ from headway.core.log import duration, progress, say
 from headway.core.storage import locked
 from headway.core.system import kill_with_children, move
 from headway.core.tables import Cell, Table
+from headway.core.version import VERSION
 from headway.metrics.intervals import Linearised
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
@@ -117,7 +117,7 @@ def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
     try:
         commit = ask("rev-parse", "HEAD")[:7] + ("+" if ask("status", "-s", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
-        commit = f"headway {headway.__version__}"
+        commit = f"headway {VERSION}"
     facts = machine()
     processor = f"{facts['processor']} ({facts['instruction_set']}), {facts['cores']} cores"
     return Provenance(

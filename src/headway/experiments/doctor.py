@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 from packaging.requirements import Requirement
 
-import headway
 from headway.core.device import choose_threads, machine, pick_device
 from headway.core.log import silenced
+from headway.core.version import VERSION
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
@@ -87,7 +87,7 @@ def run_doctor(write: Callable[[str], None]) -> int:
     backend = suited_backend(device, facts["processor"])
     speed = measured_speed(recipe, device, backend)
     lines = {
-        "headway": f"{headway.__version__} in {Path(headway.__file__).parent}",
+        "headway": f"{VERSION} in {Path(__file__).parents[1]}",
         "python": f"{platform.python_version()} on {facts['system']}",
         "torch": f"{facts['torch']}, accelerator: {facts['accelerator'] or 'none'}",
         "processor": f"{facts['processor']}, {facts['cores']} cores, {facts['instruction_set']}",

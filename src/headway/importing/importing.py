@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-import headway
 from headway.core.config import merge, validated_options
 from headway.core.errors import UserError, not_installed, option
 from headway.core.files import sha256
 from headway.core.log import say
 from headway.core.registry import config_of
 from headway.core.storage import check_new, put_in_place, workspace
+from headway.core.version import VERSION
 from headway.formats.absent import ABSENT
 from headway.importing import IMPORTERS
 from headway.importing.importer import Imported, Importer
@@ -100,7 +100,7 @@ def _write(folder: RunFolder, recipe: Recipe, imported: Imported, origin: Import
     weights = imported.weights(tensors)
     load_weights(model, weights, ", ".join(file.name for file in imported.files))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    known = {"headway": headway.__version__, "status": "imported", "imported": origin.model_dump(exclude_none=True)}
+    known = {"headway": VERSION, "status": "imported", "imported": origin.model_dump(exclude_none=True)}
     folder.metrics.touch()
     folder.write_weights(weights, known | {"parameters": parameters, "vocabulary": folder.vocabulary_hashes()})
     write_card(open_run(folder.path))

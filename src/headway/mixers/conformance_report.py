@@ -4,7 +4,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from headway.core.errors import UserError, option
 from headway.core.log import progress
 from headway.core.tables import Table
+from headway.core.version import VERSION
 from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.conformance import CHECKS, Build, Check, ConformanceError
 from headway.tensors.precision import exact_dtype
@@ -118,7 +118,7 @@ def conformance_table(
         for check in CHECKS
     ]
     title = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
-    versions = f"headway {version('headway')}, torch {torch.__version__}, Python {platform.python_version()}"
+    versions = f"headway {VERSION}, torch {torch.__version__}, Python {platform.python_version()}"
     widths = " and ".join(str(dtype).removeprefix("torch.") for dtype in dtypes(device))
     notes.append(f"dim {dim}, {device}, {widths}; {versions}; {date.today()}")
     return Table(

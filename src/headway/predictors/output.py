@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -116,16 +115,6 @@ class TextHypothesis:
 
 
 @dataclass(frozen=True, repr=False)
-class InCell:
-    """Markup that a notebook shows in a cell."""
-
-    markup: str
-
-    def _repr_html_(self) -> str:
-        return self.markup
-
-
-@dataclass(frozen=True, repr=False)
 class Output:
     """The outputs of a model for one input. `text`, `score` and `tokens` are those of the best hypothesis.
 
@@ -212,12 +201,6 @@ class Output:
     ) -> Plot:  # fmt: skip
         """A picture of attention, as `AttentionWeights.plot` draws it."""
         return self.attention.plot(name, layer, head, ax, stretch=stretch)
-
-    def show(self) -> InCell:
-        """The page of `headway inspect` with this output and what was captured, for the cell of a notebook."""
-        # The pages stand above the predictors, which run without them.
-        pages = importlib.import_module("headway.runs.inspect.inspection")
-        return InCell(pages.shown_in_cell(self))
 
     def to_bertviz(self) -> dict[str, Any]:
         """The arguments of bertviz, as `AttentionWeights.to_bertviz` gives them."""

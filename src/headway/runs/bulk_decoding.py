@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-import headway
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
 from headway.core.files import sha256, write_json
@@ -30,6 +29,7 @@ from headway.core.log import Progress, progress, say
 from headway.core.processes import batched
 from headway.core.storage import check_new, locked, put_in_place, workspace
 from headway.core.system import sync
+from headway.core.version import VERSION
 from headway.formats.lines import TextFile, check_file, lines_of
 from headway.formats.pairs import SideLines, open_source
 from headway.predictors.input_account import accounted
@@ -313,7 +313,7 @@ def _write(
             )
             raise UserError("no pair is left", where=where, received=dropped, allowed=allowed)
         manifest = {
-            "headway": headway.__version__,
+            "headway": VERSION,
             **begun,
             "counts": {"read": counts.total(), "kept": counts["kept"], "at_limit": at_limit, "dropped": dropped},
             "first_dropped": first,

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import headway
 from headway.core.documents import dump_yaml
 from headway.core.files import write_text
 from headway.core.languages import UNDETERMINED, base_language
 from headway.core.log import counted
+from headway.core.version import VERSION
 from headway.recipe import Recipe, dump_recipe, parse_recipe
 from headway.runs.run import StoredRun
 from headway.runs.run_folder import portable, precision_of
@@ -33,7 +33,7 @@ def write_card(run: StoredRun) -> None:
         return
     name = run.path.resolve().name
     usage = (
-        f"With headway {headway.__version__}:\n\n"
+        f"With headway {VERSION}:\n\n"
         f"    headway predict {name} < input > output\n\n"
         f'```python\nimport headway\n\nmodel = headway.load("{name}")\n```'
     )
@@ -70,7 +70,7 @@ def card_of(
     }
     shown = parse_recipe(portable(recipe.model_dump(mode="json")))  # without the folders of a machine
     facts = {
-        "headway": headway.__version__,
+        "headway": VERSION,
         f"{'imported' if imported else 'trained'} with headway": manifest.get("headway"),
         **{f"{each['name']}, its SHA-256": each["sha256"] for each in imported.get("files", ())},
         "seed": manifest.get("seed"),

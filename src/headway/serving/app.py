@@ -26,11 +26,11 @@ from pydantic_core import to_json
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-import headway
 from headway.core.config import explain
 from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
 from headway.core.processes import AbandonedError, check_waited_for
+from headway.core.version import VERSION
 from headway.markup.documents import KINDS, Languages, translate_document
 from headway.markup.inline import Aligned
 from headway.predictors.captured_attention import patterns_of
@@ -395,7 +395,7 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         for batcher in (each for model in models for each in model.batchers):
             await asyncio.to_thread(batcher.close)
 
-    app = FastAPI(title="headway", version=headway.__version__, docs_url=None, redoc_url=None, lifespan=life)
+    app = FastAPI(title="headway", version=VERSION, docs_url=None, redoc_url=None, lifespan=life)
     index, policy = page(server)
 
     async def failed(request: Request, error: Exception) -> Response:

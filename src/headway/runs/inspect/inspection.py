@@ -269,14 +269,24 @@ def _pair(
     return Inspected(example.source, example.target, prediction.attended, outputs, [], maps, alignment, list(arcs))
 
 
-def shown_in_cell(output: Output) -> str:
-    """The page of an output with what it captured, as markup for the cell of a notebook."""
+@dataclass(frozen=True, repr=False)
+class InCell:
+    """Markup that a notebook shows in a cell."""
+
+    markup: str
+
+    def _repr_html_(self) -> str:
+        return self.markup
+
+
+def show(output: Output) -> InCell:
+    """The page of an output with its captured attention, for the cell of a notebook."""
     if isinstance(output, LabelledWords):
         sentence = _labelled(Captured(output.example, output.windows, output), 1)
     else:
         sentence = _pair(Captured(output.example, (output.attention,), output))
     page = page_of_sentences("headway", [], pack_sentences([sentence], 1))
-    return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 44rem; border: 0"></iframe>'
+    return InCell(f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 44rem; border: 0"></iframe>')
 
 
 def maps_of(captured: Captured) -> list[Map]:

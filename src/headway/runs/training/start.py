@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import headway
 from headway.core.device import instruction_set, keep_freed_memory, machine, threads_set
 from headway.core.errors import UserError, option
 from headway.core.files import remove_leftovers
@@ -19,6 +18,7 @@ from headway.core.log import say, silenced, warn
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import keep_folder, locked
 from headway.core.system import sync
+from headway.core.version import VERSION
 from headway.formats.corpus_config import parts
 from headway.losses import Objective
 from headway.metrics import check_kind
@@ -522,7 +522,7 @@ def _start_records(
     origin = {"from": manifest["from"]} if state.update and "from" in manifest else provenance(recipe)
     folder.write_manifest(
         {
-            "headway": headway.__version__,
+            "headway": VERSION,
             "status": "training",
             "seed": recipe.training.seed,
             "parameters": parameters,
