@@ -61,7 +61,7 @@ def test_a_mixer_that_is_not_there(tmp_path: Path) -> None:
 
 def test_other_runs_import_nothing_for_it(tmp_path: Path) -> None:
     (tmp_path / "test_else.py").write_text(
-        "import sys\n\ndef test_else():\n    assert not {'torch', 'pydantic', 'headway.core'} & set(sys.modules)\n",
+        "import sys\n\ndef test_else():\n    assert not {'torch', 'pydantic', 'headway.mixers'} & set(sys.modules)\n",
         encoding="utf-8",
     )
     ended = run_pytest(tmp_path, begin=Path(sys.executable))

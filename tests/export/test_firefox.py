@@ -357,7 +357,7 @@ def test_a_model_that_is_no_student_is_refused_by_the_key(
         ({"vocabulary": {"size": 27, "shared": False}}, "vocabulary.shared: true"),
         (
             {"vocabulary": {}, "text": {"source": {"normalise": ["lower"]}}},
-            "text.source without normalise and segment;",
+            "text.source without normalise and segment",
         ),
     ],
 )

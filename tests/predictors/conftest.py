@@ -11,6 +11,7 @@ from tests.shared_runs import shared_run
 
 RECIPE = {
     "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
+    "text": {"source": {"language": "en"}, "target": {"language": "en"}},
     "vocabulary": {"kind": "whitespace", "shared": True},
     "model": {
         "kind": "recurrent", "dim": 24, "dropout": 0.0, "cell": "gru",

@@ -73,6 +73,7 @@ def test_neither_the_end_mark_nor_a_tag_is_copied(predictor: SequencePredictor) 
 def test_white_space_after_the_last_word_stands_for_it(reversal: Reversal) -> None:
     source = load(reversal.run).source
     assert isinstance(source, TextProcessor)
+    source = TextProcessor(source.config.model_copy(update={"clean": False}), source.vocabulary)
     line = "ab\u3000"
     tokens = source.encode_with_spans(line)
     assert tokens[-1].word == 1

@@ -197,7 +197,7 @@ class TestMistakes:
         self.refused("vocabulary: the vocabulary comes with the model", tmp_path, tree)
 
     def test_text_that_is_prepared_otherwise(self, tmp_path: Path, data: dict[str, Any], opus: Path) -> None:
-        tree = recipe(opus, data, text={"source": {"segment": "moses"}})
+        tree = recipe(opus, data, text={"source": {"segment": "whitespace"}})
         self.refused("text.source: the model's own tokenizer prepares the text", tmp_path, tree)
 
     def test_another_shape_in_the_recipe(self, tmp_path: Path, data: dict[str, Any], opus: Path) -> None:

@@ -308,7 +308,7 @@ def test_kills_change_nothing(tmp_path, run_headway, monkeypatch):
     [
         ({"model": {"front_end": None}}, "model.front_end: a model of speech needs what reads frames"),
         ({"vocabulary": {"kind": "char", "shared": True}}, "vocabulary.shared: only transcripts"),
-        ({"text": {"source": {"segment": "moses"}}}, "text.source: a recording has no text"),
+        ({"text": {"source": {"segment": "whitespace"}}}, "text.source: a recording has no text"),
         ({"data": RECIPE["data"] | {"count": "words"}}, "data.count: transcripts are counted in tokens"),
         ({"data": RECIPE["data"] | {"max_ratio": 2.0}}, "data.max_ratio: speech_recognition has no pairs"),
         ({"data": RECIPE["data"] | {"truncate_source": 9}}, "data.truncate_source: speech_recognition has no pairs"),

@@ -142,8 +142,8 @@ FAULTS = {
     ),
     # Data and metrics.
     "lines are counted from 0": Fault(
-        "data", "formats.pair_formats", "rows = enumerate(read_rows(self.files[0]), start=1)",
-        "rows = enumerate(read_rows(self.files[0]), start=0)",
+        "data", "formats.pair_formats", "for line, row in enumerate(read_rows(self.files[0]), start=1)",
+        "for line, row in enumerate(read_rows(self.files[0]), start=0)",
     ),
     "a last line without its end is dropped": Fault(
         "data", "formats.lines", "elif not line:  # nothing but a byte order mark", "else:",

@@ -154,11 +154,11 @@ def run_documents(
     if contents:
         check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
         translator, terms = _translator(load(*runs, **loaded), given, "file")
+        sides = ("source", "target") if {"tmx", "xliff"} & {*map(kind_of, map(str, contents))} else ("source",)
+        what = "documents are cut into sentences, and marked, by language"
+        check_determined(translator.predictor.recipe.text, what, *sides)
         for file, content in contents.items():
             try:
-                sides = ("source", "target") if kind_of(str(file)) in ("tmx", "xliff") else ("source",)
-                what = "a document is cut into sentences, and marked, by language"
-                check_determined(translator.predictor.recipe.text, what, *sides)
                 result = translate_document(content, str(file), translator, translator.languages)
             except UserError as error:
                 failed[file] = error

@@ -57,7 +57,7 @@ def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]
         yield
     except OSError as error:
         named = error.filename if error.filename is None else Path(str(error.filename))
-        if named is None or (temporary is not None and named.is_relative_to(temporary)):
+        if error.errno and (named is None or (temporary is not None and named.is_relative_to(temporary))):
             error.filename = str(path)
         raise
 

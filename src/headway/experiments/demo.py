@@ -15,6 +15,7 @@ from headway.metrics import build_metric
 from headway.predictors.output import Example, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
+from headway.recipe.reading import is_run
 from headway.runs.inspect.charts import alignment_figure
 from headway.runs.inspect.inspect_options import PageOptions
 from headway.runs.inspect.inspection import run_page
@@ -99,7 +100,7 @@ def _is_begun(output: Path, recipe: Recipe) -> bool:
     folder = RunFolder(output)
     begun = folder.recipe_file.exists()
     if begun:
-        other = folder.read_recipe().data != recipe.data
+        other = not is_run(output) or folder.read_recipe().data != recipe.data
     else:
         unfinished = (folder.checkpoints.name, "data")
         other = output.exists() and not (output.is_dir() and all(path.name in unfinished for path in output.iterdir()))

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from headway.core.log import warn
 from headway.core.processes import check_waited_for
@@ -24,6 +25,7 @@ PLACEHOLDER = (
     rf"|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"  # 100%ige has none
 )
 PLACEHOLDERS = re.compile(PLACEHOLDER)
+LONGEST = 2000  # characters of a sentence
 ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # all but a single space
 
 
@@ -156,7 +158,7 @@ def sentences_of(segment: Segment, language: str) -> list[Sentence]:
     at, found, begins = 0, list[Sentence](), [begin for (begin, _), _ in atoms]
     hidden = masked(text, [span for span, _ in atoms]).replace(MASK[0], "X").replace(MASK[1], "X")
     first = -1
-    for sentence in sentences(hidden, language):
+    for sentence in chain.from_iterable(map(_bounded, sentences(hidden, language))):
         at = hidden.index(sentence, at)
         first, at = at if first < 0 else first, at + len(sentence)
         own = atoms[bisect_left(begins, first) : bisect_left(begins, at)]
@@ -165,6 +167,15 @@ def sentences_of(segment: Segment, language: str) -> list[Sentence]:
             found.append(Sentence(text[first:at], first, tuple(inside)))
             first = -1
     return found
+
+
+def _bounded(sentence: str) -> Iterator[str]:
+    """A sentence, cut at white space where it is longer than `LONGEST`."""
+    while len(sentence) > LONGEST:
+        cut = sentence.rfind(" ", 1, LONGEST) + 1 or LONGEST
+        yield sentence[:cut].rstrip()
+        sentence = sentence[cut:].lstrip()
+    yield sentence
 
 
 def translate_segments(segments: Sequence[Segment], translate: Translate, language: str) -> list[str]:

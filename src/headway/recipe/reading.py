@@ -64,7 +64,9 @@ def recipe_of(tree: dict[str, Any], folders: Sequence[Path]) -> Recipe:
 
 def is_run(folder: Path) -> bool:
     """Whether training, an import or a pack made this folder: a recipe alone may be that of a training to come."""
-    made = any(exists(folder / name) for name in ("manifest.json", "vocabulary", "checkpoints"))
+    made = any(
+        exists(folder / name) for name in (".lock", "manifest.json", "metrics.jsonl", "vocabulary", "checkpoints")
+    )
     return made and exists(folder / "recipe.yaml", "file")
 
 

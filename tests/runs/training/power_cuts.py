@@ -39,7 +39,7 @@ class Disk:
         if stat.S_ISDIR(status.st_mode):
             self.names[status.st_ino] = {entry.name: entry.inode() for entry in os.scandir(path)}
         else:
-            self.contents[status.st_ino] = path.read_bytes()
+            self.contents[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()  # it may have no name yet
         self.changed()
 
     def changed(self) -> None:

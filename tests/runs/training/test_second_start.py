@@ -59,7 +59,10 @@ def train(tmp_path: Path, name: str, seed: int, **sections: Any) -> tuple[RunFol
         [
             {},
             {"vocabulary": {"kind": "unigram", "size": 24, "shared": True}},
-            {"vocabulary": {"kind": "word", "target": {"kind": "char"}}, "text": {"source": {"segment": "moses"}}},
+            {
+                "vocabulary": {"kind": "word", "target": {"kind": "char"}},
+                "text": {"source": {"segment": "moses", "language": "en"}},
+            },
         ],
         3,
         2,

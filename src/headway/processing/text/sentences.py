@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from headway.core.languages import base_language
 from headway.core.processes import check_waited_for
 
-WINDOW, LONGEST = 500, 2000  # characters that the rules read together, and those of the longest sentence
+WINDOW, MOST = 500, 2000  # characters that the rules read together, first and where there is no end among them
 PLAIN = re.compile(r"[\w\s,'’-]{,500}")  # no end of a sentence in any language
 # The end of a sentence and the first character of the next one; all repetitions are bounded, for texts of any length.
 BREAK = re.compile(
@@ -27,7 +27,7 @@ def sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a text, in order, without the white space around them; a line break ends a sentence as well.
 
     The rules are those of pySBD (Sadvilkar and Neumann 2020), which knows 23 languages; a text in any other is cut by
-    the rules of English. A sentence of more than `LONGEST` characters is cut at white space.
+    the rules of English.
 
     Args:
         text: running text.
@@ -60,19 +60,19 @@ def _windows(line: str, segment: Callable[[str], Sequence[str]]) -> Iterator[str
     if PLAIN.fullmatch(line):
         yield line
         return
-    begin, width = 0, WINDOW
+    begin, width, held = 0, WINDOW, ""
     while begin < len(line):
         part, last = line[begin : begin + width], begin + width >= len(line)
         found = [one for one in _whole(part, segment(part)) if one]
         if last or len(found) > 1:
-            complete = found if last else found[:-1]
-        elif width < LONGEST:
+            first, *others = found if last else found[:-1]
+            yield from (held + first, *others)
+            begin, width, held = begin + sum(map(len, (first, *others))), WINDOW, ""
+        elif width < MOST:
             width *= 2
-            continue
         else:
-            complete = [part[: part.rstrip().rfind(" ") + 1] or part]
-        yield from complete
-        begin, width = begin + sum(map(len, complete)), WINDOW
+            beginning = part[: part.rstrip().rfind(" ") + 1] or part
+            begin, width, held = begin + len(beginning), WINDOW, held + beginning
 
 
 def _whole(line: str, found: Sequence[str]) -> Iterator[str]:
