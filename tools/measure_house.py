@@ -1,8 +1,9 @@
 """Measure the size of the house: lines, files, errors, options, functions that run, floors, words and start times.
 
-    python tools/measure_house.py
+    python tools/measure_house.py            # one Markdown table
+    python tools/measure_house.py --rooms    # the table of tests/test_house.py
 
-Prints one Markdown table. The work that is profiled is a toy of 400 pairs on the CPU, in a temporary folder. Functions
+ The work that is profiled is a toy of 400 pairs on the CPU, in a temporary folder. Functions
 count by name: lambdas, comprehensions and class bodies are left out. They run in the main process, in any thread, from
 the first import on.
 """
@@ -16,17 +17,19 @@ import resource
 import subprocess
 import sys
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 HOUSE = Path(__file__).resolve().parents[1]
 SOURCE = HOUSE / "src" / "headway"
 STARTS = 5  # of which the median is told
+PARTS = (".py", ".js", ".css", ".html")
 LINE = "bas cot dir"  # that is predicted
 RECIPE: dict[str, Any] = {
     "data": {"train": {"tsv": "train.tsv"}, "dev": {"tsv": "dev.tsv"}},
@@ -67,8 +70,71 @@ def raises() -> int:
     return sum(isinstance(node, ast.Raise) for _, tree in trees() for node in ast.walk(tree))
 
 
+class Room(NamedTuple):
+    """The size of a room and of its doors.
+
+    Attributes:
+        lines: the lines of its Python, scripts and styles.
+        raises: its `raise` statements.
+        names: how many different names of other rooms, and of files of `core`, it imports.
+        kinds: how often it asks which kind of Predictor or Processor an object is.
+    """
+
+    lines: int
+    raises: int
+    names: int
+    kinds: int
+
+
+def rooms() -> dict[str, Room]:
+    """The sizes of all rooms; a module beside the folders is a room of its own."""
+    lines, raised, kinds = Counter[str](), Counter[str](), Counter[str]()
+    names: dict[str, set[str]] = defaultdict(set)
+    asked = _kinds()
+    for path in sorted(SOURCE.rglob("*")):
+        if path.is_file() and path.suffix in PARTS and not any(part.is_symlink() for part in path.parents):
+            lines[_room(path)] += len(path.read_text(encoding="utf-8").splitlines())
+    for room, tree in trees():
+        for node in ast.walk(tree):
+            raised[room] += isinstance(node, ast.Raise)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+                kinds[room] += bool({name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)} & asked)
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("headway."):
+                other = str(node.module).split(".")[1]
+                names[room] |= {f"{node.module}.{name.name}" for name in node.names if other != room}
+        names[room] |= {name for name in strings(tree) if name.startswith("headway.") and name.split(".")[1] != room}
+    return {room: Room(lines[room], raised[room], len(names[room]), kinds[room]) for room in sorted(lines)}
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def _kinds() -> set[str]:
+    """The names of Predictor, Processor and all classes made from them."""
+    bases: dict[str, set[str]] = {}
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
+                bases[node.name] = {base.id for base in found if isinstance(base, ast.Name)}
+    kinds, before = {"Predictor", "Processor"}, set[str]()
+    while kinds != before:
+        before = set(kinds)
+        kinds |= {name for name, above in bases.items() if above & kinds}
+    return kinds
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """The modules that `import_module` is given by name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
+
+
 def imported(tree: ast.AST) -> Iterator[str]:
     """The full names that a module imports, wherever in it."""
+    yield from strings(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -156,12 +222,22 @@ def run(folder: Path, *arguments: str) -> None:
         sys.exit(f"{' '.join(command)}\n{ended.stderr}")
 
 
-def ran(folder: Path, *arguments: str) -> str:
-    """The functions that ran for a command line in a folder, and their files."""
+def ran(folder: Path, *arguments: str) -> tuple[int, int]:
+    """How many functions ran for a command line in a folder, and of how many files they are."""
     report = folder / "report.json"
     run(folder, str(Path(__file__).resolve()), str(report), *arguments)
     files = json.loads(report.read_text(encoding="utf-8"))
-    return f"{len(files):,} in {len(set(files)):,}"
+    return len(files), len(set(files))
+
+
+def functions(folder: Path) -> dict[str, tuple[int, int]]:
+    """How many functions, of how many files, run for commands that ask for nothing special."""
+    write_toy(folder)
+    return {
+        "train": ran(folder, "train", "recipe.yaml", "--output", "run"),
+        "predict": ran(folder, "predict", "run"),
+        "compare": ran(folder, "compare", "grid.yaml", "--output", "grid"),
+    }
 
 
 def start_seconds(folder: Path, *arguments: str) -> str:
@@ -196,10 +272,8 @@ def measures() -> Iterator[tuple[str, str]]:
     yield "verbs / option slots of the command line (arguments)", f"{number} / {options} ({arguments})"
     with TemporaryDirectory(prefix="measure-house-") as name:
         folder = Path(name)
-        write_toy(folder)
-        yield "functions and files that run: `train`", ran(folder, "train", "recipe.yaml", "--output", "run")
-        yield "the same, `predict`", ran(folder, "predict", "run")
-        yield "the same, `compare GRID` (parent)", ran(folder, "compare", "grid.yaml", "--output", "grid")
+        for verb, (number, files) in functions(folder).items():
+            yield f"functions and files that run: `{verb}`", f"{number:,} in {files:,}"
         yield "floors / circles", "{} / {}".format(*floors(ways()))
         pages = (HOUSE / "docs" / "results.md").read_text(encoding="utf-8")
         yield "docs/results.md", f"{len(pages.split()):,} words"
@@ -214,7 +288,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] == ["--rooms"]:
+        for room, size in rooms().items():
+            sys.stdout.write(f'    "{room}": Room({", ".join(map(str, size))}),\n')
+    elif len(sys.argv) > 1:
         profile(Path(sys.argv[1]), sys.argv[2:])
     else:
         main()

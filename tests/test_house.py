@@ -1,0 +1,64 @@
+"""The sizes of the rooms and of their doors, as a ratchet: a value may fall, and rises only with a line that says why.
+
+`python tools/measure_house.py --rooms` prints the table of today. Lower it where the house has become smaller.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tools.measure_house import Room, functions, rooms
+
+# Lines, `raise` statements, names of other rooms, questions of kind. Why a value rose stands behind it.
+HOUSE = {
+    "__init__": Room(45, 1, 10, 0),
+    "__main__": Room(5, 0, 1, 0),
+    "cli": Room(2832, 56, 191, 10),
+    "comparison": Room(6987, 85, 162, 10),
+    "core": Room(2960, 78, 0, 0),
+    "corpora": Room(3017, 24, 96, 0),
+    "experiments": Room(638, 9, 57, 2),
+    "export": Room(3775, 22, 156, 21),
+    "formats": Room(2682, 68, 34, 0),
+    "importing": Room(855, 31, 76, 0),
+    "lessons": Room(305, 2, 8, 0),
+    "losses": Room(641, 6, 12, 0),
+    "markup": Room(1621, 18, 8, 0),
+    "metrics": Room(2319, 27, 50, 0),
+    "mixers": Room(3884, 28, 25, 0),
+    "models": Room(4239, 49, 57, 0),
+    "optimizers": Room(493, 9, 9, 0),
+    "parses": Room(1358, 24, 44, 0),
+    "predictors": Room(3150, 48, 110, 12),
+    "processing": Room(4354, 121, 49, 4),
+    "pytest_plugin": Room(76, 1, 5, 0),
+    "recipe": Room(671, 25, 51, 0),
+    "runs": Room(10540, 118, 269, 15),
+    "search": Room(792, 3, 17, 0),
+    "serving": Room(1790, 39, 47, 4),
+    "tasks": Room(2063, 51, 154, 3),
+    "tensors": Room(1380, 3, 0, 0),
+    "trees": Room(421, 0, 0, 0),
+}
+# Functions and files of the package that run for plain commands, in their main process.
+PLAIN = {"train": (938, 120), "predict": (467, 81), "compare": (567, 89)}
+SLACK = 3  # functions that run on some machines alone
+
+
+def test_no_room_has_grown() -> None:
+    grown = {
+        room: (size, HOUSE.get(room))
+        for room, size in rooms().items()
+        if any(now > most for now, most in zip(size, HOUSE.get(room, Room(0, 0, 0, 0)), strict=True))
+    }
+    assert grown == {}, "make it smaller, or raise the value in HOUSE with a line that says why"
+    assert HOUSE.keys() == rooms().keys()
+
+
+@pytest.mark.slow
+def test_a_plain_command_enters_no_more_than_before(tmp_path: Path) -> None:
+    """What a feature adds is entered by the commands that ask for it."""
+    for verb, (number, files) in functions(tmp_path).items():
+        most, most_files = PLAIN[verb]
+        assert number <= most + SLACK, f"{verb} runs {number} functions, not {most}"
+        assert files <= most_files, f"{verb} enters {files} files, not {most_files}"
