@@ -59,10 +59,10 @@ def lines(folder: Path) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in modules(folder))
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def trees() -> tuple[tuple[str, ast.Module], ...]:
     """The room of each module of the package, which is its first folder or its own name, and its syntax tree."""
-    for path in modules(SOURCE):
-        yield path.relative_to(SOURCE).parts[0].removesuffix(".py"), ast.parse(path.read_text(encoding="utf-8"))
+    return tuple((_room(path), ast.parse(path.read_text(encoding="utf-8"))) for path in modules(SOURCE))
 
 
 def raises() -> int:
