@@ -70,8 +70,8 @@ FOREIGN = {
 def imported(tree: ast.AST) -> Iterator[str]:
     """The full names that a module imports, wherever in it, also by `import_module("...")`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
-            yield from [node.args[0].value] if isinstance(node.args[0], ast.Constant) else []
+        if isinstance(node, ast.Call) and "import_module" in (getattr(node.func, each, "") for each in ("attr", "id")):
+            yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):

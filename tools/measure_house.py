@@ -128,7 +128,7 @@ def _kinds() -> set[str]:
 def strings(tree: ast.AST) -> Iterator[str]:
     """The modules that `import_module` is given by name."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        if isinstance(node, ast.Call) and "import_module" in (getattr(node.func, each, "") for each in ("attr", "id")):
             yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
 
 
