@@ -289,7 +289,6 @@ class Server:
 
         def translated() -> bytes:
             with turn:
-                check_waited_for()
                 return translate_document(data, name, translate, Languages(source, target))
 
         self.check_size([text], self.options.file_characters)

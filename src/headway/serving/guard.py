@@ -37,8 +37,6 @@ GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
 LONG = 1000  # characters
 TURNS = ThreadPoolExecutor(1, "headway-long")
 GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
-
-
 OWN, PORT = re.compile(r"localhost|[0-9.]+|\[[0-9a-f:.]+\]"), re.compile(r":[0-9]*$")
 
 
