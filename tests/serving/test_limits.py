@@ -229,13 +229,15 @@ def test_an_engine_that_tells_no_scores_and_is_greedy_is_served(numbers: Path) -
 
 
 @contextmanager
-def served(run: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Running]]:
-    """A server in a process of its own."""
-    command = [sys.executable, "-m", "headway", "serve", str(run), "--port", "0", *words]
+def served(run: Path, *words: str, first: str = "") -> Iterator[tuple[subprocess.Popen[str], Running, list[str]]]:
+    """A server in a process of its own, which does something first, and its log."""
+    program = f"{first}\nfrom headway.cli import main\nmain()"
+    command = [sys.executable, "-c", program, "serve", str(run), "--port", "0", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}) as one:
         assert one.stderr is not None
         port = int(one.stderr.readline().rstrip().rpartition(":")[2])
-        threading.Thread(target=one.stderr.read, daemon=True).start()
+        lines = list[str]()
+        threading.Thread(target=lambda: lines.extend(one.stderr or ()), daemon=True).start()
         server = Running(port, {}, None)  # type: ignore[arg-type]
 
         def ready() -> bool:
@@ -245,7 +247,7 @@ def served(run: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Runn
 
         wait(ready)
         try:
-            yield one, server
+            yield one, server, lines
         finally:
             one.kill()
 
@@ -276,18 +278,20 @@ def test_honest_requests_are_answered_beside_bad_ones_and_sigterm_ends_all(numbe
     ]
     bodies = [json.dumps({"model": "en-de", **each}) for each in bad]
     stop = threading.Event()
-    with served(numbers, "--concurrent", "100") as (process, server), ThreadPoolExecutor(20) as pool:
+    with served(numbers, "--concurrent", "100") as (process, server, _), ThreadPoolExecutor(20) as pool:
         alone = statistics.median(latencies(server, 30))
 
         def attack(number: int) -> None:
             while not stop.is_set():
-                with suppress(OSError):
+                try:
                     if number % 5 == 0:
                         assert server.ask("/translate", many).status == 413
                     elif number % 5 == 1:
                         upload(server, "a.html", page, **FIELDS)
                     else:
                         assert server.ask("/v1/predict", bodies[number % len(bad)]).status in (200, 413, 503)
+                except OSError:  # the server has gone; to ask on would take the processor from its last work
+                    time.sleep(0.1)
 
         attacks = [pool.submit(attack, number) for number in range(20)]
         time.sleep(3)
@@ -302,5 +306,47 @@ def test_honest_requests_are_answered_beside_bad_ones_and_sigterm_ends_all(numbe
     last = taken[int(0.99 * len(taken))]
     print(f"alone {alone:.3f} s; beside bad ones p50 {statistics.median(taken):.3f}, p99 {last:.3f}; end {ended:.1f} s")
     assert code == 0
-    assert last < max(2, 50 * alone), taken
-    assert ended < max(10, 300 * alone)
+    load = max(1, alone / 0.05)  # an idle machine takes less than 0.05 s
+    assert last < 2 * load, taken
+    assert ended < 10 * load
+
+
+@pytest.mark.slow
+def test_a_thread_that_does_not_end_does_not_keep_the_server(numbers: Path) -> None:
+    first = """
+import time
+from headway.serving.batching import Batcher
+Batcher._answer = lambda batcher, jobs: time.sleep(1000)
+"""
+    with served(numbers, "--drain", "1", first=first) as (process, server, lines):
+        with sent(server, "/v1/predict", {"model": "en-de", "inputs": "two"}):
+            wait(lambda: b"headway_requests_active 2.0" in server.ask("/metrics").content)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(100) == 0
+        wait(lambda: any("threads did not end in time" in line for line in lines))
+
+
+def test_documents_take_turns_while_they_are_read(loaded: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, most = list[int](), list[int]()
+    translate_document = app.translate_document
+
+    def watched(data: bytes, name: str, translate: Any, languages: Any) -> bytes:
+        reading.append(1)
+        most.append(len(reading))
+        time.sleep(0.05)
+
+        def translated(sentences: Sequence[str]) -> Any:
+            reading.pop()
+            outputs = translate(sentences)
+            reading.append(1)
+            return outputs
+
+        written = translate_document(data, name, translated, languages)
+        reading.pop()
+        return written
+
+    monkeypatch.setattr(app, "translate_document", watched)
+    with running({"en-de": loaded["en-de"]}) as server, ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(upload, server, "a.txt", b"one", **FIELDS) for _ in range(4)]
+        assert {each.result().status for each in asked} == {200}
+    assert max(most) == 1

@@ -144,7 +144,7 @@ def test_an_old_answer_is_given_up(page: Any, server: Running, gate: Gate) -> No
     page.locator("#source").fill("one two three")
     assert gate.begun.wait()
     page.locator("#source").fill("six")
-    wait(lambda: server.models["en-de"].batcher.waiting() == 1)
+    wait(lambda: server.models["en-de"].batchers[0].waiting() == 1)
     page.locator("#source").fill("two")
     wait(lambda: gone() >= before + 2)
     gate.opened.set()

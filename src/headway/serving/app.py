@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from contextvars import copy_context
 from importlib import resources
 from itertools import chain
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -35,7 +36,7 @@ from headway.markup.documents import KINDS, Languages, translate_document
 from headway.markup.inline import Aligned
 from headway.predictors.captured_attention import patterns_of
 from headway.runs.inspect.pages import page_text
-from headway.serving.guard import Guard, Numbers, RefusedError, in_time
+from headway.serving.guard import Guard, Numbers, RefusedError, aside, in_time
 from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest
 from headway.serving.translation import AUTO, Translator
@@ -149,9 +150,7 @@ async def parsed(request: Request, model: type[Body], most: int) -> Body:
     kind = request.headers.get("content-type", "")
     try:
         if not kind.startswith(FORMS):
-            raw = await request.body()
-            check_limit("values", "values", raw.count(b","), most)  # each that is wrong costs a message
-            return model.model_validate_json(raw)
+            return model.model_validate_json(await _small(request, most))
         async with request.form(max_files=1, max_fields=100) as form:
             many = {name: form.getlist(name) for name in form}
         return model.model_validate({name: each[0] if len(each) == 1 else each for name, each in many.items()})
@@ -173,6 +172,7 @@ class Server:
         self.options, self.keys, self.translator = options, options.allowed_keys(), Translator(models, options)
         # Threads of their own: they wait for texts that others encode.
         self.documents = ThreadPoolExecutor(options.queue, "headway-document")
+        self.turns = Lock(), Lock()  # one short and one long document is read at a time: Python runs one thread
         self.files: OrderedDict[str, tuple[str, str, bytes]] = OrderedDict()  # by token: client, name and content
         self.values = options.characters + 4 * options.sentences + 2 * options.terms + 100
 
@@ -208,7 +208,7 @@ class Server:
     async def _translated(self, body: TranslateBody, texts: Sequence[str]) -> Translated:
         found = None
         if body.source == AUTO:
-            found = await asyncio.to_thread(lambda: [self.translator.detect(text)[0] for text in texts])
+            found = await aside(texts, lambda: [self.translator.detect(text)[0] for text in texts])
         sources = [body.source] * len(texts) if found is None else [each["language"] for each in found]
         answers: list[list[str]] = [[] for _ in texts]
         for source in dict.fromkeys(sources):
@@ -238,7 +238,7 @@ class Server:
         if not body.q:
             raise RefusedError(400, "Invalid request: missing q parameter")
         self.check_size([body.q], self.options.characters)
-        work = asyncio.to_thread(self.translator.detect, body.q)
+        work = aside([body.q], lambda: self.translator.detect(body.q))
         return [Detection(**each) for each in await in_time(request, work, self.options.deadline)]
 
     async def translate_file(self, request: Request) -> TranslatedFile:
@@ -275,28 +275,33 @@ class Server:
 
     async def _document(self, name: str, data: bytes, source: str, target: str) -> bytes:
         """A document, translated; the thread that reads it ends when nobody waits for it any more."""
-        loop = asyncio.get_running_loop()
+        loop, text = asyncio.get_running_loop(), data.decode(errors="ignore")
+        turn = self.turns[len(text) > self.options.characters]
 
         def translate(sentences: Sequence[str]) -> Sequence[Aligned]:
             self.check_size(sentences, self.options.file_characters)
             check_waited_for()
-            return run_coroutine_threadsafe(self.translator.aligned(sentences, source, target), loop).result()
+            turn.release()
+            try:
+                return run_coroutine_threadsafe(self.translator.aligned(sentences, source, target), loop).result()
+            finally:
+                turn.acquire()
 
-        text = data.decode(errors="ignore")
+        def translated() -> bytes:
+            with turn:
+                return translate_document(data, name, translate, Languages(source, target))
+
         self.check_size([text], self.options.file_characters)
         # The time that sentences are looked for in grows with the square of a line.
         self.check_size([max(text.splitlines(), key=len, default="")], self.options.characters)
         if source == AUTO:
-            source = (await asyncio.to_thread(self.translator.detect, text))[0]["language"]
-        return await loop.run_in_executor(
-            self.documents, copy_context().run, translate_document, data, name, translate, Languages(source, target)
-        )
+            source = (await aside([text], lambda: self.translator.detect(text)))[0]["language"]
+        return await loop.run_in_executor(self.documents, copy_context().run, translated)
 
     async def predict(self, request: Request) -> Response:
         """Predict with one run; what stands beside `model` and `inputs` are its options, and those of search."""
-        raw = await request.body()
-        self.check_key(request, str(_field(raw, "api_key") or ""))
-        name = _field(raw, "model")
+        name, key = _fields(await _small(request, self.values), "model", "api_key")
+        self.check_key(request, key)
         if name not in self.models:
             allowed = ", ".join(self.models)
             raise RefusedError(400, f"Invalid request: model: there is no such model; allowed: {allowed}")
@@ -314,7 +319,7 @@ class Server:
         async def answered() -> bytes:
             most = min(self.options.weights, self.options.answer // 9) if capture else None  # a weight takes 9 bytes
             outputs = await model.outputs(texts, model.options(body), most)
-            answers = await asyncio.to_thread(lambda: [model.answer(output, body) for output in outputs])
+            answers = await aside(texts, lambda: [model.answer(output, body) for output in outputs])
             content = to_json({"model": name, "outputs": answers}, inf_nan_mode="null")  # engines may tell no scores
             check_limit("answer", "bytes", len(content), self.options.answer)
             return content
@@ -356,14 +361,21 @@ class Server:
         return JSONResponse({"status": "ready" if alive else "broken"}, 200 if alive else 503)
 
 
-def _field(raw: bytes, name: str) -> Any:
-    """A field of a JSON object; None where there is none, or no object. Raises RefusedError for what is no JSON."""
+async def _small(request: Request, most: int) -> bytes:
+    """A body of JSON. Raises TooLargeError if it has more than `most` commas: a value takes time before it is read."""
+    raw = await request.body()
+    check_limit("values", "values", raw.count(b","), most)
+    return raw
+
+
+def _fields(raw: bytes, *names: str) -> list[str]:
+    """The texts of some fields of a JSON object, empty if there is none. Raises RefusedError if `raw` is not JSON."""
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError):
         raise RefusedError(400, "Invalid JSON format") from None
-    value = content.get(name) if isinstance(content, dict) else None
-    return value if isinstance(value, str) else None
+    values = [content.get(name) if isinstance(content, dict) else None for name in names]
+    return [value if isinstance(value, str) else "" for value in values]
 
 
 def page(server: Server) -> tuple[str, str]:

@@ -12,7 +12,9 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, TypeVar
@@ -32,9 +34,9 @@ Result = TypeVar("Result")
 log = logging.getLogger("headway.serving")
 HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
+LONG = 1000  # characters, beyond which texts are prepared by the one thread of TURNS
+TURNS = ThreadPoolExecutor(1, "headway-long")
 GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
-
-
 OWN, PORT = re.compile(r"localhost|[0-9.]+|\[[0-9a-f:.]+\]"), re.compile(r":[0-9]*$")
 
 
@@ -158,6 +160,12 @@ class Guard:
             return whole.pop() if whole else await receive()
 
         return replayed
+
+
+async def aside(texts: Sequence[str], work: Callable[[], Result]) -> Result:
+    """The result of work on texts, by a thread. Requests with much text take turns, so that short ones go on."""
+    many = sum(map(len, texts)) + LONG // 8 * len(texts) > LONG
+    return await asyncio.get_running_loop().run_in_executor(TURNS if many else None, copy_context().run, work)
 
 
 async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> Result:

@@ -23,6 +23,7 @@ from headway.predictors.sequence_predictor import PredictionRequest, SequencePre
 from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.serving.batching import MOST_TOKENS, Batcher, Job
+from headway.serving.guard import aside
 from headway.serving.options import ServeOptions
 
 # A dictionary is a file of the server, and a metric may be one, or code; the size of batches, and inputs that are left
@@ -111,7 +112,7 @@ class ServedModel:
 
     async def outputs(self, inputs: Sequence[str], options: CaptureOptions, most: int | None = None) -> list[Output]:
         """The outputs of some inputs, with `most` weights of attention. Raises UserError, TooLargeError."""
-        jobs = await asyncio.to_thread(self._jobs, inputs, options, most or self.limits.weights)
+        jobs = await aside(inputs, lambda: self._jobs(inputs, options, most or self.limits.weights))
         futures = [asyncio.wrap_future(job.outputs) for job in jobs]
         self.batchers[sum(job.cost for job in jobs) > QUICK].submit(jobs)
         try:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from threading import Timer
+from types import FrameType
 from typing import Any
 
 from headway.core.errors import UserError, not_installed, option
@@ -16,6 +19,7 @@ from headway.core.system import WINDOWS
 from headway.runs.load import load
 from headway.serving.options import ServeOptions
 
+LEFT = 3.0  # seconds after those to drain, in which threads may end
 PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "py3langid")
 
 
@@ -38,6 +42,15 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
     from headway.serving.guard import JsonLines, configured
     from headway.serving.models import check_names, named_runs, served_model
 
+    class Ending(uvicorn.Server):
+        """A server that ends in time, whatever its threads do: nothing that they do is kept."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            last = Timer(options.drain + LEFT, _leave, (0 if sig == signal.SIGTERM else 128 + sig,))
+            last.daemon = True
+            last.start()
+            super().handle_exit(sig, frame)
+
     with _listening(options) as listening:
         models = [served_model(name, path, load(path, **loading), options) for name, path in named_runs(runs)]
         check_names(models)
@@ -51,7 +64,12 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
             logger.handlers, logger.propagate = [handler], False
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
         sys.setswitchinterval(1e-5)  # a search waits so long, at each operation, for threads that read documents
-        uvicorn.Server(configured(app, options)).run(sockets=[listening])
+        Ending(configured(app, options)).run(sockets=[listening])
+
+
+def _leave(code: int) -> None:
+    logging.getLogger("headway.serving").error("threads did not end in time, and are left")
+    os._exit(code)
 
 
 def _listening(options: ServeOptions) -> socket.socket:

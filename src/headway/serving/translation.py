@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -18,6 +17,7 @@ from headway.markup.inline import Aligned
 from headway.predictors.predict_options import checked_options
 from headway.predictors.sentence_translator import aligned, check_alone
 from headway.processing.text.sentences import sentences
+from headway.serving.guard import aside
 from headway.serving.models import ServedModel, TooLargeError
 from headway.serving.options import ServeOptions
 
@@ -95,7 +95,7 @@ class Translator:
         models = self.route(source, target)
         if not models:
             return [[text] for text in texts]
-        cut = await asyncio.to_thread(lambda: [list(documents(text, source)) for text in texts])
+        cut = await aside(texts, lambda: [list(documents(text, source)) for text in texts])
         found = [[piece for piece, is_sentence in part if is_sentence] for some in cut for part in some]
         if (count := sum(map(len, found))) > self.options.sentences:
             raise TooLargeError(f"request ({count} sentences) exceeds text limit ({self.options.sentences})")
