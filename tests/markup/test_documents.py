@@ -416,3 +416,43 @@ def test_a_document_of_another_language_is_refused(kind: str, text: str, line: i
     if "ja" not in received:
         written(text, kind, Languages("en", "fr"))
     written(re.sub("ja|fr(-CA)?", "", text), kind, Languages("en", "de"))
+
+
+def cue(number: int, begin: str, end: str, text: str) -> str:
+    return f"{number}\n00:00:{begin},000 --> 00:00:{end},000\n{text}\n\n"
+
+
+def asked(document: str, kind: str) -> list[str]:
+    """What a translator of a document is asked for; a copy of each sentence is the document."""
+    found: list[str] = []
+
+    def copy(sentences: Sequence[str]) -> list[Aligned]:
+        found.extend(sentences)
+        return identity(sentences)
+
+    assert translate_document(document.encode(), "x", copy, kind=kind).decode() == document
+    return found
+
+
+def test_subtitles_without_full_stops_are_sentences_of_their_own() -> None:
+    captions = cue(1, "01", "02", "a man sits") + cue(2, "02", "03", "two dogs") + cue(3, "40", "41", "a boy")
+    assert asked(captions, "srt") == ["a man sits", "two dogs", "a boy"]
+
+
+def test_a_pause_a_speaker_and_a_sound_end_a_sentence() -> None:
+    talk = cue(1, "01", "02", "Where is") + cue(2, "02", "03", "the dog") + cue(3, "10", "11", "- Here\n- There")
+    talk += cue(4, "11", "12", "[DOOR]") + cue(5, "12", "13", "It is open.")
+    assert asked(talk, "srt") == ["Where is the dog", "Here", "There", "[DOOR]", "It is open."]
+
+
+def test_marks_of_markdown_beyond_commonmark_stay() -> None:
+    page = (
+        "- [ ] Write\n- [x] Send\n\nThe price[^price] is $x_1 + y$ now.\n\n> [!WARNING]\n> It is open.\n\n"
+        ":::tip\nTake the bus.\n:::\n\n[^price]: Without tax.\n"
+    )
+    sentences = ["Write", "Send", "The price[^price] is $x_1 + y$ now.", "It is open.", "Take the bus.", "Without tax."]
+    assert asked(page, "markdown") == sentences
+    signed = translate_document(
+        page.encode(), "x", lambda some: [Aligned(f"{one} ok") for one in some], kind="markdown"
+    )
+    assert signed.decode().replace(" ok", "") == page

@@ -3,7 +3,7 @@
 import codecs
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Literal, NamedTuple
@@ -63,7 +63,11 @@ DECLARED = {
     "html": re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?([\w.:-]+)", re.I),
     "po": re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w.:-]+)", re.M),
 } | dict.fromkeys(("xliff", "tmx"), re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"))
-TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s+(?:\d+:)?\d+:\d+[.,]\d+.*")
+TIMES = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s+-->\s+((?:\d+:)?\d+:\d+[.,]\d+).*")
+SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*[-–—][ \t]*)")
+SOUNDS = tuple("[]()♪#")  # around what is no speech
+PAUSE, LONGEST_SENTENCE = 3.0, 250  # seconds, characters
+FEW_STOPS = 0.1  # of all cues
 CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
 
@@ -153,39 +157,90 @@ def text_parts(text: str, languages: Languages) -> Parts:
         yield Segment(list(text_pieces(line))) if line.strip() else line
 
 
+class Cue(NamedTuple):
+    """A subtitle: the lines before its text, the text, the white space behind it, and its times in seconds."""
+
+    before: list[str]
+    text: str
+    behind: str
+    begin: float
+    end: float
+
+    @property
+    def plain(self) -> str:
+        """The text without tags."""
+        return CUE_TAG.sub("", self.text).strip()
+
+
 def subtitle_parts(text: str, languages: Languages) -> Parts:
-    """Cues, as many together as it takes to end a sentence. Raises UserError where there are times of none."""
-    lines, between, pieces, at = text.splitlines(keepends=True), list[str](), list[Piece](), 0
-    timed, web = False, text.startswith("WEBVTT")
+    """Cues, as many together as it takes to end a sentence. Raises UserError where there are times of none.
+
+    A sentence also ends at a pause, at the dash of a speaker, at a sound in brackets, and where it becomes too long. If
+    few cues of a file end with a full stop, each cue is a sentence.
+    """
+    web = text.startswith("WEBVTT")
     escape = html_escape if web else partial(CUE_TAG.sub, "")
-    while at < len(lines):
-        if "-->" in lines[at] and not TIMES.fullmatch(lines[at].rstrip("\r\n")):
-            raise UserError("these are no times of a subtitle", where=f"{at + 1}", received=lines[at].strip())
-        between.append(lines[at])
-        at += 1
-        if "-->" not in between[-1]:
-            continue
-        begin, timed = at, True
-        while at < len(lines) and lines[at].strip():
-            at += 1
-        cue = "".join(lines[begin:at])
-        shown = cue.rstrip()
-        if not shown:
-            between.append(cue)
-            continue
+    *cues, rest = _cues(text.splitlines(keepends=True))
+    if text.strip() and not (cues or web):
+        raise UserError("there are no subtitles", where="1", received=text.strip()[:40])
+    stopped = sum(bool(SENTENCE_END.search(cue.plain)) for cue in cues) > FEW_STOPS * len(cues)
+    pieces, last = list[Piece](), rest
+    for cue in cues:
+        if pieces and (not stopped or _is_apart(last, cue, sum(len(piece.text) for piece in pieces))):
+            yield Segment(pieces, escape)
+            pieces = []
+        between = [last.behind if cue is not cues[0] else "", *cue.before]
         if pieces:
             pieces.append(Piece("cut", "".join(between), " "))
         else:
             yield from between
-        between = [cue[len(shown) :]]
-        pieces += _cue_pieces(shown, web)
-        if SENTENCE_END.search(CUE_TAG.sub("", shown)):
+        for number, turn in enumerate(SPEAKER.split(cue.text)):
+            if number % 2:
+                yield from [Segment(pieces, escape)] if pieces else []
+                yield turn
+                pieces = []
+            else:
+                pieces += _cue_pieces(turn, web)
+        if SENTENCE_END.search(cue.plain):
             yield Segment(pieces, escape)
             pieces = []
-    if text.strip() and not (timed or web):
-        raise UserError("there are no subtitles", where="1", received=text.strip()[:40])
+        last = cue
     yield from [Segment(pieces, escape)] if pieces else []
-    yield from between
+    yield from [last.behind if cues else "", *rest.before]
+
+
+def _cues(lines: Sequence[str]) -> Iterator[Cue]:
+    """The subtitles that have text, and at the end one that has none. Raises UserError with the line of other times."""
+    before, at = list[str](), 0
+    while at < len(lines):
+        times = TIMES.fullmatch(lines[at].rstrip("\r\n"))
+        if "-->" in lines[at] and times is None:
+            raise UserError("these are no times of a subtitle", where=f"{at + 1}", received=lines[at].strip())
+        before.append(lines[at])
+        at += 1
+        if times is None:
+            continue
+        first = at
+        while at < len(lines) and lines[at].strip():
+            at += 1
+        text = "".join(lines[first:at])
+        if shown := text.rstrip():
+            yield Cue(before, shown, text[len(shown) :], *map(_seconds, times.groups()))
+            before = []
+        else:
+            before.append(text)
+    yield Cue(before, "", "", 0, 0)
+
+
+def _seconds(time: str) -> float:
+    """The seconds of a time such as 00:01:02,500."""
+    return sum(float(part) * 60**place for place, part in enumerate(reversed(time.replace(",", ".").split(":"))))
+
+
+def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
+    """Whether a cue begins a sentence, though the `length` characters before it have no full stop."""
+    sounds = cue.plain.startswith(SOUNDS) or last.plain.endswith(SOUNDS)
+    return sounds or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
 
 
 def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:

@@ -15,10 +15,14 @@ from headway.markup.documents import Languages, Parts
 from headway.markup.gettext import tag_piece
 from headway.markup.hypertext import html_parts
 from headway.markup.inline import Piece, Segment
-from headway.markup.translating import decoded, raw_pieces
+from headway.markup.translating import PLACEHOLDER, decoded, raw_pieces
 
 FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
+# Marks of GitHub, Pandoc and others around a paragraph's text, and in it.
+LEADING = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\](?:\n|\Z)|:::[^\n]*(?:\n|\Z)|\[\^[^\]\s]+\]:\s*)*")
+TRAILING = re.compile(r"\n:::\s*\Z")
+MARKS = r"\[\^[^\]\s]+\]|\$(?!\s)[^$\n]+(?<!\s)\$(?!\d)|"
 SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
 BLOCK_BEGINS = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|])))(?=.)")
 
@@ -91,13 +95,23 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
             written = _written(token, text, begins, at)
             if written is not None:
                 begin, end, characters = written
+                first, last = _marked(token.content)
+                begin, end = begin + len("".join(characters[:first])), end - len("".join(characters[last:]))
+                content, characters = token.content[first:last], characters[first:last]
                 yield text[at:begin]
                 cell = token.level == 4 and "|" in text[begins[token.map[0]] : begins[token.map[0] + 1]]
-                pieces = list(_pieces(token.content, characters, inline.read(token.content, parser, env)))
+                pieces = list(_pieces(content, characters, inline.read(content, parser, env)))
                 keeps = partial(_same_markup, text[begin:end], parser, env, inline)
                 yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end], keeps)
                 at = end
     yield text[at:]
+
+
+def _marked(content: str) -> tuple[int, int]:
+    """Where the text of a paragraph begins and ends, without marks such as a box of a task, or a container's fences."""
+    leading, trailing = LEADING.match(content), TRAILING.search(content)
+    first = leading.end() if leading else 0
+    return first, max(first, trailing.start() if trailing else len(content))
 
 
 def _same_markup(before: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline, after: str) -> bool:
@@ -143,7 +157,7 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
     def flush(end: int) -> None:
         nonlocal at
         run.extend(zip(content[at:end], written[at:end], strict=True))
-        out.extend(raw_pieces(run))
+        out.extend(raw_pieces(run, MARKS + PLACEHOLDER))
         run.clear()
         at = end
 

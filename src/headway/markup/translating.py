@@ -34,11 +34,11 @@ def text_pieces(text: str, escape: Callable[[str], str] = str) -> Iterator[Piece
     return raw_pieces([(character, escape(character)) for character in text])
 
 
-def raw_pieces(characters: Sequence[tuple[str, str]]) -> Iterator[Piece]:
+def raw_pieces(characters: Sequence[tuple[str, str]], placeholder: str = PLACEHOLDER) -> Iterator[Piece]:
     """`text_pieces` of characters, each with how the document writes it."""
     check_waited_for()
     text, at = "".join(character for character, _ in characters), 0
-    for index, part in enumerate(re.split(f"({PLACEHOLDER})", text)):
+    for index, part in enumerate(re.split(f"({placeholder})", text)):
         for number, run in enumerate([part] if index % 2 else ODD_SPACE.split(part)):
             raw = "".join(written for _, written in characters[at : at + len(run)])
             at += len(run)
