@@ -351,11 +351,11 @@ def listing(kind: str) -> list[str]:
     lines = []
     for name in registry:
         try:
-            told = [str(inspect.getdoc(registry.get(name))).splitlines()[0]]
-            told += [", ".join(map(_in_words, choices))] if (choices := registry.choices(name)) else []
+            shown = [str(inspect.getdoc(registry.get(name))).splitlines()[0]]
+            shown += [", ".join(map(_in_words, choices))] if (choices := registry.choices(name)) else []
         except ImportError as error:
-            told = [f"(not installed: {error})"]
-        lines.append(f"{name:{width}}  {'  '.join(told)}")
+            shown = [f"(not installed: {error})"]
+        lines.append(f"{name:{width}}  {'  '.join(shown)}")
     return lines
 
 

@@ -19,7 +19,7 @@ Link = tuple[int, int]
 _FIRST = "The number of a first word in files of Pharaoh links, 0 or 1. A file that has a 0 counts from 0."
 LinksFrom = Annotated[int | None, Field(ge=0, le=1, description=_FIRST, json_schema_extra={"default_text": "0"})]
 FIRST_WORD = re.compile(r"(?<!\d)0+[-p?]|[-p?]0+(?!\d)")
-CERTAIN = 100  # sentence pairs of which, if words are counted from 0, one links a first word
+CERTAIN = 100  # sentence pairs: if words are counted from 0, at least one pair among these links a first word
 PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
 # Sentences without links have no line, so that numbers may be higher than the lines are many; but not by more.

@@ -70,7 +70,7 @@ def parse(text: str) -> Element:
             stack[-1].parts.append(element)
             stack += [] if match["alone"] else [element]
             if len(stack) > DEEPEST:
-                what, line = "elements are within each other too often", text.count("\n", 0, match.start()) + 1
+                what, line = "elements are nested too deep", text.count("\n", 0, match.start()) + 1
                 raise UserError(what, where=f"{line}", received=len(stack), allowed=f"up to {DEEPEST}")
     return stack[0]
 

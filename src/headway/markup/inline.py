@@ -198,7 +198,7 @@ def _by_position(
 
 
 def _in_order(ours: Sequence[str], others: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest chain of equal words, of which the nth in one text is the nth in the other."""
+    """The longest chain of equal words; the nth occurrence of a word is paired with the nth in the other text."""
     places = defaultdict[str, deque[int]](deque)
     for number, word in enumerate(others):
         places[word].append(number)
@@ -271,7 +271,7 @@ def rendered(segment: Segment, target: Target) -> str:
 
 
 def _tree(spans: Sequence[tuple[Piece, Span]], lone: Sequence[bool], begin: int, end: int) -> _Node:
-    """The tags among some pieces. One without a partner stands alone, and pairs around the same text are one."""
+    """The tags among some pieces. One without a partner stands alone, and pairs around the same text are joined."""
     stack = [_Node((begin, end))]
     for (piece, (at, _)), alone in zip(spans, lone, strict=True):
         if piece.kind == "void" or (alone and piece.kind in ("open", "close")):
