@@ -90,11 +90,9 @@ def read_alignments(path: Path, first: LinksFrom = None, named: str = option("li
     if first is None and not has_0 and linked > CERTAIN:
         what = f"none of {linked:,} sentences links a word 0, so that these links count from 1"
         raise UserError(what, where=str(path), allowed=f"{named} 1, or 0 to be sure")
-    return [PHARAOH.sub(_from_0, line) for line in lines] if first and not has_0 else lines
-
-
-def _from_0(link: re.Match[str]) -> str:
-    return f"{int(link[1]) - 1}{link[2]}{int(link[3]) - 1}"
+    if not first or has_0:
+        return lines
+    return [PHARAOH.sub(lambda link: f"{int(link[1]) - 1}{link[2]}{int(link[3]) - 1}", line) for line in lines]
 
 
 def _read_naacl(lines: list[str], path: Path) -> list[str]:

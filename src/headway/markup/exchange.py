@@ -151,7 +151,7 @@ def _unit(unit: Element) -> Parts:
 
 
 def _filled(target: Element, source: Element) -> Parts:
-    """An element with the content of another in place of its own."""
+    """An element with the content of another instead of its own."""
     name = re.match(r"<([^\s/>]+)", target.raw)
     assert name
     yield _translated(target.raw if target.end else target.raw.rstrip("/>").rstrip() + ">")
