@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.experiments.new import languages_of_names, recipe_tree, told_language
+from headway.experiments.new import language_of_side, languages_of_names, recipe_tree
 from headway.export.exporting import destinations
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processors
@@ -105,7 +105,7 @@ def test_minutes_hold_training_and_its_evaluations(
     pairs = [(" ".join(words(4, seed)), " ".join(words(3, seed + 10_000))) for seed in range(200)]
     Path("mine.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
     ended = run_headway("new", "mine.tsv", "--minutes", "0.5", "--output", "8")
-    assert (ended.code, "of 3,500 updates that suit so many pairs, there are 0" in ended.err) == (2, True), ended.err
+    assert (ended.code, "0 updates fit into these minutes, and 3,500 suit" in ended.err) == (2, True), ended.err
     assert "allowed: 4 or more, for 350 updates" in ended.err
     for minutes, updates, evaluations in (("8", 840, 1), ("20", 1920, 4)):
         ended = run_headway("new", "mine.tsv", "--minutes", minutes, "--output", minutes)
@@ -150,5 +150,8 @@ def test_names_tell_languages(files: tuple[str, ...], columns: tuple[str, str], 
 
 def test_texts_tell_languages() -> None:
     pytest.importorskip("py3langid")
-    assert told_language("source", None, None, ["私は本を読みます。"] * 3) == ("ja", "source: Japanese (by its text)")
-    assert told_language("source", "fr", "de", ["私は本を読みます。"]) == ("fr", "source: French")
+    assert language_of_side("source", None, None, ["私は本を読みます。"] * 3) == (
+        "ja",
+        "source: Japanese (by its text)",
+    )
+    assert language_of_side("source", "fr", "de", ["私は本を読みます。"]) == ("fr", "source: French")

@@ -212,7 +212,7 @@ def list_components(
 ) -> int:
     """List all components, a line each: what it is, and its options; or check a mixer.
 
-    A check exits with 1 where the mixer breaks the contract, and says what broke.
+    A check exits with 1 if the mixer breaks the contract, and says what broke.
     """
     given = {"check": check, "dim": dim, "device": device, "keys": keys}
     needs = {name: ["check"] for name in ("dim", "device", "keys")}
@@ -284,7 +284,7 @@ def train(
 
 
 def _say_destinations(run: Any) -> None:
-    """Print where a model can go when it is trained."""
+    """Print the formats that can express the model of a run, and why the others cannot."""
     from headway.export.exporting import destinations
 
     say("; ".join(destinations(run)))
@@ -552,5 +552,5 @@ def pack(
 
 
 for place, name in enumerate(app):
-    app[name].sort_key = place  # in the help they stand as here
+    app[name].sort_key = place  # the help lists the commands in this order
 app.register_install_completion_command(group=panel("Options"))

@@ -262,7 +262,7 @@ def run(app: App, words: Sequence[str]) -> int:
     except (KeyboardInterrupt, SystemExit):
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # who reads has been interrupted as well
+        except (OSError, ValueError):  # the reader has been interrupted as well
             _forget_output()
         raise
 

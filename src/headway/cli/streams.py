@@ -95,11 +95,8 @@ def run_predict(
         if (is_there := bool(word) and exists(Path(word))) or (
             os.sep in word and not set(word) & set(string.whitespace)
         ):
-            what = (
-                f"this is no run, and {task} reads lines"
-                if is_there
-                else "there is no such run" + runs_near(Path(word))
-            )
+            missing = f"there is no such run{runs_near(Path(word))}"
+            what = f"this is no run, and {task} reads lines" if is_there else missing
             allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)
     if split_sentences:
@@ -187,8 +184,8 @@ def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | 
     if folder is not None and (output is not None or len({*outputs.values()}) < len(outputs)):
         what = "documents of one name go to one file" if output is None else "documents go to a file or to a folder"
         raise UserError(what, where=option("output_folder"), received=str(folder))
-    for path in outputs.values():
-        check_apart({"output" if folder is None else "output_folder": path}, files)
+    for path in outputs.values() if folder else ():
+        check_apart({"output_folder": path}, files)
     return outputs
 
 

@@ -247,9 +247,8 @@ def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
     named = name_runs(runs, allow_code=options.allow_code)
     if len({name.variant for name in named}) > 1 or len({name.seed for name in named}) < len(named):
         what = "the parts of one model are cut: give runs of one recipe, each with a seed of its own"
-        raise UserError(
-            what, where="RUN", received=", ".join(map(str, named)), allowed="NAME:SEED=RUN, one NAME for all"
-        )
+        allowed = "NAME:SEED=RUN, one NAME for all"
+        raise UserError(what, where="RUN", received=", ".join(map(str, named)), allowed=allowed)
     return ablate_seeds([run.path for run in runs], options)
 
 

@@ -69,7 +69,7 @@ LIMITS = {
     UNTUNED: "nothing was tuned, so that the difference may be that of the learning rates.",
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
 }
-FEW = 20  # different references for a different output; where there are fewer outputs, they hang on nothing
+FEW = 20  # different references for each different output; with fewer outputs, a system has learned nothing
 UNLEARNED = f"has learned: at most one different output for {FEW} different references"
 IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
 
@@ -305,10 +305,8 @@ class Comparison:
     def _verdict_notes(self) -> list[str]:
         if self.seeds == 1:
             alone = "The interval holds 95 % over this test set alone."
-            tested = (
-                f"p is of these outputs: approximate randomization, {TRIALS:,} trials, Holm's method over the pairs."
-            )
-            return [f"{alone} One seed says nothing of the method: there is no verdict.", tested]
+            of_p = f"p is of these outputs: approximate randomization, {TRIALS:,} trials, Holm's method over the pairs."
+            return [f"{alone} One seed says nothing of the method: there is no verdict.", of_p]
         notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         notes += [f"Even is an interval within the margin: {margins}."] if margins else []
@@ -449,11 +447,10 @@ def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
 
 
 def _cost(name: str, costs: Costs) -> Cell:
-    value = costs.known().get(name)
-    if value is not None and name == "peak_memory":
-        value /= MEGABYTE
-    shown: Cell = round(value) if value is not None and name in ("parameters", "decoding_state") else value
-    return shown
+    value: Cell = costs.known().get(name)
+    if isinstance(value, int | float) and name == "peak_memory":
+        return value / MEGABYTE
+    return round(value) if isinstance(value, int | float) and name in ("parameters", "decoding_state") else value
 
 
 def compare_cells(

@@ -49,9 +49,9 @@ def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "fi
 
 @contextmanager
 def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Within this context an OSError, such as that of a full disk, names `path` where it names no file.
+    """Within this context an OSError, such as that of a full disk, names `path` if it names no file.
 
-    It also does where the error names `temporary`, a file or folder that is to become `path`, or a file in it.
+    It also names `path` instead of `temporary`, a file or folder that is to become `path`, or of a file in it.
     """
     try:
         yield

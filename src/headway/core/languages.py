@@ -91,7 +91,7 @@ def _variant(code: str) -> tuple[str, str | None, str | None]:
     parts = re.split("[-_]", code)[1:]
     region = next((part.upper() for part in parts if re.fullmatch("[A-Za-z]{2}|[0-9]{3}", part)), None)
     usual = get_global("likely_subtags").get(f"{read.language}_{region}", f"_{read.script}").split("_")[1]
-    return read.language, read.script if any(map(re.compile("[A-Za-z]{4}").fullmatch, parts)) else usual, region
+    return read.language, read.script if any(len(part) == 4 and part.isalpha() for part in parts) else usual, region
 
 
 def same_writing(code: str, other: str) -> bool:
@@ -102,8 +102,8 @@ def same_writing(code: str, other: str) -> bool:
 def nearest_variant(codes: Iterable[str], wanted: str, *, with_base: bool = True) -> str | None:
     """The code of a wanted variant among others; None if there is none. A script is never exchanged for another.
 
-    The same variant comes first, then, `with_base`, the language without a region. Other regions will do only if the
-    wanted code names none.
+    The same variant comes first, then, `with_base`, the language without a region. Other regions are accepted only if
+    the wanted code names none.
     """
     language, script, region = _variant(wanted)
     found = {_variant(code): code for code in reversed([*codes]) if same_writing(code, wanted)}  # the first of each

@@ -351,16 +351,15 @@ def listing(kind: str) -> list[str]:
     lines = []
     for name in registry:
         try:
-            told = [str(inspect.getdoc(registry.get(name))).splitlines()[0]]
-            told += [", ".join(map(_in_words, choices))] if (choices := registry.choices(name)) else []
+            what = str(inspect.getdoc(registry.get(name))).splitlines()[0]
+            options = ", ".join(
+                f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
+                for choice in registry.choices(name)
+            )
         except ImportError as error:
-            told = [f"(not installed: {error})"]
-        lines.append(f"{name:{width}}  {'  '.join(told)}")
+            what, options = f"(not installed: {error})", ""
+        lines.append(f"{name:{width}}  {what}  {options}".rstrip())
     return lines
-
-
-def _in_words(choice: Setting) -> str:
-    return f"{choice.name}: {choice.type}" + ("" if choice.default is REQUIRED else f" = {_value(choice.default)}")
 
 
 def _value(value: Any) -> str:

@@ -61,7 +61,7 @@ def open_unnamed(folder: Path) -> BinaryIO | None:
 
 
 def give_name(file: BinaryIO, path: Path) -> None:
-    """Give a file of `open_unnamed` a name that no other file has; where there is no /proc, a copy gets it."""
+    """Give a file of `open_unnamed` a name that no other file has; without /proc, a copy gets it."""
     try:
         os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=file.fileno())  # which makes it follow that link
     except OSError:

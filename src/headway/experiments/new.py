@@ -117,7 +117,7 @@ def begin(
     pairs = [(pair.source, pair.target) for pair in looked_at]
     texts = zip(*pairs[:IDENTIFIED], strict=True)
     sides = zip(("source", "target"), languages, languages_of_names(files, columns), texts, strict=True)
-    languages, said = zip(*(told_language(*side) for side in sides), strict=True)
+    languages, said = zip(*(language_of_side(*side) for side in sides), strict=True)
     tree = recipe_tree(split.sizes["train"], pairs, languages, purpose)
     tree = {"task": "translation", "data": data | tree.pop("data"), **tree}
     account = "\n".join([*said, _measured(tree, split, minutes, purpose, destinations)])
@@ -152,8 +152,8 @@ def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[st
     return [some[-1] if some and (len(files) == 2 or all(codes)) else None for some in codes]
 
 
-def told_language(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:
-    """The language of a side, None if nothing tells it, and a line that says what told it."""
+def language_of_side(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:
+    """The language of a side, None if it is not known, and a line that says how it was found."""
     code, how = given or named, "" if given else " (by its name)"
     if code is None and find_spec("py3langid") is not None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -166,7 +166,7 @@ def told_language(side: str, given: str | None, named: str | None, texts: Sequen
 
 
 def size_for(count: int, purpose: str = "ctranslate2") -> Size:
-    """The sizes that suit so many pairs."""
+    """The sizes that suit this number of pairs."""
     sizes = PURPOSES[purpose]
     return sizes[max(least for least in sizes if least <= count)]
 
@@ -223,17 +223,17 @@ def _measured(
         updates = min(updates, int((60 * minutes - evaluations * evaluation) / cost.update_seconds))
         least = math.ceil(LEAST * wanted)
         if updates < least:
-            what = f"with so few minutes, of {wanted:,} updates that suit so many pairs, there are {max(0, updates):,}"
+            what = f"{max(0, updates):,} updates fit into these minutes, and {wanted:,} suit this number of pairs"
             allowed = f"{math.ceil((least * cost.update_seconds + evaluation) / 60)} or more, for {least:,} updates"
             raise UserError(what, where=option("minutes"), received=f"{minutes:g}", allowed=allowed)
     training |= {"updates": updates, "checkpoint_every": math.ceil(updates / evaluations)}
     tree["optimizer"]["warmup"] = max(1, min(4000, updates // 12))
     seconds = updates * cost.update_seconds + evaluations * evaluation
-    cut = "" if updates == wanted else f", of {wanted:,} that suit so many pairs"
+    cut = "" if updates == wanted else f", of {wanted:,} that suit this number of pairs"
     return (
         f"{split.text()}\n"
         f"{cost.parameters:,} parameters, {tree['vocabulary']['size']:,} tokens of vocabulary\n"
         f"{counted(updates, 'update')}{cut}: {updates / cost.updates_per_epoch:.1f} passes over the pairs\n"
-        f"at most about {duration(seconds)} on this machine as it is now, with {counted(evaluations, 'evaluation')}\n"
+        f"at most about {duration(seconds)} on this machine under its load, with {counted(evaluations, 'evaluation')}\n"
         + "\n".join([f"such recipes have reached: {size_for(count, purpose).reached}", *lines])
     )

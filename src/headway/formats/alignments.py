@@ -19,7 +19,7 @@ Link = tuple[int, int]
 _FIRST = "The number of a first word in files of Pharaoh links, 0 or 1. A file that has a 0 counts from 0."
 LinksFrom = Annotated[int | None, Field(ge=0, le=1, description=_FIRST, json_schema_extra={"default_text": "0"})]
 FIRST_WORD = re.compile(r"(?<!\d)0+[-p?]|[-p?]0+(?!\d)")
-CERTAIN = 100  # sentence pairs of which, if words are counted from 0, one links a first word
+CERTAIN = 100  # sentence pairs: if words are counted from 0, at least one pair among these links a first word
 PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
 # Sentences without links have no line, so that numbers may be higher than the lines are many; but not by more.
@@ -90,11 +90,9 @@ def read_alignments(path: Path, first: LinksFrom = None, named: str = option("li
     if first is None and not has_0 and linked > CERTAIN:
         what = f"none of {linked:,} sentences links a word 0, so that these links count from 1"
         raise UserError(what, where=str(path), allowed=f"{named} 1, or 0 to be sure")
-    return [PHARAOH.sub(_from_0, line) for line in lines] if first and not has_0 else lines
-
-
-def _from_0(link: re.Match[str]) -> str:
-    return f"{int(link[1]) - 1}{link[2]}{int(link[3]) - 1}"
+    if not first or has_0:
+        return lines
+    return [PHARAOH.sub(lambda link: f"{int(link[1]) - 1}{link[2]}{int(link[3]) - 1}", line) for line in lines]
 
 
 def _read_naacl(lines: list[str], path: Path) -> list[str]:

@@ -37,7 +37,7 @@ class ConlluToken(NamedTuple):
 
 
 class ConlluSentence(NamedTuple):
-    """A sentence, and the line that it begins at. A range comes before its words, wherever it stands in the file."""
+    """A sentence, and the line that it begins at. A range comes before its words, whatever its row in the file."""
 
     line: int
     tokens: list[ConlluToken]

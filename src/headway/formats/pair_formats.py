@@ -134,7 +134,7 @@ _warn_once = cache(warn)
 def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row of a table that a spreadsheet has written, with the number of the row's first line.
 
-    A cell in double quotes may have tabs, line breaks and doubled quotes. Raises UserError where one does not end.
+    A cell in double quotes may have tabs, line breaks and doubled quotes. Raises UserError if one does not end.
     """
     reader, line = csv.reader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), 1
     try:

@@ -64,7 +64,7 @@ class Glossary:
         return cls(terms)
 
     def found(self, text: str) -> Iterator[tuple[tuple[int, int], str]]:
-        """The terms of a text, of which the longest counts where they overlap, each with its translation."""
+        """The terms of a text, the longest of those that overlap, each with its translation."""
         end = 0
         for begin in range(len(text)):
             lengths = (*self._lengths.get(text[begin : begin + 2], ()), *self._lengths.get(text[begin], ()))

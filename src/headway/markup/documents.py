@@ -111,20 +111,14 @@ def translate_document(
     try:
         parts = list(parser(text, languages))
     except UserError as error:
-        raise UserError(
-            error.what, where=f"{name}:{error.where}", received=error.received, allowed=error.allowed
-        ) from error
+        where = f"{name}:{error.where}"
+        raise UserError(error.what, where=where, received=error.received, allowed=error.allowed) from error
     segments = [part for part in parts if isinstance(part, Segment)]
-    line = 1
-    for part in parts:
+    for number, part in enumerate(parts):
         if isinstance(part, Segment) and len(part.pieces) > DEEPEST and (found := depth(part)) > DEEPEST:
-            raise UserError(
-                "tags are within each other too often",
-                where=f"{name}:{line}",
-                received=found,
-                allowed=f"up to {DEEPEST}",
-            )
-        line += (part if isinstance(part, str) else part.raw).count("\n")
+            line = 1 + sum((one if isinstance(one, str) else one.raw).count("\n") for one in parts[:number])
+            what = "tags are nested too deep"
+            raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
     translated = iter(translate_segments(segments, translate, languages.source))
     result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
     if result == text:

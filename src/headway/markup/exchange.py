@@ -70,7 +70,7 @@ def parse(text: str) -> Element:
             stack[-1].parts.append(element)
             stack += [] if match["alone"] else [element]
             if len(stack) > DEEPEST:
-                what, line = "elements are within each other too often", text.count("\n", 0, match.start()) + 1
+                what, line = "elements are nested too deep", text.count("\n", 0, match.start()) + 1
                 raise UserError(what, where=f"{line}", received=len(stack), allowed=f"up to {DEEPEST}")
     return stack[0]
 
@@ -151,7 +151,7 @@ def _unit(unit: Element) -> Parts:
 
 
 def _filled(target: Element, source: Element) -> Parts:
-    """An element with the content of another in place of its own."""
+    """An element with the content of another instead of its own."""
     name = re.match(r"<([^\s/>]+)", target.raw)
     assert name
     yield _translated(target.raw if target.end else target.raw.rstrip("/>").rstrip() + ">")

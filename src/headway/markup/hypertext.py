@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a page; their raw texts make the page. What has no end goes on to the end of the page."""
+    """The tokens of a page; their raw texts make the page. A tag or comment without an end extends to the end."""
     at, last, absent = 0, text.rfind(">"), set[str]()
 
     def end_of(mark: str, begin: int) -> int | None:

@@ -198,7 +198,7 @@ def _by_position(
 
 
 def _in_order(ours: Sequence[str], others: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest chain of equal words, of which the nth in one text is the nth in the other."""
+    """The longest chain of equal words; the nth occurrence of a word is paired with the nth in the other text."""
     places = defaultdict[str, deque[int]](deque)
     for number, word in enumerate(others):
         places[word].append(number)
@@ -271,7 +271,7 @@ def rendered(segment: Segment, target: Target) -> str:
 
 
 def _tree(spans: Sequence[tuple[Piece, Span]], lone: Sequence[bool], begin: int, end: int) -> _Node:
-    """The tags among some pieces. One without a partner stands alone, and pairs around the same text are one."""
+    """The tags among some pieces. One without a partner stands alone, and pairs around the same text are joined."""
     stack = [_Node((begin, end))]
     for (piece, (at, _)), alone in zip(spans, lone, strict=True):
         if piece.kind == "void" or (alone and piece.kind in ("open", "close")):
@@ -317,7 +317,6 @@ class _Placing:
         self.segment, self.source, self.target = segment, source, target
         self.masked = masked(target.text, [span for span, _ in target.atoms])
         self.places = Places(source, self.masked, target.origin)
-        self.units = self.places.units
         self.written = [0, *accumulate(not character.isspace() for character in source)]
         self.before = dict[int, str]()
         self.instead = {begin: (end, piece.raw) for (begin, end), piece in target.atoms}
@@ -388,8 +387,8 @@ class _Placing:
     def _stretch(self, child: _Node, parent: _Node, low: int, high: int, taken: Sequence[Span]) -> Span:
         """The characters that a tag goes around, within the translations of its sentences."""
         (first, last), text, has_text = child.span, self.masked, not self._is_blank(*child.span)
-        if has_text and bisect_left(self.units, first) == bisect_left(self.units, last):
-            first = self.units[bisect_left(self.units, first) - 1]  # within a word: around all of it
+        if has_text and bisect_left(self.places.units, first) == bisect_left(self.places.units, last):
+            first = self.places.units[bisect_left(self.places.units, first) - 1]  # within a word: around all of it
         sentences, (least, most) = self.target.window(first, last)
         begin, end = high - len(text[low:high].lstrip()), low + len(text[low:high].rstrip())
         alone = self._is_blank(parent.span[0], first) and self._is_blank(last, parent.span[1])

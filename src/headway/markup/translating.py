@@ -170,7 +170,7 @@ def sentences_of(segment: Segment, language: str) -> list[Sentence]:
 
 
 def _bounded(sentence: str) -> Iterator[str]:
-    """A sentence, cut at white space where it is longer than `LONGEST`."""
+    """A sentence, cut at white space if it is longer than `LONGEST`."""
     while len(sentence) > LONGEST:
         cut = sentence.rfind(" ", 1, LONGEST) + 1 or LONGEST
         yield sentence[:cut].rstrip()

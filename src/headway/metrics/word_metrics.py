@@ -44,8 +44,8 @@ class AlignmentErrorRate(Metric):
             rows.append([len(links & sure), len(links & possible), len(links), len(sure)])
         from_0, gold = (sum(bool(FIRST_WORD.search(line)) for line in lines) for lines in (hypotheses, references[0]))
         if self.links_from is None and from_0 > 1 and not gold:
-            told = f"{from_0:,} hypotheses link a word 0, and no reference does: if the references count from 1, say so"
-            warn(f"AER: {told} ({option('links_from')} 1)")
+            what = f"{from_0:,} hypotheses link a word 0, and no reference does: if the references count from 1, say so"
+            warn(f"AER: {what} ({option('links_from')} 1)")
         return np.array(rows, dtype=np.float64)
 
     def aggregate(self, totals: Statistics) -> float:

@@ -92,7 +92,7 @@ def card_of(
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:
-    """The languages of both sides that are known; none of a translation that names one, or the same for both sides."""
+    """The known languages of both sides; empty for a translation that names only one, or the same for both."""
     both = recipe.text.source.language, recipe.text.target.language
     known = tuple(code for code in both if code != UNDETERMINED)
     return () if recipe.task == "translation" and len(set(known)) < 2 else known

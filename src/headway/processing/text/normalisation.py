@@ -161,20 +161,17 @@ _SIGNS = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e001f\U000e0080-\U000e0fff"
 )
-_SPACE, _SIGN, _EITHER = (re.compile(f"[{kind}]") for kind in (_SPACES, _SIGNS, _SPACES + _SIGNS))
+_SPACE, _SIGN = (re.compile(f"[{kind}]") for kind in (_SPACES, _SIGNS))
 _PLANES = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE1000))  # all else is not assigned, or private
 
 
 def _visible(line: str) -> str:
-    if (line.isascii() and line.isprintable()) or not _EITHER.search(line):
-        return line
-    return _SIGN.sub("", _SPACE.sub(" ", line))
+    return line if line.isascii() and line.isprintable() else _SIGN.sub("", _SPACE.sub(" ", line))
 
 
 def cleaned(line: str) -> str:
     """The line with a space for each other white space, without invisible signs, and in Unicode's form NFC."""
-    visible = _visible(line)
-    return visible if visible.isascii() else unicodedata.normalize("NFC", visible)
+    return unicodedata.normalize("NFC", _visible(line))
 
 
 def _cleaned_spans(line: str, result: str) -> list[Span]:
@@ -184,7 +181,7 @@ def _cleaned_spans(line: str, result: str) -> list[Span]:
 
 @lru_cache(maxsize=1)
 def clean_rules() -> dict[str, str]:
-    """The text that `cleaned` makes of each character, and of several that are one; none for what stays as it is."""
+    """The text that `cleaned` makes of each character or composed sequence; unchanged ones are left out."""
     rules = dict[str, str]()
     for character in map(chr, _PLANES):
         if (changed := cleaned(character)) != character:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from headway.core.languages import base_language
 from headway.core.processes import check_waited_for
 
-WINDOW, MOST = 500, 2000  # characters that the rules read together, first and where there is no end among them
+WINDOW, MOST = 500, 2000  # characters that the rules read together, first, and at most if no sentence ends among them
 PLAIN = re.compile(r"[\w\s,'’-]{,500}")  # no end of a sentence in any language
 # The end of a sentence and the first character of the next one; all repetitions are bounded, for texts of any length.
 BREAK = re.compile(

@@ -104,7 +104,7 @@ def check_determined(text: TextConfig, why: str, *sides: str) -> None:
 
 
 def with_languages(text: TextConfig, run: TextConfig) -> TextConfig:
-    """The preparation `text`, with the languages of a run where `text` names none."""
+    """The preparation `text`, with the languages of a run if `text` names none."""
     known = {side: {"language": getattr(run, side).language} for side in undetermined(text)}
     return text.model_copy(update={side: getattr(text, side).model_copy(update=known[side]) for side in known})
 
