@@ -102,7 +102,8 @@ def rooms() -> dict[str, Room]:
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("headway."):
                 other = str(node.module).split(".")[1]
                 names[room] |= {f"{node.module}.{name.name}" for name in node.names if other != room}
-        names[room] |= {name for name in strings(tree) if name.startswith("headway.") and name.split(".")[1] != room}
+            named = [name for name in strings(node) if name.startswith("headway.")]
+            names[room] |= {name for name in named if name.split(".")[1] != room}
     return {room: Room(lines[room], raised[room], len(names[room]), kinds[room]) for room in sorted(lines)}
 
 
@@ -114,7 +115,7 @@ def _kinds() -> set[str]:
     """The names of Predictor, Processor and all classes made from them."""
     bases: dict[str, set[str]] = {}
     for _, tree in trees():
-        for node in ast.walk(tree):
+        for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 found = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
                 bases[node.name] = {base.id for base in found if isinstance(base, ast.Name)}
@@ -125,17 +126,16 @@ def _kinds() -> set[str]:
     return kinds
 
 
-def strings(tree: ast.AST) -> Iterator[str]:
-    """The modules that `import_module` is given by name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and "import_module" in (getattr(node.func, each, "") for each in ("attr", "id")):
-            yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
+def strings(node: ast.AST) -> Iterator[str]:
+    """The module that a call of `import_module` names."""
+    if isinstance(node, ast.Call) and "import_module" in (getattr(node.func, each, "") for each in ("attr", "id")):
+        yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
     """The full names that a module imports, wherever in it."""
-    yield from strings(tree)
     for node in ast.walk(tree):
+        yield from strings(node)
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
