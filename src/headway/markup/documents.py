@@ -228,7 +228,7 @@ def _cues(lines: Sequence[str]) -> Iterator[Cue]:
 
 def _seconds(time: str) -> float:
     """The seconds of a time such as 00:01:02,500."""
-    return sum(float(part) * 60**place for place, part in enumerate(reversed(time.replace(",", ".").split(":"))))
+    return sum(float(part) * 60.0**place for place, part in enumerate(reversed(time.replace(",", ".").split(":"))))
 
 
 def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
