@@ -92,7 +92,11 @@ def test_without_proc_the_content_is_copied(tmp_path: Path, monkeypatch: pytest.
 def test_a_full_disk_is_told_by_the_name_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    def full(path: Path, *_: object, **__: object) -> None:
+    whole = Path.open
+
+    def full(path: Path, *given: Any, **options: Any) -> Any:
+        if path.parent != tmp_path:
+            return whole(path, *given, **options)
         raise OSError(errno.ENOSPC, "No space left on device", *[str(path)][:named])
 
     monkeypatch.setattr("headway.core.files.open_unnamed", lambda folder: None)
