@@ -67,7 +67,8 @@ class SpeechRecognition(Task):
             what = "a model of speech needs what reads frames"
             raise UserError(what, where="model.front_end", allowed="{}, or its options")
         check_bins(audio)
-        unprepared = PreparationConfig(clean=recipe.text.source.clean)
+        named = recipe.text.source
+        unprepared = PreparationConfig(clean=named.clean, language=named.language)
         about, copied = f"{self.name} has no pairs of texts that this could be about", recipe.decoding.unknown_words
         for where, refused, what in (
             ("data.drop_duplicates", recipe.data.drop_duplicates, about),
@@ -75,7 +76,7 @@ class SpeechRecognition(Task):
             ("data.truncate_source", recipe.data.truncate_source, about),
             ("data.lead", recipe.data.lead, about),
             ("vocabulary.shared", recipe.vocabulary.shared, "only transcripts have a vocabulary"),
-            ("text.source", recipe.text.source != unprepared, "a recording has no text to prepare"),
+            ("text.source", named != unprepared, "a recording has no text to prepare"),
             ("data.count", recipe.data.count != "pieces", "transcripts are counted in tokens"),
             ("objective", Objective(recipe.objective).parts, "speech is learned from transcripts alone"),
             ("decoding.unknown_words", copied == "copy", "a recording has no words that could be copied"),
