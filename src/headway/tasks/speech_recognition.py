@@ -31,7 +31,7 @@ from headway.predictors.sequence_predictor import RECORDINGS, SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
-from headway.processing.text.text_processor import PreparationConfig, TextProcessor, train_target, trained_once
+from headway.processing.text.text_processor import TextProcessor, train_target, trained_once
 from headway.recipe import Recipe
 from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Task, outputs_of
@@ -67,8 +67,7 @@ class SpeechRecognition(Task):
             what = "a model of speech needs what reads frames"
             raise UserError(what, where="model.front_end", allowed="{}, or its options")
         check_bins(audio)
-        named = recipe.text.source
-        unprepared = PreparationConfig(clean=named.clean, language=named.language)
+        unprepared = recipe.text.source.model_copy(update={"normalise": (), "segment": "none"})
         about, copied = f"{self.name} has no pairs of texts that this could be about", recipe.decoding.unknown_words
         for where, refused, what in (
             ("data.drop_duplicates", recipe.data.drop_duplicates, about),
@@ -76,7 +75,7 @@ class SpeechRecognition(Task):
             ("data.truncate_source", recipe.data.truncate_source, about),
             ("data.lead", recipe.data.lead, about),
             ("vocabulary.shared", recipe.vocabulary.shared, "only transcripts have a vocabulary"),
-            ("text.source", named != unprepared, "a recording has no text to prepare"),
+            ("text.source", recipe.text.source != unprepared, "a recording has no text to prepare"),
             ("data.count", recipe.data.count != "pieces", "transcripts are counted in tokens"),
             ("objective", Objective(recipe.objective).parts, "speech is learned from transcripts alone"),
             ("decoding.unknown_words", copied == "copy", "a recording has no words that could be copied"),
