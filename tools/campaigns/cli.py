@@ -34,7 +34,7 @@ class CommandCase:
 # a second of it shows that the arguments were understood.
 SOUND = {
     "train": "@recipe@ training.updates=1 --output @new@",
-    "train (resume)": "@recipe@ training.updates=401 --output @run@ --resume",
+    "train (resume)": "@run@ training.updates=401 --resume",
     "train (dry)": "@recipe@ --dry-run",
     "predict": "@run@ --device cpu",
     "predict (labels)": "@tagger@ --device cpu",

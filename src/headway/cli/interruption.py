@@ -6,6 +6,7 @@ It is in force before the imports that take seconds, so it imports nothing slow.
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -13,12 +14,19 @@ from typing import Any
 
 ENDING_SIGNALS = [signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 UNHANDLED = (signal.default_int_handler, signal.SIG_DFL)
-AGAIN = 0.1  # seconds until a signal is sent again whose exception was lost in a callback
+AGAIN = 0.02  # seconds until a signal is sent again whose exception was lost in a callback, or that waits
+LATEST = 5.0  # seconds that a signal waits for the end of an import: an exception in it can abort a library's C++
 
 received = list[int]()  # the signals that have ended this command, so that its errors follow from them
+waited = dict[int, float]()  # the signals that came during an import, and until when they wait for its end
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    if frame is not None and time.monotonic() < waited.setdefault(number, time.monotonic() + LATEST):
+        threading.Timer(AGAIN, signal.raise_signal, (number,)).start()
+        return
     received.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
@@ -43,19 +51,24 @@ def ended_by_signals(*, last: bool) -> Iterator[None]:
             threading.Timer(AGAIN, signal.raise_signal, (received[-1],)).start()
 
     received.clear()
+    waited.clear()
     try:
         sys.unraisablehook = send_again
         for number in before:
             signal.signal(number, _end)
         yield
     except BaseException:
-        if not received:
+        if not (received or waited):
             raise
     finally:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        received.extend(waited if not received else ())
+        if received and received[0] == signal.SIGINT:
+            with suppress(OSError, ValueError, AttributeError):  # there may be no standard error
+                sys.stderr.write("interrupted\n")
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if last else handler)
         sys.unraisablehook = tell
     if received:
-        with suppress(OSError, ValueError, AttributeError):  # there may be no standard error
-            sys.stderr.write("interrupted\n" if received[0] == signal.SIGINT else "")
         sys.exit(128 + received[0])

@@ -67,7 +67,7 @@ def self_test() -> str:
             "training": {"updates": SELF_TEST_UPDATES, "batch_tokens": 512, "checkpoint_every": SELF_TEST_UPDATES},
         }
         with silenced():
-            train(parse_recipe(recipe), folder / "run")
+            train(parse_recipe(recipe), folder / "run", trial=True)
         predictor = load(folder / "run")
         assert isinstance(predictor, SequencePredictor)
         outputs = [prediction.text for prediction in predictor.predict(words)]

@@ -4,7 +4,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,15 +30,16 @@ def train(
 ) -> int:  # fmt: skip
     """Train as `headway.train` does, whose docstring says more; with `report`, complete training leaves `report.html`.
 
-    A `trial`, which is thrown away, does not say that training is complete. `begun` is called with the run when all is
-    built, before the first update.
+    A `trial`, which is thrown away, does not say that training is complete, and a signal ends it as anything else.
+    `begun` is called with the run when all is built, before the first update.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
     """
     named = memory_named("in training", SMALLER_BATCHES), lost_processes_named(recipe.training)
     try:
-        with named[0], named[1], open_session(recipe, output, resume) as session, noted_signals() as signals:
+        noted = nullcontext(Signals()) if trial else noted_signals()
+        with named[0], named[1], open_session(recipe, output, resume) as session, noted as signals:
             state = session.state
             if begun is not None and session.parallel.first:
                 begun(Run(recipe, *session.corpora.processors, session.model))
