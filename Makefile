@@ -16,7 +16,7 @@ test: .venv/test
 
 # What depends on numbers, as processors without AVX-512 and bf16, and those without AVX2, compute it.
 NUMBERS := tests/tensors tests/mixers tests/models tests/losses tests/search tests/optimizers tests/runs/test_old_runs.py \
-  tests/runs/training/test_run_arithmetic.py tests/runs/training/test_loop.py tests/tasks/test_speech_recognition.py
+  tests/training/test_run_arithmetic.py tests/training/test_loop.py tests/tasks/test_speech_recognition.py
 test-narrow: .venv/test
 	for set in "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2" "ATEN_CPU_CAPABILITY=default"; do \
 	  env $$set $(PYTEST) --durations=10 -k "not check_compile" $(NUMBERS) || exit 1; \

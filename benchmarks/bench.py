@@ -14,9 +14,9 @@ from bench_race import Racer, run_bench_race
 from bench_train import run_bench_train
 
 from headway.cli.console import show
-from headway.comparison.compare import Existing, name_runs
 from headway.core.device import pick_device
 from headway.core.errors import HeadwayError
+from headway.grids.compare import Existing, name_runs
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 

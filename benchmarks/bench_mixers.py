@@ -109,7 +109,7 @@ def run_bench_mixers(
         f"mixers{measured_on(device)}, tokens a second", "setting", [*passes, *steps], {}, notes
     ).write(output)
     if figure is not None:
-        from headway.runs.inspect.charts import Panel, panel_chart
+        from headway.pages.charts import Panel, panel_chart
 
         panel = Panel("", "length", "milliseconds per 1,000 tokens", _lines(passes), logarithmic="xy")
         panel_chart([panel], figure)

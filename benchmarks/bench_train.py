@@ -37,10 +37,14 @@ from headway.models.recurrent import RecurrentConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer, build_schedule
 from headway.optimizers.schedules import TrainingProgress
 from headway.recipe import TrainingConfig, parse_recipe
-from headway.runs.training.arithmetic import measured_speed
-from headway.runs.training.capture import CapturedUpdate
-from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import (
+from headway.tensors.batch import PAD, Indices
+from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.linear import suited_backend, use_backend
+from headway.tensors.precision import compared, fitting_precision, wait_for
+from headway.training.arithmetic import measured_speed
+from headway.training.capture import CapturedUpdate
+from headway.training.parallel import Parallel
+from headway.training.updates import (
     PlannedUpdate,
     TrainingStep,
     compute_gradients,
@@ -48,11 +52,7 @@ from headway.runs.training.updates import (
     make_update,
     prepare_update,
 )
-from headway.runs.training.updates import sizes_of as sizes_of_batches
-from headway.tensors.batch import PAD, Indices
-from headway.tensors.checkpointing import recompute_activations
-from headway.tensors.linear import suited_backend, use_backend
-from headway.tensors.precision import compared, fitting_precision, wait_for
+from headway.training.updates import sizes_of as sizes_of_batches
 
 NOTES = (
     "times the baseline: median over the rounds of tokens/s beside those of the plain loop in the same round",

@@ -28,18 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from headway.claims.reproduce import Figure, ResultRecord, measured_now, read_record, write_record
 from headway.cli.console import show
-from headway.comparison.claims import TYPICAL
 from headway.comparison.comparison import Measure, compared_pairs
-from headway.comparison.grid import TuneConfig
-from headway.comparison.grid_run import Choice, best_score
-from headway.comparison.reproduce import Figure, ResultRecord, measured_now, read_record, write_record
 from headway.core.log import Progress, progress
 from headway.core.tables import Cell, Column, Table
+from headway.grids.grid import TuneConfig
+from headway.grids.grid_run import Choice, best_score
+from headway.grids.power import TYPICAL
 from headway.metrics import Metric, Signature, build_metric
 from headway.metrics.intervals import Estimate, Linearised, linearise, pooled_difference
 from headway.metrics.metric import Statistics
-from headway.runs.inspect.charts import Panel, panel_chart
+from headway.pages.charts import Panel, panel_chart
 
 ORDERS = 4
 DIFFICULTY, BY_SYSTEM, BY_SEED = 0.6, 0.3, 0.4  # standard deviations of the log-odds of a match, between sentences

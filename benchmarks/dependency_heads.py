@@ -11,8 +11,8 @@ from pathlib import Path
 
 from inspected_runs import Values, keep, parser_of
 
-from headway.runs.inspect.dependency_analysis import inspect_dependencies
-from headway.runs.inspect.inspect_options import DependencyOptions
+from headway.inspect.dependency_analysis import inspect_dependencies
+from headway.inspect.inspect_options import DependencyOptions
 
 
 def scores_of(gold: Path | None, run: Path) -> Values:

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from headway.comparison.reproduce import ResultRecord, measured_now, write_record
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.core.errors import UserError
 from headway.core.log import counted, progress, warn
 from headway.core.tables import Cell, Column, Table

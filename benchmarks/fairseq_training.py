@@ -24,7 +24,7 @@ from rounds import (
 )
 from shapes import padding
 
-from headway.comparison.reproduce import ResultRecord, measured_now, write_record
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.core.device import keep_freed_memory, peak_memory
 
 

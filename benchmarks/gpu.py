@@ -25,7 +25,7 @@ from bench_train import NOTES, PLAIN, setup_headway, setup_plain, with_flops
 from rounds import SIZES, BenchReport, Contender, Measurement, compete, matrix_peak, measured_on
 from shapes import corpus_of, paddings
 
-from headway.comparison.reproduce import ResultRecord, measured_now, write_record
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.core.device import accelerator, pick_device
 from headway.core.errors import HeadwayError, RunError, UserError, option
 from headway.core.tables import Cell, Column, Table

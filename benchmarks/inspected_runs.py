@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from headway.comparison.compare import Existing, name_runs
-from headway.comparison.reproduce import ResultRecord, measured_now, write_record
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.core.tables import Cell, Column, Spread, Table
+from headway.grids.compare import Existing, name_runs
 
 Values = Mapping[str, float]  # by column
 

@@ -23,15 +23,15 @@ import numpy as np
 import psutil
 import yaml
 
+from headway.claims.reproduce import Figure, ResultRecord, measured_now, write_record
 from headway.cli.console import show
-from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
 from headway.core.documents import read_json
 from headway.core.errors import RunError
 from headway.core.log import say
 from headway.core.processes import batched
 from headway.core.tables import Column, Table
 from headway.formats.lines import read_lines
-from headway.runs.inspect.charts import Panel, panel_chart
+from headway.pages.charts import Panel, panel_chart
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 SEED = 1

@@ -22,9 +22,9 @@ from headway.models import TaggerConfig
 from headway.optimizers.optimizers import OptimizerConfig, build_optimizer
 from headway.processing.pretrained import Window, encoder_location
 from headway.recipe import TrainingConfig
-from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import TrainingStep, compute_gradients
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
+from headway.training.parallel import Parallel
+from headway.training.updates import TrainingStep, compute_gradients
 
 SENTENCES, BATCHES = 32, 3
 

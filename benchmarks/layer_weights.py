@@ -11,8 +11,8 @@ from pathlib import Path
 from inspected_runs import Values, keep, parser_of
 
 from headway.core.errors import UserError
-from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.layers import inspect_layers
+from headway.inspect.inspect_options import LayerOptions
+from headway.inspect.layers import inspect_layers
 
 
 def weights_of(run: Path, data: Path) -> Values:

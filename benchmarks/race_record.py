@@ -14,12 +14,12 @@ from pathlib import Path
 
 from bench_race import Racer, run_bench_race
 
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.comparison.cells import CellName, NamedCorpus
-from headway.comparison.compare import Existing, name_runs
-from headway.comparison.reproduce import ResultRecord, measured_now, write_record
-from headway.comparison.run import result_of_run
 from headway.core.tables import Cell, Column, Table
 from headway.formats.corpus_config import parse_corpus
+from headway.grids.compare import Existing, name_runs
+from headway.grids.run import result_of_run
 from headway.runs.run import open_run
 from headway.tasks import dev_metrics
 

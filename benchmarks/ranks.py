@@ -15,8 +15,8 @@ from pathlib import Path
 from large_corpora import SEED, write_corpus
 from rounds import BenchReport, Measurement
 
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.cli.console import show
-from headway.comparison.reproduce import ResultRecord, measured_now, write_record
 from headway.core.device import processor
 from headway.core.documents import read_json
 from headway.core.errors import RunError

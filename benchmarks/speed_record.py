@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rounds import BenchReport
 
-from headway.comparison.reproduce import Figure, ResultRecord, measured_now, write_record
+from headway.claims.reproduce import Figure, ResultRecord, measured_now, write_record
 from headway.core.device import instruction_set
 from headway.core.tables import Cell, Column, Table
 

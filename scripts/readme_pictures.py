@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import Page, sync_playwright
 
 import headway
+from headway.inspect.inspect_options import PageOptions
+from headway.inspect.inspection import run_page
+from headway.pages.charts import alignment_figure
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.inspect.charts import alignment_figure
-from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection import run_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 DATE = "Quarta-feira, 8 de março de 1950"  # of the demo's test

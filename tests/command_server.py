@@ -27,7 +27,7 @@ from headway.cli import main
 
 ROOT = Path(__file__).parents[1]
 SERVERS: list[Popen[bytes]] = []
-IMPORTED = ("runs.training.loop", "runs.load", "runs.inspect.pages", "comparison.compare", "predictors", "serving.app")
+IMPORTED = ("training.loop", "runs.load", "pages.page", "grids.compare", "predictors", "serving.app")
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 if sys.argv[0].endswith("python") and not sys.argv[1].endswith(".py"):

@@ -74,7 +74,7 @@ def _no_waits_for_the_disk() -> Iterator[None]:
 def _float32_suits() -> Iterator[None]:
     """Runs whose recipe leaves the precision open compute in float32, whatever this machine is quick in."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.runs.training.arithmetic.bf16_speed", lambda *given: Speed(1.0, 1.0))
+        patch.setattr("headway.training.arithmetic.bf16_speed", lambda *given: Speed(1.0, 1.0))
         yield
 
 

@@ -43,7 +43,7 @@ EXAMPLE_WING: dict[str, set[str]] = {
 }
 WINGS = TENSOR_WING | EXAMPLE_WING
 HALL: dict[str, set[str]] = {"recipe": set(WINGS)}
-for room in ("predictors", "tasks", "runs"):
+for room in ("predictors", "pages", "tasks", "runs", "training", "inspect", "augment"):
     HALL[room] = {*WINGS, *HALL}
 INSIDE = WINGS | HALL
 SHELLS: dict[str, set[str]] = {
@@ -51,10 +51,12 @@ SHELLS: dict[str, set[str]] = {
     "importing": set(INSIDE),
     "experiments": set(INSIDE),
     "comparison": set(INSIDE),
+    "grids": {*INSIDE, "comparison"},
+    "claims": {*INSIDE, "comparison", "grids"},
     "lessons": {"mixers"},
     "serving": set(INSIDE),
-    "__init__": {*INSIDE, "comparison"},
-    "cli": {*INSIDE, "export", "importing", "experiments", "comparison", "lessons", "serving"},
+    "__init__": {*INSIDE, "grids"},
+    "cli": {*INSIDE, "export", "importing", "experiments", "comparison", "grids", "claims", "lessons", "serving"},
     "__main__": {"cli"},
     "pytest_plugin": {"mixers", "recipe"},
 }

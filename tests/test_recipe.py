@@ -16,7 +16,7 @@ from headway.formats.corpus_config import parse_corpus
 from headway.models import PRESETS, build_model, model_section
 from headway.models.matching import count_parameters
 from headway.recipe import Recipe, apply_overrides, changed_keys, dump_recipe, load_recipe, parse_recipe, read_tree
-from headway.runs.training.start import check_recipe
+from headway.training.start import check_recipe
 
 TREE: dict[str, Any] = {"data": {"train": {"tsv": "train.tsv"}}, "training": {"updates": 10}}
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from headway.comparison.grid import load_grid
 from headway.core.errors import UserError
+from headway.grids.grid import load_grid
 from headway.models import build_model
 from headway.models.matching import count_parameters
 from headway.models.recurrent.recurrent_model import RecurrentConfig
 from headway.recipe import load_recipe, read_tree
-from headway.runs.training.start import check_recipe
+from headway.training.start import check_recipe
 from tests.models.encoders import write_encoder
 from tests.tiers import thinned
 

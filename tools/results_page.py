@@ -15,7 +15,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.claims import (
+from headway.claims.claims import (
     COSTS,
     ClaimConfig,
     ClaimFile,
@@ -25,9 +25,9 @@ from headway.comparison.claims import (
     higher_is_better,
     read_claims,
 )
+from headway.claims.reproduce import ResultRecord, read_record
 from headway.comparison.comparison import in_groups
 from headway.comparison.options import USUAL_BUDGET
-from headway.comparison.reproduce import ResultRecord, read_record
 from headway.core.config import Section, validated
 from headway.core.errors import HeadwayError, UserError
 from headway.core.log import counted

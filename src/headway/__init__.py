@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from headway.core.version import VERSION
 
 if TYPE_CHECKING:
-    from headway.comparison.compare import compare
-    from headway.comparison.run import evaluate
+    from headway.grids.compare import compare
+    from headway.grids.run import evaluate
+    from headway.inspect.inspection import show
     from headway.mixers import build_mixer
     from headway.models import build_model
     from headway.recipe import Recipe, load_recipe
-    from headway.runs.inspect.inspection import show
     from headway.runs.load import load
-    from headway.runs.training.trained import train
+    from headway.training.trained import train
 
 __version__ = VERSION
 __all__ = [
@@ -24,13 +24,13 @@ __all__ = [
 _HOMES = {
     "build_mixer": "headway.mixers",
     "build_model": "headway.models",
-    "compare": "headway.comparison.compare",
-    "evaluate": "headway.comparison.run",
+    "compare": "headway.grids.compare",
+    "evaluate": "headway.grids.run",
     "load": "headway.runs.load",
     "load_recipe": "headway.recipe",
     "Recipe": "headway.recipe",
-    "show": "headway.runs.inspect.inspection",
-    "train": "headway.runs.training.trained",
+    "show": "headway.inspect.inspection",
+    "train": "headway.training.trained",
 }
 
 

@@ -13,13 +13,13 @@ import torch
 from rounds import Measurement
 from shapes import corpus_of, paddings
 
-from headway.comparison.reproduce import read_record
+from headway.claims.reproduce import read_record
 from headway.core.errors import RunError, UserError
 from headway.core.tables import Table
 from headway.recipe import TrainingConfig
-from headway.runs.training.checkpoints import TrainingState
-from headway.runs.training.parallel import Parallel
-from headway.runs.training.updates import TrainingStep, prepared_updates
+from headway.training.checkpoints import TrainingState
+from headway.training.parallel import Parallel
+from headway.training.updates import TrainingStep, prepared_updates
 
 
 def compete(size, setting, contenders, rounds) -> list[Measurement]:

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.claims.toy_claims import write_claims
 from tests.cli.test_shell import VERBS
 from tests.cli.test_terminals import LINES as WRITING
 from tests.cli.test_terminals import made
-from tests.comparison.grids import write_grid
-from tests.comparison.toy_claims import write_claims
 from tests.conftest import Reversal
+from tests.grids.grids import write_grid
 from tests.terminal import LIMIT, available, on_screen
 
 # What the installed script does, which tells when Python itself has begun.

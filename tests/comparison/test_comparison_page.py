@@ -11,11 +11,11 @@ from playwright.sync_api import Browser, Page, expect
 import headway
 from headway.comparison.cells import Costs, CurvePoint
 from headway.comparison.report import Report, payload, report_of, write_comparison_page
+from headway.inspect.capture import Layer
+from headway.inspect.inspection import Map, packed_maps
 from headway.metrics import build_metric
-from headway.runs.inspect.capture import Layer
-from headway.runs.inspect.inspection import Map, packed_maps
 from tests.comparison.toys import cell, evaluation_set
-from tests.runs.inspect.browser import open_browser
+from tests.pages.browser import open_browser
 from tests.tiers import thinned
 
 HOSTILE = "</script><script>window.harmed = 1</script><!-- <img src=x onerror='harmed=1'> {{data}}"

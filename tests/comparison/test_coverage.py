@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from headway.comparison.reproduce import read_record, write_record
+from headway.claims.reproduce import read_record, write_record
 from headway.core.tables import Table
 from tests.tiers import thinned
 

@@ -9,9 +9,9 @@ import headway
 from headway.comparison.options import is_grid
 from headway.core.errors import UserError
 from headway.metrics import build_metric
-from tests.comparison.grids import write_grid
 from tests.comparison.toys import cell, evaluation_set, hypotheses
 from tests.conftest import Reversal
+from tests.grids.grids import write_grid
 
 TEST = evaluation_set(80)
 CELLS = [cell(variant, seed, kept, TEST) for variant, kept in (("a", 0.7), ("b", 0.9)) for seed in (1, 2, 3)]

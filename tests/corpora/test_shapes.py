@@ -13,8 +13,8 @@ from headway.corpora import shapes as module
 from headway.corpora.plan import plan_epoch
 from headway.corpora.shapes import MOST, Shape, few_shapes, fitted
 from headway.losses import Objective, ObjectiveConfig
-from headway.runs.training.updates import TrainingStep
 from headway.tensors.batch import UNLABELLED, collate, rows
+from headway.training.updates import TrainingStep
 from tests.corpora.test_plan import corpus_lengths
 from tests.losses import toys as labelled
 from tests.models import toys

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Reversal
 from tests.docs.pages import ROOT, run_page
-from tests.runs.inspect.test_inspection import sentences_of
+from tests.inspect.test_inspection import sentences_of
 
 
 @pytest.mark.slow

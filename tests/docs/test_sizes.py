@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from headway.comparison.grid import GridConfig
 from headway.experiments.new import FALL, FEW, PASSES, SIZES
+from headway.grids.grid import GridConfig
 from tests.docs.pages import BLOCK, ROOT
 
 PAGE = (ROOT / "docs" / "sizes.md").read_text(encoding="utf-8")

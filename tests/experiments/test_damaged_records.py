@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.claims.reproduce import read_record
 from headway.comparison.cells import read_result
-from headway.comparison.reproduce import read_record
 from headway.core.errors import UserError
 from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters

@@ -14,8 +14,8 @@ from headway.predictors.predictor import Run
 from headway.processing.processor import Processors
 from headway.processing.text.text_processor import train_processors
 from headway.recipe import load_recipe, parse_recipe
-from headway.runs.training.trained import TrainingEstimate
 from headway.tasks import build_task
+from headway.training.trained import TrainingEstimate
 from tests.conftest import Command
 from tests.tiers import thinned
 

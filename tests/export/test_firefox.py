@@ -17,6 +17,7 @@ import sentencepiece
 import yaml
 
 import headway
+from headway.augment.link_annotation import annotate_links
 from headway.core.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
@@ -32,7 +33,6 @@ from headway.processing.marian_npz import CONFIG
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
-from headway.runs.link_annotation import annotate_links
 from headway.runs.run import open_run
 from headway.tasks.student import END, factor_name, student_options
 from tests.conftest import Command

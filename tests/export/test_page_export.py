@@ -20,7 +20,7 @@ from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import open_run
 from tests.conftest import Command
 from tests.export.student import lines, write_student
-from tests.runs.inspect.browser import open_browser
+from tests.pages.browser import open_browser
 from tests.shared_runs import shared_run
 from tests.tiers import tiered
 

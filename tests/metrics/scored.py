@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.compare import compare_existing
 from headway.comparison.comparison import Comparison
 from headway.comparison.options import CompareOptions
+from headway.grids.compare import compare_existing
 from headway.metrics import Metric
 
 

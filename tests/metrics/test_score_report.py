@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.compare import name_files
 from headway.core.errors import UserError
+from headway.grids.compare import name_files
 from headway.metrics import build_metric
 from headway.metrics.intervals import linearise
 from tests.conftest import Command

@@ -8,9 +8,9 @@ from torch import nn
 
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import Seq2Seq
-from headway.runs.training.updates import TrainingStep
 from headway.search.beam import beam_search
 from headway.search.limits import Hypothesis, Limits
+from headway.training.updates import TrainingStep
 from tests.models import toys
 from tests.models.recurrent import toys as recurrent_toys
 

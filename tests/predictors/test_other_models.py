@@ -9,8 +9,8 @@ from headway.models import build_model, model_section
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
-from headway.runs.training.start import check_recipe
 from headway.tasks.task import outputs_of
+from headway.training.start import check_recipe
 
 
 def untrained(predictor: SequencePredictor, **changes: object) -> SequencePredictor:

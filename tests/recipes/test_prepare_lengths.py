@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.claims import ClaimData, read_claims
-from headway.comparison.reproduce import prepare
+from headway.claims.claims import ClaimData, read_claims
+from headway.claims.reproduce import prepare
 from tests.preparation import RECIPES, write
 
 CLAIMS = RECIPES.parent / "claims"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.comparison.claims import claim_files, read_claims
-from headway.comparison.reproduce import claimed_grid
-from headway.runs.training.loop import train
+from headway.claims.claims import claim_files, read_claims
+from headway.claims.reproduce import claimed_grid
+from headway.training.loop import train
 from tests.preparation import RECIPES, prepare, write
 
 SCRIPT = RECIPES / "multi30k" / "texts.py"

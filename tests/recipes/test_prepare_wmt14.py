@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from headway.recipe import load_recipe
-from headway.runs.training.loop import train
+from headway.training.loop import train
 from tests.preparation import RECIPES, prepare
 
 SCRIPT = RECIPES / "wmt14" / "prepare.sh"

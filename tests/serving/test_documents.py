@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.pages.browser import open_browser
 from tests.predictors.test_context import SOURCE, made, recipe_with
-from tests.runs.inspect.browser import open_browser
 from tests.serving.conftest import Running, running
 from tests.serving.test_page import translated
 

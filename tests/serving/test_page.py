@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.inspect.browser import open_browser
+from tests.pages.browser import open_browser
 from tests.serving.conftest import Gate, Running, wait
 from tests.tiers import tiered
 

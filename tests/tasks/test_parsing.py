@@ -19,16 +19,16 @@ from headway.export.exporter import Search
 from headway.export.parity import answering_of, compare, longest_output, parity_lines
 from headway.formats.penn import parse_tree
 from headway.formats.treebanks import read_trees
+from headway.inspect.capture import ReadOptions, read
 from headway.metrics.brackets import is_linear
 from headway.predictors.output import Output
 from headway.recipe import Recipe, parse_recipe
-from headway.runs.inspect.capture import ReadOptions, read
 from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks import build_task
 from headway.tasks.translation import Parsing
 from tests.conftest import Command
-from tests.runs.inspect.test_inspection import sentences_of
+from tests.inspect.test_inspection import sentences_of
 from tests.tiers import thinned
 
 RECIPE: dict[str, Any] = {

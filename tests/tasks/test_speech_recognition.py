@@ -20,11 +20,11 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.recipe import load_recipe, parse_recipe
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.start import check_recipe
 from headway.tasks.speech_recognition import SpeechRecognition
+from headway.training.start import check_recipe
 from tests.processing.audio.tones import RATE, WORDS, say, write, write_corpus
-from tests.runs.training.kills import assert_same, attempts
 from tests.shared_runs import shared_run
+from tests.training.kills import assert_same, attempts
 
 RECIPE = {
     "task": "speech_recognition",

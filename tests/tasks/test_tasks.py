@@ -9,8 +9,8 @@ from headway.core.errors import UserError
 from headway.metrics import check_kind
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe import Recipe, parse_recipe
-from headway.runs.training.start import check_recipe
 from headway.tasks import TASKS, build_task, dev_metrics
+from headway.training.start import check_recipe
 
 
 def recipe(task: str = "translation", dev: bool = True, **training: Any) -> Recipe:

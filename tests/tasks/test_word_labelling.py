@@ -17,24 +17,24 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.comparison.cells import CellName, NamedCorpus
-from headway.comparison.run import result_of_run
 from headway.core.errors import UserError
 from headway.core.files import sha256
 from headway.formats.corpus_config import parse_corpus
 from headway.formats.labelled_words import read_columns
+from headway.grids.run import result_of_run
+from headway.inspect.inspect_options import LayerOptions
+from headway.inspect.layers import inspect_layers, layer_totals, self_attention, self_attention_figure
 from headway.metrics import build_metric
 from headway.predictors.label_predictor import LabelPredictor
 from headway.recipe import load_recipe
-from headway.runs.inspect.inspect_options import LayerOptions
-from headway.runs.inspect.layers import inspect_layers, layer_totals, self_attention, self_attention_figure
-from headway.runs.inspect.pages import write_run_report
-from headway.runs.training.loop import train
-from headway.runs.training.start import check_recipe
 from headway.tasks import build_task
+from headway.training.loop import train
+from headway.training.report import write_run_report
+from headway.training.start import check_recipe
 from tests.conftest import Command
+from tests.inspect.test_inspection import read_values, sentences_of
 from tests.models.encoders import LAYERS, write_encoder
 from tests.rounding import rounding
-from tests.runs.inspect.test_inspection import read_values, sentences_of
 from tests.terminal import at_terminal
 
 WORDS = ["he", "she", "they", "goes", "home", "not", "bad", "xyz", "\u200b", "abcdefgh"]

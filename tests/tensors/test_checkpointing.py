@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import DecoderOnlyConfig, build_model
-from headway.runs.training.updates import TrainingStep
 from headway.tensors.batch import Batch
 from headway.tensors.checkpointing import recompute_activations
+from headway.training.updates import TrainingStep
 from tests.losses import toys as heads
 from tests.models import toys
 

@@ -15,8 +15,8 @@ from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig
 from headway.recipe import Recipe, parse_recipe
 from headway.runs.load import load
-from headway.runs.training.loop import train
 from headway.tasks import build_task
+from headway.training.loop import train
 from tests.processing.audio.tones import write_corpus
 from tests.runs.old_runs import copied
 
@@ -62,7 +62,7 @@ def check_corpus(path: Path, *, train: bool) -> None:
     _check_strict(manifest, usable=usable)
     _check_prediction(path, usable=usable)
     if train:
-        from headway.runs.training import loop
+        from headway.training import loop
 
         assert loop.train(lenient, path.parent / "run") == 0
         assert (path.parent / "run" / "model.safetensors").is_file()

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headway.comparison.compare import compare_existing
 from headway.comparison.options import CompareOptions
 from headway.core.errors import UserError
 from headway.corpora.corpus import build_corpus
@@ -25,6 +24,7 @@ from headway.formats.lines import check_file, read_lines
 from headway.formats.pairs import open_source
 from headway.formats.recordings import open_recordings, read_utterances
 from headway.formats.treebanks import read_trees
+from headway.grids.compare import compare_existing
 from headway.metrics import build_metric
 from headway.parses.parsers import read_conllu as read_parses
 from headway.processing.text.text_processor import TextConfig, TextProcessor, train_processors

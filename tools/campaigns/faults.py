@@ -106,7 +106,7 @@ FAULTS = {
         "add_prefix_space=True, trust_remote_code=True",
     ),
     "sentences are markup": Fault(
-        "hostile", "runs.inspect.pages", """content.replace("<", "\\\\u003c")""", "content",
+        "hostile", "pages.page", """content.replace("<", "\\\\u003c")""", "content",
     ),
     "errors are orders to terminals": Fault(
         "hostile", "core.errors", "return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)", "return text",
@@ -120,7 +120,7 @@ FAULTS = {
         "            path.write_bytes(b'')\n            move(temporary, path)\n",
     ),
     "a resumed run repeats a batch": Fault(
-        "kills", "runs.training.updates", "number, epoch, first = state.update, state.epoch, state.batch",
+        "kills", "training.updates", "number, epoch, first = state.update, state.epoch, state.batch",
         "number, epoch, first = state.update, state.epoch, max(0, state.batch - 1)",
     ),
     "two processes train in a folder": Fault(
@@ -193,20 +193,20 @@ OF_TESTS = {
         "formats.terms", "sorted(some, reverse=True)", "sorted(some)",
     ),
     "a kept result is that of other weights": Fault(
-        "tests/comparison/test_run_results.py::test_a_result_is_kept_for_its_own_weights",
-        "comparison.compare", '"weights": manifest.get("model_sha256")', '"weights": None',
+        "tests/grids/test_run_results.py::test_a_result_is_kept_for_its_own_weights",
+        "grids.compare", '"weights": manifest.get("model_sha256")', '"weights": None',
     ),
     "dev is scored by the language of the source": Fault(
         "tests/tasks/test_tasks.py::test_dev_is_scored_by_the_language_of_the_target",
         "tasks", "recipe.text.target.language", "recipe.text.source.language",
     ),
     "parts are pruned one at a time": Fault(
-        "tests/comparison/test_ablation.py::test_parts_that_can_go_are_tried_with_those_that_have_gone",
-        "comparison.ablation", "in (*gone, names[index])", "in (names[index],)",
+        "tests/grids/test_ablation.py::test_parts_that_can_go_are_tried_with_those_that_have_gone",
+        "grids.ablation", "in (*gone, names[index])", "in (names[index],)",
     ),
     "words are cut as in the first epoch": Fault(
-        "tests/runs/training/test_sampled_pieces.py::test_an_update_asks_for_the_pieces_of_its_epoch",
-        "runs.training.updates", "collate(indices, generator, plan.epoch)", "collate(indices, generator, 0)",
+        "tests/training/test_sampled_pieces.py::test_an_update_asks_for_the_pieces_of_its_epoch",
+        "training.updates", "collate(indices, generator, plan.epoch)", "collate(indices, generator, 0)",
     ),
 }  # fmt: skip
 

@@ -22,12 +22,12 @@ import yaml
 from hypothesis.strategies import SearchStrategy
 
 from headway.cli import main
-from tests.comparison import grid_attempts
-from tests.comparison.grids import write_grid
 from tests.conftest import REVERSAL, write_reversal
+from tests.grids import grid_attempts
+from tests.grids.grids import write_grid
 from tests.runs.old_runs import copied
-from tests.runs.training.attempts import die_before_change
-from tests.runs.training.kills import TIMINGS, assert_same
+from tests.training.attempts import die_before_change
+from tests.training.kills import TIMINGS, assert_same
 from tools.campaigns.campaign import Campaign, Limits
 
 MODEL = {

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
-from headway.runs.training.loop import train
+from headway.training.loop import train
 from tools.campaigns.campaign import Campaign
 from tools.campaigns.mutations import LINE_ENDS
 

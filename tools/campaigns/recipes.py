@@ -120,7 +120,7 @@ class RecipesCampaign(Campaign[RecipeCase]):
         from headway.core.registry import CATALOGUE, registry_of
         from headway.models import PRESETS
         from headway.recipe import flatten, load_recipe, read_tree
-        from headway.runs.training.start import check_recipe
+        from headway.training.start import check_recipe
         from tests.models.encoders import write_encoder
 
         encoder = write_encoder(folder / "encoder", hidden_size=24, max_position_embeddings=512)
@@ -187,7 +187,7 @@ class RecipesCampaign(Campaign[RecipeCase]):
         from headway.core.registry import foreign_code, import_paths
         from headway.recipe import load_recipe
         from headway.runs.run_folder import RunFolder
-        from headway.runs.training.start import check_recipe
+        from headway.training.start import check_recipe
 
         path, run = folder / "recipe.yaml", RunFolder(folder / "run")
         run.path.mkdir()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import Field
 
+from headway.augment.bulk_options import BulkOptions, DecodedOptions
 from headway.cli.compare import compare, reproduce
 from headway.cli.data_commands import data_app
 from headway.cli.inspect_commands import inspect_app
@@ -46,7 +47,6 @@ from headway.core.registry import CATALOGUE, import_paths, listing
 from headway.core.version import VERSION
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
-from headway.runs.bulk_options import BulkOptions, DecodedOptions
 from headway.search.decoding_options import SearchOptions
 from headway.serving.options import ServeOptions
 
@@ -254,8 +254,8 @@ def train(
 ) -> int:
     """Train a model from raw text. `headway train --resume RUN` continues a run that was stopped, bit for bit."""
     from headway.recipe import load_recipe
-    from headway.runs.training.parallel import told_once
-    from headway.runs.training.trained import recipe_of_run
+    from headway.training.parallel import told_once
+    from headway.training.trained import recipe_of_run
 
     with told_once():
         if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)):
@@ -266,11 +266,11 @@ def train(
         else:
             checked = load_recipe(recipe, overrides)
         if dry_run:
-            from headway.runs.training.trained import dry_run as run_dry
+            from headway.training.trained import dry_run as run_dry
 
             write(run_dry(checked, _say_destinations).table().text())
             return 0
-    from headway.runs.training.loop import train as run_training
+    from headway.training.loop import train as run_training
 
     output = output or Path("run")
     code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
@@ -292,7 +292,7 @@ def _say_destinations(run: Any) -> None:
 
 def _say_command(why: str, *words: str | Path) -> None:
     """Print the command that is the next one, once for all processes that train."""
-    from headway.runs.training.parallel import is_first
+    from headway.training.parallel import is_first
 
     if is_first():
         say(f"{why}: headway {shlex.join(map(str, words))}")
@@ -427,8 +427,8 @@ def augment(
 
     If it is killed, the same command continues where it stopped.
     """
+    from headway.augment.bulk_decoding import ForeignTeacher, check_output, decode_corpus, pair_corpus
     from headway.cli.streams import check_engine
-    from headway.runs.bulk_decoding import ForeignTeacher, check_output, decode_corpus, pair_corpus
     from headway.runs.load import load
 
     if outputs is not None or teacher is not None or licence is not None:

@@ -28,8 +28,8 @@ def compare(
     options: CompareOptions,
 ) -> int:
     """Compare systems over seeds and test sets: scores, costs, verdicts, and what differs."""
-    from headway.comparison.compare import Existing, compare_existing, compare_grid, grid_of_file, plan_of
     from headway.comparison.report import draw_figures, printed, write_report
+    from headway.grids.compare import Existing, compare_existing, compare_grid, grid_of_file, plan_of
 
     needs = {"training": ("output",), "columns": ("output",), "length_bins": ("by_length",)}
     check_companions(options.model_fields_set, needs)
@@ -64,9 +64,9 @@ def reproduce(
     options: ReproduceOptions,
 ) -> int:
     """Decide the claims of a document: prepare data, train and compare variants, print the paper's numbers and ours."""
-    from headway.comparison.claims import ClaimPath, claims_folder
-    from headway.comparison.reproduce import listed_claims
-    from headway.comparison.reproduce import reproduce as decide_claims
+    from headway.claims.claims import ClaimPath, claims_folder
+    from headway.claims.reproduce import listed_claims
+    from headway.claims.reproduce import reproduce as decide_claims
 
     if claim is None:
         write(listed_claims(claims_folder(options.claims)).text())

@@ -134,7 +134,7 @@ def data_annotate(
         given |= {"processes": processes, "sample": sample}
         if wrong := [name for name, value in given.items() if value]:
             raise UserError("this is an option of parses, not of links", where=option(wrong[0]))
-        from headway.runs.link_annotation import annotate_links
+        from headway.augment.link_annotation import annotate_links
 
         with kept_pipes():
             annotate_links(load_recipe(corpus, overrides))

@@ -9,7 +9,7 @@ from headway.cli.standard_streams import write
 from headway.comparison.options import AblateOptions
 from headway.core.config import validated_options
 from headway.core.errors import UserError
-from headway.runs.inspect.inspect_options import (
+from headway.inspect.inspect_options import (
     AttributionOptions,
     DependencyOptions,
     FigureOptions,
@@ -25,7 +25,7 @@ inspect_app = new_app("inspect", "Look inside a model. RUN alone makes a page.",
 @command(inspect_app, "page")
 def inspect_page(run: RunArgument, /, *, options: PageOptions) -> None:
     """Write a page with the attention, alignments and outputs of sentences."""
-    from headway.runs.inspect.inspection import run_page
+    from headway.inspect.inspection import run_page
 
     write(run_page(run, options))
 
@@ -41,8 +41,8 @@ def inspect_figures(
 
     With --text, draw the weights of this sentence in one layer, of one head or the mean of all.
     """
-    from headway.runs.inspect.analyses import run_figures
-    from headway.runs.inspect.inspection import run_heat_map
+    from headway.inspect.analyses import run_figures
+    from headway.inspect.inspection import run_heat_map
 
     if "text" in options:
         write(run_heat_map(run, validated_options(HeatMapOptions, options)))
@@ -61,8 +61,8 @@ def inspect_ablate(
 
     Only some hundred sentences are read, unless --sentences says more.
     """
-    from headway.comparison.ablation import ablate, draw
-    from headway.comparison.compare import Existing
+    from headway.grids.ablation import ablate, draw
+    from headway.grids.compare import Existing
 
     if not runs:
         raise UserError("there is nothing to cut", where="RUN", allowed="one run folder or several")
@@ -89,10 +89,10 @@ def inspect_tables(
     options: Annotated[dict[str, Any], Given((ParameterOptions, LayerOptions, DependencyOptions, AttributionOptions))],
 ) -> None:
     """Count what a model has, or how it attends, in a table."""
-    from headway.runs.inspect.dependency_analysis import run_dependencies
-    from headway.runs.inspect.inspection import run_attribution
-    from headway.runs.inspect.layers import run_layers
-    from headway.runs.inspect.parameters import run_parameters
+    from headway.inspect.dependency_analysis import run_dependencies
+    from headway.inspect.inspection import run_attribution
+    from headway.inspect.layers import run_layers
+    from headway.inspect.parameters import run_parameters
 
     if kind == "parameters":
         write(run_parameters(run, overrides, validated_options(ParameterOptions, options)))

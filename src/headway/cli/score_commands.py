@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def score_files(options: ScoreOptions) -> None:
     """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
-    from headway.comparison.compare import compare_existing
     from headway.comparison.report import draw_figures, printed
     from headway.core.errors import check_companions
+    from headway.grids.compare import compare_existing
 
     check_companions(options.model_fields_set, {"length_bins": ("by_length",)})
     asked = CompareOptions.model_construct(**options.model_dump(exclude_unset=True))
@@ -35,6 +35,6 @@ def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: b
 def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
     """Draw alignments to a file, where one is given."""
     if path is not None:
-        from headway.runs.inspect.charts import alignment_page
+        from headway.pages.charts import alignment_page
 
         alignment_page(shown, path)

@@ -90,7 +90,7 @@ class ProcessesOfTheirOwn(Executor):
         self.slots = slots
         there = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context(method or ("forkserver" if "forkserver" in there else "spawn"))
-        self._context.set_forkserver_preload(["headway.comparison.run"])
+        self._context.set_forkserver_preload(["headway.grids.run"])
         self._threads = str(threads)
         self._calls: list[RunningCall] = []
 

@@ -12,7 +12,7 @@ from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Secti
 from headway.core.errors import option
 from headway.formats.alignments import LinksFrom
 from headway.formats.lines import check_file
-from headway.runs.inspect.inspect_options import DeviceOptions, OutputOptions
+from headway.inspect.inspect_options import DeviceOptions, OutputOptions
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID_FILES = (".yaml", ".yml")

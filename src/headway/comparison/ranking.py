@@ -13,7 +13,7 @@ from scipy import special
 from headway.comparison.comparison import ComparedPair, Comparison, Measure
 from headway.core.tables import Cell, Column, Table
 from headway.metrics.intervals import SIGNIFICANT, holm
-from headway.runs.inspect.pages import write_page
+from headway.pages.page import write_page
 
 WORST = 10  # sentences of a system
 

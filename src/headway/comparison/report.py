@@ -40,9 +40,9 @@ from headway.core.tables import Table
 from headway.formats.lines import read_lines
 from headway.metrics import written
 from headway.metrics.intervals import Interval
+from headway.pages.charts import Panel, panel_chart
+from headway.pages.page import write_page
 from headway.predictors.output import Example
-from headway.runs.inspect.charts import Panel, panel_chart
-from headway.runs.inspect.pages import write_page
 from headway.runs.run import open_run
 
 SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
@@ -181,7 +181,7 @@ def write_comparison_page(path: Path, report: Report, attentions: Attentions, *,
 
 def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[str, int, int], dict[str, Any]]:
     """The attention of the first seed of each variant that is a run, in the sentences that are shown."""
-    from headway.comparison.run import packed_attention
+    from headway.inspect.inspection import packed_attention
 
     found, comparison = dict[tuple[str, int, int], dict[str, Any]](), report.comparison
     runs = {name: cells[0].path for name, cells in comparison.cells.items()}

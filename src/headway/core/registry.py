@@ -324,7 +324,7 @@ CATALOGUE = {
     "importers": "headway.importing:IMPORTERS",
     "engines": "headway.runs.engines:ENGINES",
     "attributions": "headway.predictors.attribution:ATTRIBUTIONS",
-    "loggers": "headway.runs.training.loggers:LOGGERS",
+    "loggers": "headway.training.loggers:LOGGERS",
 }
 
 

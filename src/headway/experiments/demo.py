@@ -11,19 +11,19 @@ from headway.core.languages import language_name
 from headway.core.log import say, silenced
 from headway.core.tables import Cell, Column, Table
 from headway.corpora.generated.dates import DateData, DateExample, generate_dates, languages, write_dates
+from headway.inspect.inspect_options import PageOptions
+from headway.inspect.inspection import run_page
 from headway.metrics import build_metric
+from headway.pages.charts import alignment_figure
 from headway.predictors.output import Example, Output
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import Recipe, load_recipe
 from headway.recipe.reading import is_run
-from headway.runs.inspect.charts import alignment_figure
-from headway.runs.inspect.inspect_options import PageOptions
-from headway.runs.inspect.inspection import run_page
-from headway.runs.inspect.pages import write_run_report
 from headway.runs.load import load
 from headway.runs.run_folder import RunFolder
-from headway.runs.training.loop import train
 from headway.tasks.task import outputs_of
+from headway.training.loop import train
+from headway.training.report import write_run_report
 
 SHOWN = 12
 

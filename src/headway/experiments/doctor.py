@@ -16,10 +16,10 @@ from headway.core.version import VERSION
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.recipe import parse_recipe
 from headway.runs.load import load
-from headway.runs.training.arithmetic import measured_speed
-from headway.runs.training.loop import train
 from headway.tensors.linear import suited_backend
 from headway.tensors.precision import compared, fitting_precision
+from headway.training.arithmetic import measured_speed
+from headway.training.loop import train
 
 SELF_TEST_UPDATES = 200
 PRESET = "transformer-small"  # of the steps that precisions are compared in

@@ -19,7 +19,7 @@ from headway.formats.corpus_format import Broken
 from headway.formats.pairs import open_source
 from headway.predictors.predictor import Run
 from headway.recipe import recipe_of
-from headway.runs.training.trained import dry_run
+from headway.training.trained import dry_run
 
 NGRAM, NARROW = {"kind": "ngram"}, {"dim": 128, "feed_forward": 256, "heads": 4}
 STUDENT = {"preset": "student-tiny", "norm": "post", "dropout": 0.1}

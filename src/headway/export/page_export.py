@@ -32,13 +32,13 @@ from headway.export.exporter import Answering, language_codes
 from headway.export.firefox_engine import PARTS, files_of
 from headway.export.firefox_export import FirefoxExporter
 from headway.export.parity import ParityReport, predictor_of
+from headway.pages.page import write_page
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.marian_binary import EMBEDDING, Quantized, read_items
-from headway.runs.inspect.pages import write_page
 
 PAGE, LICENCE = "index.html", "LICENSE-engine.txt"
 ENGINE = "fxtranslate@0.4.2"  # of npm; `engine_worker.js` knows how this version begins an output

@@ -34,8 +34,8 @@ from headway.core.processes import AbandonedError, check_waited_for
 from headway.core.version import VERSION
 from headway.markup.documents import KINDS, Languages, translate_document
 from headway.markup.inline import Aligned
+from headway.pages.page import page_text
 from headway.predictors.captured_attention import patterns_of
-from headway.runs.inspect.pages import page_text
 from headway.serving.guard import Guard, Numbers, RefusedError, aside, in_time
 from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest

@@ -1,0 +1,388 @@
+"""`headway inspect ablate`: parts of a model are cut one by one; each loss gets a verdict over seeds and sentences.
+
+Shapes: n seeds, N sentences, P parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, product
+from math import atanh, log, sqrt, tanh
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from headway.comparison.comparison import ComparedPair, Measure, compared_pairs, measures_of
+from headway.comparison.options import LOGPROB, AblateOptions, How
+from headway.core.errors import UserError, option
+from headway.core.log import counted, progress, silenced
+from headway.core.processes import batched
+from headway.core.tables import Cell, Column, Table
+from headway.grids.compare import Existing, name_runs
+from headway.metrics import metric_in
+from headway.metrics.intervals import Linearised, linearise
+from headway.metrics.metric import Metric, Signature, Statistics
+from headway.models.interventions import Mean, Resample, Rules, named_parts, parts_of
+from headway.predictors.label_predictor import LabelPredictor
+from headway.predictors.output import Example
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.runs.load import load
+from headway.runs.run import open_run
+from headway.tensors.batch import collate
+
+WHOLE = "whole"
+TOGETHER = 25  # sentences for which one draw of other sentences' values stands
+FIELLER = 1.06  # (P - 3) times the variance of atanh of a rank correlation (Fieller, Hartley and Pearson 1957)
+FAR = 10_007  # between the draws of two runs
+GUESSING = 32_000  # tokens of a vocabulary of which a model that knows nothing guesses one
+ENOUGH = 5  # parts of whose order an interval says something
+
+
+class LogProbability(Metric):
+    """The mean log probability of a reference's token, in nats, from its sum over a sentence and their number."""
+
+    name = LOGPROB
+    kinds = ("numbers",)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -log(GUESSING), 0.0
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        raise NotImplementedError("a model gives them")
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(totals[0] / totals[1])
+
+    def signature(self) -> Signature:
+        return Signature()
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """The mean rank correlation of the parts' losses over all pairs of seeds, with its interval over parts."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, losses: Sequence[Sequence[float]]) -> Correlation | None:
+        """That of losses (n, P); None with one seed, with fewer than two parts, or where all lose the same."""
+        from scipy import stats  # which takes long to import
+
+        if len(losses) < 2 or any(np.ptp(row) == 0 for row in losses):
+            return None
+        value = fmean(float(stats.spearmanr(a, b).statistic) for a, b in combinations(losses, 2))
+        parts = len(losses[0])
+        if parts < ENOUGH:
+            return cls(value, None, None)
+        middle, half = atanh(max(-0.999999, min(value, 0.999999))), 1.96 * sqrt(FIELLER / (parts - 3))
+        return cls(value, tanh(middle - half), tanh(middle + half))
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The losses of all parts, by one metric and one way to cut.
+
+    Attributes:
+        measure: the metric.
+        how: the way.
+        systems: the scores of the whole model, and without each part.
+        pairs: each part against the whole model.
+        losses: (n, P), score without the part less score of the whole, seed by seed.
+        seen: for each part the seeds in which the interval over sentences alone leaves out 0.
+        stable: how much the order of the parts is that of other seeds.
+    """
+
+    measure: Measure
+    how: How
+    systems: Mapping[str, Linearised]
+    pairs: Sequence[ComparedPair]
+    losses: Sequence[Sequence[float]]
+    seen: Sequence[int]
+    stable: Correlation | None
+
+    def found(self) -> list[dict[str, Any]]:
+        """Each part as JSON can hold it, the largest loss first."""
+        sign, rows = 1 if self.measure.metric.higher_is_better else -1, []
+        keys = ("part", "difference", "low", "high", "p_holm", "verdict", "seeds", "seen_in")
+        for pair, each, seen in zip(self.pairs, zip(*self.losses, strict=True), self.seen, strict=True):
+            numbers = pair.difference, *pair.estimate.interval(), pair.adjusted_p_value
+            rows.append(dict(zip(keys, (pair.b, *numbers, pair.verdict, [*each], seen), strict=True)))
+        return sorted(rows, key=lambda row: sign * row["difference"])
+
+    def table(self, of: str = "") -> Table:
+        """A row a part; `of` begins its title."""
+        seeds, shown = len(self.losses), ("part", "difference", "low", "high", "p_holm")
+        words = {"worse": "matters", "better": "harms", "even": "makes no difference", "none": "no verdict"}
+        rows: list[list[Cell]] = [
+            [*map(row.get, shown), f"{row['seen_in']} of {seeds}", words[row["verdict"]]] for row in self.found()
+        ]
+        columns = [Column("without"), *(Column(name, format="+.3f") for name in ("change", "low", "high"))]
+        columns += [Column("p", format=".4f"), Column("in seeds"), Column("the part")]
+        over = "seeds and sentences; p is adjusted by Holm's method over the parts."
+        over = over if seeds > 1 else "these sentences alone. One seed says nothing of the method: there is no verdict."
+        notes = [f"The interval holds 95 % over {over}", *self._stability()]
+        return Table(columns, rows, title=f"{of}{self.measure.label}, {self.how}", notes=notes)
+
+    def _stability(self) -> list[str]:
+        if self.stable is None:
+            return []
+        value, low, high = self.stable.value, self.stable.low, self.stable.high
+        within = "" if low is None else f", 95 % interval {low:+.2f} to {high:+.2f} over parts"
+        same = "no telling whether seeds agree" if low is None or low <= 0 else "seeds agree on which parts matter"
+        if high is not None and high < 0.5:
+            same = "seeds do not agree on which parts matter"
+        return [f"Rank correlation of the losses between seeds {value:+.2f}{within}: {same}."]
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """All that `ablate` finds."""
+
+    runs: Sequence[str]
+    sentences: int
+    wholes: Mapping[str, Sequence[float]]  # by metric, the score of each seed
+    ablations: Sequence[Ablation]
+    parts: Sequence[str]
+    pruned: Sequence[Sequence[str]] | None = None  # of each seed, the parts that can go, in their order
+
+    def text(self) -> str:
+        """All tables, to be read."""
+        wholes = [f"{name} {', '.join(f'{score:.3f}' for score in scores)}" for name, scores in self.wholes.items()]
+        read = f"{counted(self.sentences, 'sentence')} by each of {counted(len(self.runs), 'run')}: {'; '.join(wholes)}"
+        tables = [each.table().text() for each in self.ablations]
+        if self.pruned is not None:
+            gone = ", ".join(str(len(parts)) for parts in self.pruned)
+            names = [f"{run}: {', '.join(parts) or 'none'}" for run, parts in zip(self.runs, self.pruned, strict=True)]
+            can = f"Of {counted(len(self.parts), 'part')} so many can go together, on these sentences: {gone}"
+            tables.append("\n".join([can, *names]))
+        return "\n\n".join([read, *tables])
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers as values that JSON can hold."""
+        return {
+            "runs": list(self.runs),
+            "sentences": self.sentences,
+            "whole": {name: list(scores) for name, scores in self.wholes.items()},
+            "ablations": [
+                {"metric": each.measure.key, "how": each.how, "parts": each.found()}
+                | {"rank_correlation": None if each.stable is None else vars(each.stable)}
+                for each in self.ablations
+            ],
+        } | ({} if self.pruned is None else {"pruned": [list(parts) for parts in self.pruned]})
+
+
+class _Examined:
+    """One run whose parts are cut, on its sentences."""
+
+    def __init__(
+        self,
+        predictor: Any,
+        examples: Sequence[Example],
+        metrics: Sequence[Metric],
+        options: AblateOptions,
+        seed: int,
+    ) -> None:
+        self.predictor, self.examples, self.metrics, self.seed = predictor, examples, metrics, seed
+        self.what, self.model = options.what, predictor.runs[0].model
+        self.points = self.model.points()
+        named = {each: named_parts(self.points, each) for each in options.what}
+        alone = {part: [part] for parts in named.values() for part in parts}
+        self.parts = named if options.together else alone  # by their names, those that are cut at once
+
+    def record(self) -> None:
+        """Keep the values of the parts in each sentence."""
+
+        def alone(example: Example) -> Iterator[Any]:
+            if isinstance(self.predictor, LabelPredictor):
+                yield from (batch for _, batch in self.predictor.alone(example.words or example.source.split()))
+                return
+            ids = self.predictor.target.encode_lines([example.target or ""])[0]
+            source = np.asarray(self.predictor.read(example.source).values)
+            yield collate([source], [np.asarray(ids, np.int64)]).to(self.predictor.device)
+
+        self.recorded = self.model.recorded(self.what, chain.from_iterable(map(alone, self.examples)))
+
+    def statistics(self, parts: Sequence[str], how: How) -> list[Statistics]:
+        """The statistics of each metric without these parts."""
+        found: list[list[Statistics]] = [[] for _ in self.metrics]
+        for number, chunk in enumerate(batched(self.examples, TOGETHER)):
+            rule: Any = "zero"
+            if how != "zero":
+                rule = Mean(self.recorded) if how == "mean" else Resample(self.recorded, self.seed + number)
+            rules: Rules = dict.fromkeys(parts, rule)
+            with self.model.intervened(rules) as reached:
+                for index, statistics in enumerate(self._score(chunk)):
+                    found[index].append(statistics)
+            lost = [part for part in parts if not any(reached[place] for place in parts_of(self.points)[part])]
+            if lost:
+                raise UserError("the model ran and never reached this part", where=option("what"), received=lost)
+        return [np.concatenate(rows) for rows in found]
+
+    def _score(self, examples: Sequence[Example]) -> Iterator[Statistics]:
+        predictor, targets = self.predictor, [each.target or "" for each in examples]
+        sources = examples if isinstance(predictor, LabelPredictor) else [each.source for each in examples]
+        texts: list[str] | None = None
+        for metric in self.metrics:
+            if isinstance(metric, LogProbability):
+                scores = [each.log_probabilities for each in predictor.force(sources, targets)]
+                yield np.array([[sum(row), len(row)] for row in scores])
+            else:
+                texts = texts or [each.text for each in predictor.predict(sources)]
+                yield metric.counted(texts, [targets])
+
+
+def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
+    """Cut the parts of the runs of one variant, one at a time.
+
+    Raises:
+        UserError: runs that do not belong together, parts that do not exist, no references.
+    """
+    named = name_runs(runs, allow_code=options.allow_code)
+    if len({name.variant for name in named}) > 1 or len({name.seed for name in named}) < len(named):
+        what = "the parts of one model are cut: give runs of one recipe, each with a seed of its own"
+        allowed = "NAME:SEED=RUN, one NAME for all"
+        raise UserError(what, where="RUN", received=", ".join(map(str, named)), allowed=allowed)
+    return ablate_seeds([run.path for run in runs], options)
+
+
+def ablate_seeds(runs: Sequence[Path], options: AblateOptions) -> Ablations:
+    """The same of runs that are known to be the seeds of one model, whatever else their recipes differ in."""
+    opened, predictors = open_run(runs[0], options.allow_code), list[SequencePredictor | LabelPredictor]()
+    for run in runs:
+        predictor = load(run, device=options.device, allow_code=options.allow_code)
+        if not isinstance(predictor, SequencePredictor | LabelPredictor):
+            raise UserError("only models that write sequences or labels are cut", where="RUN", received=str(run))
+        predictors.append(predictor)
+    examples, recipe = _examples(opened, predictors, options), predictors[0].recipe
+    with opened.trusted():
+        language = recipe.text.target.language
+        metrics = [
+            LogProbability() if name == LOGPROB else metric_in(language, {"name": name}) for name in options.metric
+        ]
+    return cut([str(run) for run in runs], predictors, examples, metrics, options)
+
+
+def cut(
+    names: Sequence[str],
+    predictors: Sequence[Any],
+    examples: Sequence[Example],
+    metrics: Sequence[Metric],
+    options: AblateOptions,
+) -> Ablations:
+    """Cut the parts of models, the seeds of one, that read these examples. Raises UserError as `ablate` does."""
+    measures = measures_of(metrics, {}, [""])
+    seeds = [
+        _Examined(predictor, examples, metrics, options, options.seed + FAR * index)
+        for index, predictor in enumerate(predictors)
+    ]
+    parts = list(seeds[0].parts)
+    for name, one in zip(names, seeds, strict=True):
+        if list(one.parts) != parts:
+            what = f"the parts of this run are not those of {names[0]}"
+            raise UserError(what, where=name, received=list(one.parts), allowed=parts)
+    if {*options.how} - {"zero"}:
+        for one in seeds:
+            one.record()
+    plan: list[tuple[Any, str]] = [("", WHOLE), *((how, part) for how in options.how for part in parts)]
+    scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # of each seed and metric
+    with progress("cutting", len(seeds) * len(plan), "parts", long=True) as work:
+        for one, (how, part) in work.over(product(seeds, plan)):
+            with silenced() if how else nullcontext():  # each time it would be said again of the same sentences
+                scored[how, part].append(one.statistics(one.parts[part] if how else [], how or "zero"))
+    wholes, ablations = {}, []
+    for index, measure in enumerate(measures):
+        whole = linearise(measure.metric, [rows[index] for rows in scored["", WHOLE]])
+        wholes[measure.key] = whole.scores.tolist()
+        for how in options.how:
+            without = {part: linearise(measure.metric, [rows[index] for rows in scored[how, part]]) for part in parts}
+            systems = {WHOLE: whole} | without
+            pairs = compared_pairs(measure, systems, options.margin, WHOLE)
+            seen = [_seen(without[part] - whole) for part in parts]
+            losses = np.stack([each.scores - whole.scores for each in without.values()], 1).tolist()
+            ablations.append(Ablation(measure, how, systems, pairs, losses, seen, Correlation.of(losses)))
+    pruned = None
+    if options.prune is not None:
+        pruned = [_pruned(*row, options) for row in zip(seeds, ablations[0].losses, strict=True)]
+    return Ablations(names, len(examples), wholes, ablations, parts, pruned)
+
+
+def _examples(run: Any, predictors: Sequence[Any], options: AblateOptions) -> list[Example]:
+    """The first sentences with targets that all models can read. Raises UserError where there are fewer than two."""
+    recipe, labels = predictors[0].recipe, isinstance(predictors[0], LabelPredictor)
+    corpus = run.task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
+    written, readable = run.task.written(recipe), []
+    for example in corpus.examples:
+        example = example if written is None else example.as_written(written)
+        given = bool(example.source.strip() and (example.target or "").strip())
+        if given and (labels or all(one.can_read(example.source, example.target) for one in predictors)):
+            readable.append(example)
+        if len(readable) == options.sentences:
+            break
+    if len(readable) < 2:
+        what = "to see what a part does takes two sentences with their targets"
+        raise UserError(what, where=option("input"), received=len(readable), allowed=f"{option('reference')} FILE")
+    return readable
+
+
+def _seen(difference: Linearised) -> int:
+    """The seeds whose own interval, over sentences alone, leaves out 0."""
+    alone = [
+        replace(difference, scores=difference.scores[[seed]], influences=difference.influences[[seed]])
+        for seed in range(len(difference.scores))
+    ]
+    return sum(bool(abs(each.scores[0]) > each.estimate().half_width()) for each in alone)
+
+
+def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> list[str]:
+    """The parts of one run that can go together, the least needed first, before the first metric loses too much."""
+    metric, how = one.metrics[0], options.how[0]
+    sign, gone, names = 1 if metric.higher_is_better else -1, list[str](), list(one.parts)
+    whole = metric.aggregate(one.statistics([], how)[0].sum(0))
+    for index in np.argsort(-sign * np.asarray(losses), kind="stable"):
+        tried = [part for name in (*gone, names[index]) for part in one.parts[name]]
+        score = metric.aggregate(one.statistics(tried, how)[0].sum(0))
+        if sign * (whole - score) > (options.prune or 0):
+            break
+        gone.append(names[index])
+    return gone
+
+
+def draw(found: Ablations, path: Path) -> None:
+    """A row a place, such as a layer's cross-attention, and in it the loss of each part with its interval."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from headway.core.figures import BLUE, MUTED, ORANGE, STYLE, save_figure
+
+    def place(name: str) -> str:
+        return name.partition(":")[0] if ":" in name else ""
+
+    names = found.parts
+    rows = {each: [name for name in names if place(name) == each] for each in dict.fromkeys(map(place, names))}
+    labels = {name: name.partition("=")[2] or name for name in names}
+    with matplotlib.rc_context(STYLE):
+        width = max(2.2, *(0.17 * len(row) for row in rows.values()))  # in inches, as are heights
+        longest = {each: max(len(labels[name]) for name in row) for each, row in rows.items()}
+        upright = {each for each, row in rows.items() if 0.09 * longest[each] * len(row) > width}
+        heights = [1.3 + 0.08 * longest[each] * (each in upright) for each in rows]
+        figure = Figure(figsize=(1 + (1 + width) * len(found.ablations), 0.8 + sum(heights)), layout="constrained")
+        grid = figure.subplots(len(rows), len(found.ablations), sharey="col", squeeze=False)
+        for column, ablation in enumerate(found.ablations):
+            for axes, (each, row) in zip(grid[:, column], rows.items(), strict=True):
+                pairs = [pair for pair in ablation.pairs if pair.b in row]
+                axes.axhline(0, color=MUTED, linewidth=0.8)
+                for x, pair in enumerate(pairs):
+                    half = pair.estimate.half_width()
+                    colour = ORANGE if pair.verdict in ("worse", "better") else BLUE
+                    axes.errorbar([x], [pair.difference], [half], fmt="o", color=colour, markersize=4, capsize=3)
+                axes.set_xticks(range(len(pairs)), [labels[pair.b] for pair in pairs], rotation=90 * (each in upright))
+                axes.set_ylabel(each)
+            grid[0, column].set_title(f"{ablation.measure.label}, {ablation.how}", fontsize=9)
+        save_figure(figure, path)

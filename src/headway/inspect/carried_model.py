@@ -1,0 +1,126 @@
+"""The small model that a page carries, so that its parts can be switched off there (`page/model.js`)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.inspect.capture import search_options
+from headway.mixers import Mixer
+from headway.mixers.positions import AbsolutePosition, NoPosition
+from headway.mixers.relative import ScoreBias
+from headway.models.decoder_only import DecoderOnly
+from headway.models.recurrent.recurrent_model import Reinforce
+from headway.predictors.output import Example
+from headway.predictors.sequence_predictor import SequencePredictor
+from headway.tensors.batch import EOS
+from headway.tensors.dropout import Dropout
+
+MOST_PARAMETERS = 1_000_000
+SILENT = nn.Identity, Dropout, Reinforce  # what changes nothing outside of training
+KNOWN = {  # classes of headway and torch that the scripts of the page compute, by name
+    "Transformer", "DecoderOnly", "Recurrent", "Embedding", "TokenEmbedding", "Block", "Residual", "DepthResidual",
+    "DepthAttention", "Linear", "Canon", "LayerNorm", "RmsNorm", "RMSNorm", "ReluFeedForward", "GeluFeedForward",
+    "SwishFeedForward", "SwigluFeedForward", "GegluFeedForward", "Attention", "LocalAttention", "DependencyAttention",
+    "MergedAttention", "Ngram", "LightConv", "Nplm", "Ssru", "LinearAttention", "DeltaRule", "NoPosition", "Sinusoidal",
+    "Learned", "RelativePosition", "Rotary", "Alibi", "T5Bias", "MultiHeadCross", "DotAttention", "GeneralAttention",
+    "AdditiveAttention", "LocationAttention", "Dot", "General", "Additive", "Location", "Global", "LocalMonotonic",
+    "LocalPredictive", "Encoder", "Decoder", "Start", "Readout", "LSTM", "GRU", "ChoGru",
+}  # fmt: skip
+
+
+class _Modules:
+    """Modules as trees, and their tensors as one array of float32, in which one that two of them share is once.
+
+    Args:
+        positions: the most that are read at once.
+    """
+
+    def __init__(self, positions: int) -> None:
+        self.arrays: dict[int, tuple[Tensor, int]] = {}
+        self.size, self.positions = 0, positions
+
+    def tensor(self, tensor: Tensor | None) -> list[int] | None:
+        """The place and the number of a tensor's values."""
+        if tensor is None:
+            return None
+        if id(tensor) not in self.arrays:
+            self.arrays[id(tensor)] = tensor, self.size
+            self.size += tensor.numel()
+        return [self.arrays[id(tensor)][1], tensor.numel()]
+
+    def tree(self, module: Any) -> Any:
+        """A module's class, options, tensors and modules by their names. Raises ValueError for one of another class."""
+        if isinstance(module, nn.ModuleList | nn.Sequential):
+            return [self.tree(each) for each in module]
+        if module is None or isinstance(module, SILENT):
+            return None
+        name, room = type(module).__name__, type(module).__module__.partition(".")[0]
+        _require(name in KNOWN and room in ("headway", "torch"), f"no page computes a {name}")
+        content = {"type": name, **{each: self.tree(part) for each, part in module._modules.items()}}
+        for each, value in vars(module).items():
+            if not each.startswith("_") and isinstance(value, bool | int | float | str | None):
+                content[each] = value
+        if isinstance(module, AbsolutePosition):
+            whole = not isinstance(module, NoPosition)
+            return content | {"table": self.tensor(module.between(0, self.positions)) if whole else None}
+        if isinstance(module, ScoreBias):
+            (device,) = {each.device for each in [*module.parameters(), *module.buffers()]}
+            offsets = torch.arange(1 - self.positions, self.positions, device=device)
+            return content | {"bias": self.tensor(module.bias(offsets))}
+        if isinstance(module, Mixer):
+            content["spans"] = [span.name for span in module.spans()]
+        tensors = module._parameters | module._buffers
+        return content | {each: self.tensor(tensor) for each, tensor in tensors.items()}
+
+    def packed(self) -> str:
+        """All values in base64, little end first."""
+        values = [tensor.detach().float().cpu().numpy().astype("<f4").ravel() for tensor, _ in self.arrays.values()]
+        return base64.b64encode(np.concatenate(values).tobytes()).decode()
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+def carried_model(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[str, Any]:
+    """The model with its search, and the ids and the longest output of each sentence of a page; or why it has none."""
+    try:
+        return _carried(predictor, examples, nbest)
+    except ValueError as error:
+        return {"why": f"Parts have no switches here: {error}."}
+
+
+def _carried(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[str, Any]:
+    _require(isinstance(predictor, SequencePredictor), "the model does not write token by token")
+    _require(not predictor.recipe.model.reads_frames(), "the model reads speech")
+    _require(not predictor.recipe.data.context.most, "outputs depend on the sentences before")
+    (model,) = predictor.models
+    count = sum(parameter.numel() for parameter in model.parameters())
+    _require(count <= MOST_PARAMETERS, f"a page carries models of up to a million parameters, and this has {count:,}")
+    search = search_options(predictor, nbest)
+    request = predictor.request([example.source for example in examples], predictor.Options(**search), 1)
+    options = request.search
+    _require(options.unknown_words == "keep", "decoding.unknown_words is set")
+    _require(not any(request.prefixes), "outputs have a forced beginning")
+    sizes = [(len(each.values) + 1, most + 1) for each, most in zip(request.sources, request.longest, strict=True)]
+    modules = _Modules(max(map(sum if isinstance(model, DecoderOnly) else max, sizes)))
+    return {
+        "model": modules.tree(model),
+        "weights": modules.packed(),
+        "switches": [name for name in model.points() if not name.endswith(".residual")],
+        "tokens": predictor.target.tokens(range(model.projection.out_features)),
+        "search": {"beam": options.beam, "nbest": nbest, "ranking": asdict(options.ranking)}
+        | {"shortest": options.min_length, "no_repeat": options.no_repeat_ngram},
+        "sentences": [
+            {"ids": [*map(int, each.values), EOS], "longest": longest} if len(each.values) else None
+            for each, longest in zip(request.sources, request.longest, strict=True)
+        ],
+    }

@@ -1,0 +1,252 @@
+"""The precision, the library of products and the threads of a run: chosen when it begins, kept when it goes on."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from hashlib import sha256
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from headway.core.device import (
+    Threads,
+    accelerator,
+    choose_threads,
+    instruction_set,
+    machine,
+    pick_device,
+    processor,
+    threads_set,
+)
+from headway.core.documents import read_json
+from headway.core.errors import RunError, UserError
+from headway.core.files import write_json
+from headway.core.log import counted, warn
+from headway.core.registry import foreign_code, import_paths
+from headway.core.storage import cache_folder, locked
+from headway.processing.text.text_processor import with_languages
+from headway.recipe import Recipe, changed_keys
+from headway.runs.run_folder import RunFolder, float32_of
+from headway.tensors.linear import has_onednn, suited_backend
+from headway.tensors.precision import (
+    REFUSED,
+    Speed,
+    bf16_speed,
+    compared,
+    fitting_precision,
+    has_tf32,
+    use_float32,
+)
+from headway.training.batch_size import SIZES, is_sought
+from headway.training.trial import Trial
+
+Changes = dict[str, tuple[Any, Any]]  # by key, the value of a run and the one it is to have
+AUTO = "auto"  # the recipe's word for a choice when the run begins
+WAIT = 60.0  # seconds for another process that measures
+SPEED = TypeAdapter(Speed)
+PRODUCTS = 1 << 31  # multiplications of a forward pass that a CPU has time for: a quarter of a second or less
+
+
+class Arithmetic(NamedTuple):
+    """How a run computes."""
+
+    precision: str  # float32 or bf16
+    bf16_speed: float | None  # of a step here, in times that in float32, where it was looked up; 0 where it is refused
+    backend: str  # the library that multiplies in float32, as `headway.tensors.linear` has it
+    threads: Threads  # of this process
+    float32: str  # how a device with TF32 multiplies in float32, as `headway.tensors.precision` has it
+
+    def text(self) -> str:
+        """All choices in words, with their reasons."""
+        number, in_float32 = self.threads.number, self.precision == "float32"
+        measured = "" if self.bf16_speed is None else f" (bf16 {compared(self.bf16_speed)}, {instruction_set()})"
+        by = " by oneDNN" if self.backend == "onednn" and in_float32 else ""
+        if self.float32 == "tf32":
+            by = " as TF32" if in_float32 else ", the rest as TF32"
+        return f"{self.precision}{by}{measured}, {counted(number, 'thread')} ({self.threads.reason})"
+
+
+def choose_arithmetic(
+    recipe: Recipe, manifest: Mapping[str, Any], device: torch.device, processes: int = 1
+) -> Arithmetic:
+    """The run's own precision, library and threads where its manifest has them, else those that suit this machine.
+
+    Another number of threads changes the last bits of sums, so a run keeps its number on the machine that it began on.
+
+    Raises:
+        UserError: bf16 is asked for where the device refuses it.
+    """
+    wanted, kept = recipe.training.precision, manifest.get("precision")
+    backend, float32 = _backend(manifest, device), _float32(recipe, manifest, device)
+    speed, factor = None, manifest.get("bf16_speed")
+    # Whoever asks for bf16 gets it; on a CPU, where it may be far slower, not without being told.
+    if not kept and (wanted == AUTO or (wanted == "bf16" and device.type == "cpu")):
+        speed = measured_speed(computing(recipe, float32=float32), device, backend, processes)
+        factor = speed.median
+    if speed == REFUSED and wanted == "bf16":
+        raise UserError(f"bf16 cannot be computed on this {device.type}", where="training.precision", received=wanted)
+    precision = kept or fitting_precision(speed or REFUSED) if wanted == AUTO else wanted
+    return Arithmetic(precision, factor, backend, _threads(manifest.get("machine", {})), float32)
+
+
+def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
+    """The library that the run began with, if it is here; runs from before there was a choice began with torch."""
+    if "machine" not in manifest:  # nothing has been computed yet
+        return suited_backend(device, processor())
+    return "onednn" if manifest.get("backend") == "onednn" and device.type == "cpu" and has_onednn() else "torch"
+
+
+def _float32(recipe: Recipe, manifest: Mapping[str, Any], device: torch.device) -> str:
+    """How float32 is multiplied: as the recipe says, else as the run began, else as TF32; exactly where that lacks."""
+    wanted = recipe.training.float32
+    if not has_tf32(device):
+        return "exact"
+    return float32_of(manifest) or "tf32" if wanted == AUTO else wanted
+
+
+def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes: int = 1) -> Speed:
+    """The speed of bf16 here, for steps of the recipe's model, as it was measured once; draws no random numbers.
+
+    The cache keeps a record a machine, library, kind of model and size class, so that all runs of a size decide alike,
+    whatever else the machine does when they begin.
+    """
+    float32, sought = _float32(recipe, {}, device), is_sought(recipe, device)
+    sizes = [size * processes for size in reversed(SIZES)] if sought else [recipe.training.batch_tokens]
+    trials = [Trial(computing(recipe, batch_tokens=size), device) for size in sizes]  # the first that fits counts
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), threads_set(1):
+        with torch.device("meta"):
+            model = trials[0].model()
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        rows = max(1, trials[0].sentences // processes)
+        most = max(2, PRODUCTS // (weights * trials[0].positions)) if device.type == "cpu" else rows
+        key = {
+            "processor": processor(),
+            "instruction_set": [instruction_set(), os.environ.get("ONEDNN_MAX_CPU_ISA")],
+            "device": device.type if device.type == "cpu" else accelerator(),
+            "torch": torch.__version__,
+            "backend": backend,
+            "float32": float32,
+            "model": type(model).__name__,
+            "step": [weights.bit_length(), rows.bit_length(), recipe.training.capture, sought],
+        }
+
+        def measure(trial: Trial, *smaller: Trial) -> Speed:
+            use_float32(float32, device)
+            try:
+                return bf16_speed(trial.step(backend), device, max(1, trial.sentences // processes), most)
+            except RunError:
+                if not smaller:
+                    raise
+            finally:
+                if device.type == "cuda":  # the run's own peak is counted from here on
+                    torch.cuda.empty_cache()
+                    torch.cuda.reset_peak_memory_stats(device)
+            return measure(*smaller)
+
+        try:
+            return _recorded(key, partial(measure, *trials))
+        except RunError as error:
+            warn(f"training.precision: bf16 is not compared with float32, as {error}")
+            return REFUSED
+
+
+def _recorded(key: Mapping[str, Any], measure: Callable[[], Speed]) -> Speed:
+    """The record of a key; measured where there is none, or the cache cannot be used."""
+    try:
+        path = cache_folder() / "precision" / f"{sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
+        with locked(path.with_suffix(".lock"), WAIT):
+            try:
+                return SPEED.validate_python(read_json(path)["speed"])
+            except (UserError, ValidationError, KeyError, TypeError):  # none yet, or a damaged one
+                speed = measure()
+            write_json(path, {"machine": key, "speed": speed})
+            return speed
+    except (OSError, RunError, UserError):
+        return measure()
+
+
+def _threads(before: Mapping[str, Any]) -> Threads:
+    """The number of threads that the run began with, if on a machine like this one and nothing else is asked for."""
+    chosen, here = choose_threads(), machine()
+    known = ("processor", "cores")
+    if chosen.fixed or "threads" not in before or any(before.get(key) != here[key] for key in known):
+        return chosen
+    return Threads(before["threads"], "as the run began")
+
+
+def computing(recipe: Recipe, **choices: str | int) -> Recipe:
+    """`recipe` with these choices of `training`, such as `precision` or `float32`."""
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=choices)})
+
+
+def chosen(manifest: Mapping[str, Any], recipe: Recipe) -> dict[str, str]:
+    """How a run computes, by key: as its recipe says or, where that leaves it open, as its manifest does."""
+    made = {"precision": manifest.get("precision"), "float32": float32_of(manifest)}
+    named = {key: getattr(recipe.training, key) for key in made}
+    return {key: (made[key] or AUTO) if named[key] == AUTO else named[key] for key in made}
+
+
+def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Changes]:
+    """A recipe for a run that is there, and its changes: the keys with the run's own values and those of `recipe`.
+
+    A precision, or a float32, that `recipe` leaves open or that the run has chosen is no change. While the run has
+    chosen none, it can be given one. A language that `recipe` leaves open is no change either.
+    """
+    before = folder.read_recipe()
+    recipe = recipe.model_copy(update={"text": with_languages(recipe.text, before.text)})
+    for key, value in chosen(folder.read_manifest(), before).items():
+        wanted = getattr(recipe.training, key)
+        if wanted in (AUTO, value):
+            recipe = computing(recipe, **{key: getattr(before.training, key)})
+        else:
+            before = computing(before, **{key: wanted if value == AUTO else value})
+    return recipe, changed_keys(before, recipe)
+
+
+class SharedPrecision:
+    """The precision, and the float32, of runs that are compared, where their recipes leave these open: those of runs
+    which are there, else what suits all of them here.
+
+    If each chose for itself, models of different sizes would be rounded differently.
+
+    Args:
+        runs: the recipes and folders of all runs, made or not.
+    """
+
+    def __init__(self, runs: Sequence[tuple[Recipe, Path]]) -> None:
+        self._runs = [(recipe, RunFolder(folder)) for recipe, folder in runs]
+
+    def _made(self, key: str) -> str | None:
+        """The choice of the first run that was left one."""
+        left = ((recipe, folder) for recipe, folder in self._runs if getattr(recipe.training, key) == AUTO)
+        made = (chosen(folder.read_manifest(), recipe)[key] for recipe, folder in left)
+        return next((choice for choice in made if choice != AUTO), None)
+
+    @cached_property
+    def _float32(self) -> str:
+        return self._made("float32") or ("tf32" if has_tf32(pick_device()) else AUTO)
+
+    @cached_property
+    def _precision(self) -> str:
+        if made := self._made("precision"):
+            return made
+        left = [self._with_float32(recipe) for recipe, _ in self._runs if recipe.training.precision == AUTO]
+        settings = attrgetter("batch_tokens", "capture")
+        sizes = {(recipe.model.model_dump_json(), settings(recipe.training)): recipe for recipe in left}
+        device = pick_device()
+        backend = suited_backend(device, processor())
+        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in left)):
+            speeds = [measured_speed(recipe, device, backend) for recipe in sizes.values()]
+        return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
+
+    def _with_float32(self, recipe: Recipe) -> Recipe:
+        return computing(recipe, float32=self._float32) if recipe.training.float32 == AUTO else recipe
+
+    def given(self, recipe: Recipe) -> Recipe:
+        """`recipe` with a precision and, where there is TF32, a float32; measures where no run has one yet."""
+        recipe = self._with_float32(recipe)
+        return computing(recipe, precision=self._precision) if recipe.training.precision == AUTO else recipe

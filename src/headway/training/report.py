@@ -1,0 +1,195 @@
+"""The report of a run, a page: its result, learning curves, tables, attention on dev."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.core.files import write_bytes
+from headway.core.log import counted
+from headway.core.tables import Column, Table
+from headway.metrics import written
+from headway.pages.page import data_element, packed_weights, write_page
+from headway.predictors.captured_attention import END, AttentionName
+from headway.predictors.input_account import InputAccount, accounted
+from headway.predictors.output import Output
+from headway.runs.load import load
+from headway.runs.metrics import read_metrics
+from headway.runs.run import StoredRun, open_run
+from headway.runs.run_folder import precision_of
+
+STYLES = ("palette.css", "report.css", "heatmap.css")
+SCRIPTS = (
+    "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "report.js", "curves.js", "attention.js"
+)  # fmt: skip
+INSIDE = "inside.html"  # the page of `headway inspect` in a run folder
+BITS = 8  # of a weight
+MOST_POINTS = 1000  # a curve on a screen has no room for more
+SENTENCES = 12  # of dev, in the report
+
+
+def curves(lines: Sequence[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """The (update, value) points of every quantity in the lines of `read_metrics`, in their order.
+
+    Metrics on dev are named `dev.exact_match`. Values that are not finite are left out: a curve has a gap there.
+    """
+    points: dict[str, list[tuple[int, float]]] = {}
+    for line in lines:
+        values = {name: value for name, value in line.items() if name not in ("update", "dev")}
+        values |= {f"dev.{name}": value for name, value in line.get("dev", {}).items()}
+        for name, value in values.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                points.setdefault(name, []).append((line["update"], value))
+    return points
+
+
+def write_report(
+    path: Path,
+    *,
+    title: str,
+    summary: dict[str, str],
+    metrics: Path,
+    examples: Sequence[Output] = (),
+    drawings: Callable[[Output], dict[str, str]] | None = None,
+    tables: Sequence[Table] = (),
+    headline: str = "",
+) -> None:
+    """Write the report to `path`, with a link to the page of `headway inspect` where that stands beside it.
+
+    Args:
+        headline: the result in a line, above all else.
+        summary: facts about the run by name, shown at the top.
+        metrics: the run's `metrics.jsonl`.
+        drawings: gives pictures of an output made of characters, by name.
+        examples: sentences to show, with their attention where they have it; those that are wrong come first.
+        tables: the first is shown, the others are folded.
+
+    Raises:
+        UserError: the metrics cannot be read.
+    """
+    points = curves(read_metrics(metrics))
+    # The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
+    # older versions have no such curve; theirs is of what training minimises.
+    training = ("training", "unsmoothed_loss") if "unsmoothed_loss" in points else ("objective", "loss")
+    page = {
+        "title": title,
+        "headline": headline,
+        "summary": list(summary.items()),
+        "curves": {name: line[: -1 : math.ceil(len(line) / MOST_POINTS)] + line[-1:] for name, line in points.items()},
+        "metrics": {name: written(name.removeprefix("dev.")) for name in points if name.startswith("dev.")},
+        "losses": [pair for pair in (training, ("dev", "dev_loss")) if pair[1] in points],
+        "examples": [
+            {
+                "source": example.source,
+                "hypothesis": example.text,
+                "reference": next(iter(example.example.references), None),
+                "score": example.score if math.isfinite(example.score) else None,
+                "sourceTokens": next(iter(example.attention.columns.values()), example.attended),
+                "targetTokens": next(iter(example.attention.rows.values()), [*example.tokens, END]),
+                "drawings": drawings(example) if drawings is not None else {},
+                "attention": [
+                    {"title": AttentionName.parse(name).title, "signed": (signed := bool((weights < 0).any()))}
+                    | packed_weights(np.nan_to_num(weights), BITS, signed=signed)
+                    for name, weights in example.attention.items()
+                ],
+            }
+            for example in sorted(examples, key=lambda example: example.text in example.example.references[:1])
+        ],
+        "tables": [
+            {"title": table.title, "note": " ".join(table.notes), "columns": table.headings(), "rows": table.cells()}
+            for table in tables
+        ],
+    }
+    data = {"payload": page, "inside": INSIDE if path.with_name(INSIDE).is_file() else None}
+    assets = resources.files(__package__).joinpath("page")
+    write_page(path, "report.html", title=title, styles=STYLES, scripts=SCRIPTS, data=data, assets=assets)
+
+
+def link_inside(report: Path) -> None:
+    """Let a report that was written before the page of `headway inspect` beside it have a link to that page."""
+    before, after = (data_element("inside", name).encode() for name in (None, INSIDE))
+    if report.is_file() and before in (content := report.read_bytes()):
+        write_bytes(report, content.replace(before, after))
+
+
+def summary_of(run: StoredRun) -> dict[str, str]:
+    """The facts at the top of the page, as far as the manifest has them."""
+    manifest, recipe = run.manifest, run.recipe
+    machine = manifest.get("machine", {})
+    computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
+    computer += [counted(machine["threads"], "thread")] if machine.get("threads") else []
+    size = f", {manifest['parameters']:,} parameters" if "parameters" in manifest else ""
+    facts = {
+        "task": recipe.task,
+        "model": f"{recipe.model.kind}{size}",
+        "updates": f"{manifest.get('updates', 0):,}",
+        "weights": run.weights_shown(),
+        "training": f"{manifest.get('seconds', 0) / 60:.1f} minutes, "
+        + (precision_of(manifest) or recipe.training.precision),
+        "machine": ", ".join(computer),
+        "seed": str(manifest.get("seed", recipe.training.seed)),
+        "headway": f"{manifest.get('headway', '')}, torch {machine.get('torch', '')}",
+    }
+    return {name: fact for name, fact in facts.items() if fact or name != "weights"}
+
+
+def baseline_tables(run: StoredRun) -> list[Table]:
+    """The model's scores on dev beside those of outputs that need no model; no table where there are none.
+
+    The scores are those of the checkpoint that the weights are, or of the last of those that they are the mean of.
+    """
+    if not (evaluated := [line for line in run.kept_evaluations() if line.get("baselines")]):
+        return []
+    last = evaluated[-1]
+    systems = {f"the model after {last['update']:,} updates": last["dev"], **last["baselines"]}
+    rows = [[name, *(scores[metric] for metric in last["dev"])] for name, scores in systems.items()]
+    columns = [Column(""), *(Column(written(metric), format=".2f") for metric in last["dev"])]
+    return [Table(columns, rows, title="Scores on dev", notes=["What needs no model stands below it."])]
+
+
+def scores_shown(run: StoredRun) -> str:
+    """The scores on dev of the run's weights in a line; empty without a dev set.
+
+    Of a mean of checkpoints they are those of the last of them, which is said.
+    """
+    if not (evaluated := run.kept_evaluations()):
+        return ""
+    last, count = evaluated[-1], len(run.manifest["averaged_updates"])
+    scores = ", ".join(f"{written(name)} {value:.1f}" for name, value in last["dev"].items())
+    of = f" after update {last['update']:,}, the last of {count} averaged checkpoints" if count > 1 else ""
+    return f"{scores} on dev{of}"
+
+
+def write_run_report(
+    run: Path, tables: Sequence[Table] = (), examples: Sequence[Output] | None = None, headline: str | None = None
+) -> Path:
+    """Write `report.html` into a finished run's folder.
+
+    The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
+    training, so that the code which the run names is imported.
+    """
+    opened = open_run(run, allow_code=True)
+    folder, task = opened.folder, opened.task
+    with opened.trusted():
+        if examples is None:
+            with accounted(InputAccount()):  # the account of the data has told what there is to tell
+                examples = task.examples(load(run, allow_code=True), SENTENCES)
+            if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
+                examples = [replace(output, example=output.example.as_written(config)) for output in examples]
+        write_report(
+            folder.report,
+            title=f"headway · {run.name}",
+            summary=summary_of(opened),
+            metrics=folder.metrics,
+            examples=examples,
+            drawings=task.drawings,
+            tables=[*tables, *baseline_tables(opened)],
+            headline=scores_shown(opened) if headline is None else headline,
+        )
+    return folder.report

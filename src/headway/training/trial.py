@@ -1,0 +1,109 @@
+"""Whole steps of training on made batches, by which precisions are compared before anything of a run is there."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.core.errors import memory_named
+from headway.losses import Objective, ObjectiveConfig
+from headway.models import Model, ModelConfig, Seq2Seq, Tagger, TaggerConfig, build_model
+from headway.optimizers.optimizers import build_optimizer
+from headway.processing.pretrained import encoder_location
+from headway.recipe import Recipe
+from headway.tasks.pretrained_encoder import build_tagger
+from headway.tensors.batch import SPECIALS, TargetBatch, TokenBatch, collate
+from headway.tensors.linear import round_to_int8, use_backend
+from headway.tensors.low_rank import adapt
+from headway.training.capture import CapturedUpdate
+from headway.training.parallel import Parallel
+from headway.training.updates import SMALLER_BATCHES, TrainingStep, compute_gradients, make_update
+
+POSITIONS, FRAMES = 32, 512  # of a made sentence, and of made speech
+SHORTER = 4  # times, on a CPU, which has time for few
+FRAMES_OF_A_TOKEN = 16
+FEW, UNBOUNDED = 256, ("byte", "char", "whitespace")  # tokens of a vocabulary whose size only the corpus says
+
+
+class Trial:
+    """Steps of a recipe's training: forward, loss, backward and optimizer, of a model and of batches like its own.
+
+    Args:
+        recipe: its objective counts without its constraints, and its model has other weights.
+        device: where it trains.
+
+    Attributes:
+        positions: of a sentence, on its longer side.
+        sentences: of a whole batch.
+    """
+
+    def __init__(self, recipe: Recipe, device: torch.device) -> None:
+        self.recipe, self.device, training = recipe, device, recipe.training
+        self.reads_frames = isinstance(recipe.model, ModelConfig) and recipe.model.reads_frames()
+        both = recipe.vocabulary
+        self.sizes = [FEW if side.kind in UNBOUNDED else side.size for side in (both, both.target or both)]
+        self.positions = (FRAMES if self.reads_frames else POSITIONS) // (SHORTER if device.type == "cpu" else 1)
+        self.sentences = training.batch_sentences or max(1, training.batch_sizes()["batch_tokens"] // self.positions)
+
+    def model(self) -> Model[Any]:
+        """A model like the recipe's."""
+        section, training, (source, target) = self.recipe.model, self.recipe.training, self.sizes
+        if isinstance(section, TaggerConfig):
+            model: Model[Any] = build_tagger(section, 2, Path(encoder_location(section.encoder)), initial=False)
+        else:
+            config = self.recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})
+            source = self.recipe.data.audio.bins if self.reads_frames else source
+            model = build_model(config, source, target, self.recipe.vocabulary.shared)
+        if (lora := training.lora) is not None:
+            adapt(model, lora.rank, lora.alpha, lora.dropout, lora.linears)
+        if training.int8_rounding:
+            round_to_int8(model)
+        return model
+
+    def step(self, backend: str) -> Callable[[int, str], None]:
+        """A function that takes a step, recorded or not, with so many sentences, in a precision; the rate is 0."""
+        model, training, clip = self.model(), self.recipe.training, self.recipe.training.clip_norm
+        use_backend(model, backend)
+        objective = Objective(ObjectiveConfig(label_smoothing=self.recipe.objective.label_smoothing))
+        module = TrainingStep(model, objective).to(self.device).train()
+        optimizers = cache(lambda kind: build_optimizer(self.recipe.optimizer, module, model.blocks()))
+
+        @cache
+        def update(precision: str) -> Callable[[Sequence[TargetBatch]], object]:
+            parallel = Parallel(0, 1, self.device, training, precision=precision)
+            if training.capture:  # whose learning rate is a tensor
+                captured = CapturedUpdate(module, optimizers(precision), parallel)
+                return lambda batches: captured(batches, None, 0.0)
+            return lambda each: make_update(optimizers(""), compute_gradients(module, each, parallel, clip, None), 0.0)
+
+        @cache
+        def prepared(sentences: int, precision: str) -> Sequence[TargetBatch]:
+            batches = [self.batch(model, sentences)]
+            for _ in range(2 if training.capture else 0):
+                update(precision)(batches)
+            return batches
+
+        def take(sentences: int, precision: str) -> None:
+            with memory_named(f"in a batch of {sentences} examples", SMALLER_BATCHES):
+                update(precision)(prepared(sentences, precision))
+
+        return take
+
+    def batch(self, model: Model[Any], sentences: int) -> TargetBatch:
+        """A batch of sentences of one length, the longest that the model reads where that is shorter than usual."""
+        if isinstance(model, Tagger):
+            places = torch.arange(self.positions).repeat(sentences, 1)
+            real = torch.ones_like(places).bool()
+            return TokenBatch(
+                tokens=places, token_mask=real, first=places, word_mask=real, target_output=places % 2,
+                target_mask=real, indices=np.arange(sentences), counts={"target_tokens": places.numel()},
+            )  # fmt: skip
+        assert isinstance(model, Seq2Seq)
+        frames, length = model.trial_source(self.positions), self.positions - 1
+        length = max(1, model.longest_pair(length // FRAMES_OF_A_TOKEN if self.reads_frames else length))
+        ids = np.arange(sentences * length).reshape(sentences, length)
+        targets = list(ids % (min(FEW, *self.sizes) - len(SPECIALS)) + len(SPECIALS))
+        return collate([frames] * sentences if self.reads_frames else targets, targets)
