@@ -128,11 +128,11 @@ class Gate:
         self.opened, self.begun, self.read = threading.Event(), threading.Event(), list[list[str]]()
         answer = predictor.answer
 
-        def held(request: Any, count: int) -> Any:
-            self.read.append(list(request.raw))
+        def held(request: Any) -> Any:
+            self.read.append([row.raw for row in request.rows])
             self.begun.set()
             self.opened.wait()
-            return answer(request, count)
+            return answer(request)
 
         monkeypatch.setattr(predictor, "answer", held)
 

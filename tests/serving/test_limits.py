@@ -77,13 +77,13 @@ class Watched:
         self.begun, self.ended = threading.Event(), list[type[Exception] | None]()
         answer = predictor.answer
 
-        def watched(request: Any, count: int) -> Any:
+        def watched(request: Any) -> Any:
             try:
-                while held in request.raw:
+                while held in [row.raw for row in request.rows]:
                     self.begun.set()
                     check_waited_for()
                     time.sleep(0.01)
-                outputs = answer(request, count)
+                outputs = answer(request)
             except Exception as error:
                 self.ended.append(type(error))
                 raise
@@ -215,7 +215,7 @@ class Engine(FirefoxBackend):
 
     def hypotheses(self, request: Any) -> Any:
         none = (math.nan,) * 2
-        return [[headway.search.limits.Hypothesis((4,), none, math.nan, "eins")] for _ in request.texts]
+        return [[headway.search.limits.Hypothesis((4,), none, math.nan, "eins")] for _ in request.rows]
 
 
 def test_an_engine_that_tells_no_scores_and_is_greedy_is_served(numbers: Path) -> None:

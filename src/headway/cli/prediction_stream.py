@@ -229,9 +229,8 @@ def _checked(
         for window in windows(_readable(sources, options), predictor.together):
             given = options if prefixes is None else prefixes.given_to(options, number, len(window))
             of_text = isinstance(source, TextProcessor)
-            problems = predictor.request(_inputs(window), given, number + 1).problems if of_text else {}
-            if problems and not options.skip_broken:
-                raise problems[min(problems)]
+            if of_text:
+                predictor.request(_inputs(window), given, number + 1).check()
             if isinstance(source, AudioProcessor) and not options.skip_broken:
                 list(map(source.check, window))
             number += len(window)

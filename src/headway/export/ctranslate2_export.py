@@ -300,11 +300,11 @@ class CTranslate2Backend(Backend):
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         search = request.search
-        for line, source in zip(request.lines, request.sources, strict=True):
-            if len(source) >= POSITIONS:
-                what, received = "this line is longer than what the engine ctranslate2 reads", f"{len(source)} tokens"
+        for row in request.rows:
+            if (length := len(row.encoded.values)) >= POSITIONS:
+                what, received = "this line is longer than what the engine ctranslate2 reads", f"{length} tokens"
                 allowed = f"up to {POSITIONS - 1}, or no {option('engine')}"
-                raise UserError(what, where=line_place(line), received=received, allowed=allowed)
+                raise UserError(what, where=line_place(row.number), received=received, allowed=allowed)
         limits = replace(request.limits, longest=[min(longest, POSITIONS - 1) for longest in request.limits.longest])
         return self._engine.search(
             request.sources, limits,

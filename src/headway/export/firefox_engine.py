@@ -56,7 +56,7 @@ class FirefoxBackend(Backend):
         return longest_of(source_length + 1)
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
-        found = [self._translator().translate(engine_text(self._source, text)) for text in request.texts]
+        found = [self._translator().translate(engine_text(self._source, row.text)) for row in request.rows]
         ids = self._target.encode_lines(found)
         return [
             [Hypothesis(tuple(some), (math.nan,) * (len(some) + 1), math.nan, text)]

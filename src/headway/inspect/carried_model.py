@@ -109,8 +109,8 @@ def _carried(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[st
     request = predictor.request([example.source for example in examples], predictor.Options(**search), 1)
     options = request.search
     _require(options.unknown_words == "keep", "decoding.unknown_words is set")
-    _require(not any(request.prefixes), "outputs have a forced beginning")
-    sizes = [(len(each.values) + 1, most + 1) for each, most in zip(request.sources, request.longest, strict=True)]
+    _require(not any(row.prefix for row in request.rows), "outputs have a forced beginning")
+    sizes = [(len(row.encoded.values) + 1, row.longest + 1) for row in request.rows]
     modules = _Modules(max(map(sum if isinstance(model, DecoderOnly) else max, sizes)))
     return {
         "model": modules.tree(model),
@@ -120,7 +120,7 @@ def _carried(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[st
         "search": {"beam": options.beam, "nbest": nbest, "ranking": asdict(options.ranking)}
         | {"shortest": options.min_length, "no_repeat": options.no_repeat_ngram},
         "sentences": [
-            {"ids": [*map(int, each.values), EOS], "longest": longest} if len(each.values) else None
-            for each, longest in zip(request.sources, request.longest, strict=True)
+            {"ids": [*map(int, row.encoded.values), EOS], "longest": row.longest} if len(row.encoded.values) else None
+            for row in request.rows
         ],
     }

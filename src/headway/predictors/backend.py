@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,7 +15,9 @@ from torch.nn import functional as F
 
 from headway.core.errors import UserError, option
 from headway.models.model import Memory, Seq2Seq
+from headway.predictors.output import Output
 from headway.predictors.predict_options import PredictOptions
+from headway.predictors.predictor import Row
 from headway.search.beam import Ensemble, Searchable, beam_search
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis, Limits
@@ -26,21 +28,43 @@ from headway.tensors.batch import PAD, collate
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Some encoded sources, and how outputs are found for them.
+    """Rows whose outputs are searched for in one batch.
 
     Attributes:
-        sources: ids, or frames, without end marks.
-        texts: what was encoded, for backends that read text.
-        lines: the number of each line, which random streams hang on.
-        search: those of search, with those of the recipe.
+        search: the search options, with those of the recipe.
+        contexts: the token ids that the decoder reads before the output of each row, equally many.
+        mark: the token id between sentences, which no output has.
+        uncounted: the number of first tokens of an output that no score counts.
     """
 
-    sources: Sequence[Any]
-    texts: Sequence[Any]
-    limits: Limits
-    lines: Sequence[int]
+    rows: Sequence[Row]
     options: PredictOptions
     search: SearchOptions
+    contexts: Sequence[Sequence[int]] = ()
+    mark: int | None = None
+    uncounted: int = 0
+
+    @property
+    def sources(self) -> list[Any]:
+        """The token ids, or frames, of the rows, without end-of-sentence tokens."""
+        return [row.encoded.values for row in self.rows]
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the outputs."""
+        prefixes = [row.prefix for row in self.rows] if any(row.prefix for row in self.rows) else []
+        return Limits(
+            self.search.min_length, [row.longest for row in self.rows], prefixes, self.search.no_repeat_ngram,
+            self.contexts, self.mark, self.uncounted,
+        )  # fmt: skip
+
+    def narrowed(self, indices: Sequence[int], search: SearchOptions, nbest: int) -> SearchRequest:
+        """The request of the rows at `indices`, with other search options and another number of hypotheses."""
+        return replace(
+            self, rows=[self.rows[index] for index in indices], search=search,
+            options=self.options.model_copy(update={"nbest": nbest}),
+            contexts=[self.contexts[index] for index in indices] if self.contexts else [],
+        )  # fmt: skip
 
 
 class Backend(ABC):
@@ -58,9 +82,17 @@ class Backend(ABC):
         """The most tokens of an output for a source of so many, where options do not say it; None where they do."""
         return None
 
+    def width(self, options: PredictOptions, search: SearchOptions) -> int:
+        """The number of hypotheses that search keeps of each input."""
+        return options.nbest if options.sample else search.beam if search.kind == "beam" else search.samples
+
     @abstractmethod
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """The outputs for each source, best first: as many as are asked for, or all that there are."""
+
+    def annotated(self, row: Row, output: Output) -> Output:
+        """The output of a row, with what the search has noted of it."""
+        return output
 
     @classmethod
     def check(cls, options: PredictOptions, search: SearchOptions) -> None:
@@ -109,7 +141,7 @@ class TorchBackend(Backend):
                 return beam_search(model, memory, request.limits, beam=search.beam, ranking=search.ranking)
             return sample(
                 model, memory, request.limits,
-                sampling=options.sampling, lines=request.lines,
+                sampling=options.sampling, lines=[row.number for row in request.rows],
                 count=options.nbest if options.sample else search.samples, ranking=search.ranking,
             )  # fmt: skip
 

@@ -6,7 +6,6 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,8 +24,9 @@ from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, AttentionWeights, layer_titles
 from headway.predictors.output import Example, LabelledWords
 from headway.predictors.predict_options import Capture, LabelOptions
-from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Request, Run, batches
+from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Request, Row, Run, batches
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
+from headway.processing.processor import Encoded
 from headway.processing.text.text_processor import prepare
 from headway.search.limits import check_scores
 from headway.tensors.batch import TokenBatch
@@ -48,14 +48,6 @@ class KeptThreshold(BaseModel):
 
 
 STORED = TypeAdapter(KeptThreshold)
-
-
-@dataclass(frozen=True)
-class LabelRequest(Request):
-    """Some sentences on their way through a tagger, cut into words."""
-
-    options: LabelOptions
-    sentences: list[tuple[str, ...]]
 
 
 class LabelPredictor(Predictor[Sentence, LabelledWords]):
@@ -89,7 +81,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
                 raise UserError("runs that label together need the same labels", where=f"run {number}",
                                 received=", ".join(_labels(run)), allowed=self.labels)  # fmt: skip
 
-    def request(self, inputs: Sequence[Any], options: LabelOptions, first_line: int) -> LabelRequest:
+    def request(self, inputs: Sequence[Any], options: LabelOptions, first_line: int) -> Request:
         chosen, source = self.settled(options), self.recipe.text.source
         if chosen.capture and chosen.capture != ALL:
             what = "a tagger captures all or nothing"
@@ -101,10 +93,15 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
             update={"segment": "moses"} if chosen.raw else {"segment": "whitespace", "clean": False}
         )
         sentences = [tuple(prepare(text, cut).split() if isinstance(text, str) else text) for text in raw]
-        return LabelRequest(inputs, chosen, first_line, {}, sentences)
+        rows = [
+            Row(line, raw, encoded=Encoded(words), longest=len(words))
+            for line, (raw, words) in enumerate(zip(inputs, sentences, strict=True), start=first_line)
+        ]
+        return Request(rows, chosen)
 
-    def answer(self, request: LabelRequest, count: int) -> list[LabelledWords]:
-        options, sentences = request.options, request.sentences[:count]
+    def answer(self, request: Request) -> list[LabelledWords]:
+        options, sentences = request.options, [row.encoded.values for row in request.rows]
+        assert isinstance(options, LabelOptions)
         size = options.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
         return [
             LabelledWords.of(
@@ -113,10 +110,10 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
                 probabilities,
                 self.labels,
                 tuple(self.capture(words)) if options.capture else (),
-                raw if isinstance(raw, Example) else None,
+                row.raw if isinstance(row.raw, Example) else None,
             )
-            for raw, words, probabilities in zip(
-                request.raw[:count], sentences, self._probabilities(sentences, size), strict=True
+            for row, words, probabilities in zip(
+                request.rows, sentences, self._probabilities(sentences, size), strict=True
             )
         ]
 

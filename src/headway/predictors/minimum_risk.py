@@ -13,6 +13,10 @@ import numpy as np
 from headway.core.errors import UserError, option
 from headway.core.processes import check_waited_for
 from headway.metrics import Metric, check_kind, metric_in
+from headway.predictors.backend import Backend, SearchRequest
+from headway.predictors.predict_options import PredictOptions
+from headway.processing.text.document_vocabulary import JOINT
+from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis
 
 
@@ -25,6 +29,37 @@ def utility_of(name: str, language: str | None, *, of_texts: bool) -> Metric:
     if not metric.reads_references:
         raise UserError("a utility compares outputs, and this metric reads no references", where=where, received=name)
     return metric
+
+
+class MinimumRiskBackend(Backend):
+    """Samples from the backend within, and ranks the samples by their expected utility.
+
+    With `beam_candidates`, the hypotheses of a beam search are candidates, too.
+    """
+
+    def __init__(self, inner: Backend, utility: Metric, decode: Callable[[Sequence[int]], str]) -> None:
+        self.name, self._inner, self._utility, self._decode = inner.name, inner, utility, decode
+
+    def longest(self, source_length: int) -> int | None:
+        return self._inner.longest(source_length)
+
+    def width(self, options: PredictOptions, search: SearchOptions) -> int:
+        return search.samples + (self._inner.width(options, _by_beam(search)) if search.beam_candidates else 0)
+
+    def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
+        drawn = self._inner.hypotheses(request)
+        others: list[list[Hypothesis]] = [[]] * len(drawn)
+        if request.search.beam_candidates:
+            others = self._inner.hypotheses(replace(request, search=_by_beam(request.search)))
+        texts = [row.text.rpartition(JOINT)[2] if self._utility.reads_sources else "" for row in request.rows]
+        return [
+            least_risk(samples, more, self._decode, self._utility, text)
+            for samples, more, text in zip(drawn, others, texts, strict=True)
+        ]
+
+
+def _by_beam(search: SearchOptions) -> SearchOptions:
+    return search.model_copy(update={"kind": "beam"})
 
 
 def least_risk(

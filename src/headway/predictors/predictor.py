@@ -6,7 +6,7 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,7 +18,7 @@ from headway.core.processes import batched
 from headway.models import Model
 from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture, CaptureOptions, checked_options
-from headway.processing.processor import Processor
+from headway.processing.processor import Encoded, Processor
 from headway.recipe import Recipe
 
 SMALLER_BATCHES = f"lower {option('batch_tokens')} (in a recipe: decoding.batch_tokens) or the beam"
@@ -50,21 +50,51 @@ class Run:
     as_stored: bool = True
 
 
-@dataclass(frozen=True)
-class Request:
-    """Some inputs on their way through a predictor.
+@dataclass(eq=False)
+class Row:
+    """One input of a request.
 
     Attributes:
-        raw: the inputs.
-        options: how to predict.
-        first_line: the number of the first input.
-        problems: by row, why an input has no output.
+        number: the line number, for messages and random streams.
+        raw: the text, recording or Example as it came.
+        text: the text that was encoded.
+        encoded: the encoded input; empty if the row has a problem.
+        prefix: the token ids that the output begins with.
+        longest: the maximum number of tokens of the output.
+        problem: the reason why the input has no output.
     """
 
-    raw: Sequence[Any]
+    number: int
+    raw: Any
+    text: Any = ""
+    encoded: Encoded = field(default_factory=lambda: Encoded([]))
+    prefix: Sequence[int] = ()
+    longest: int = 0
+    problem: UserError | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """Encoded inputs, and the options of their prediction."""
+
+    rows: Sequence[Row]
     options: CaptureOptions
-    first_line: int
-    problems: dict[int, UserError]
+
+    @property
+    def width(self) -> int:
+        """The number of hypotheses that search keeps of each input."""
+        return 1
+
+    def until_broken(self) -> Request:
+        """The rows up to the first one with a problem, or all rows if `skip_broken` is set."""
+        broken = (place for place, row in enumerate(self.rows, start=1) if row.problem is not None)
+        return self if self.options.skip_broken else replace(self, rows=self.rows[: next(broken, None)])
+
+    def check(self) -> None:
+        """Raise the first problem of a row, unless `skip_broken` is set."""
+        for row in self.rows:
+            if row.problem is not None and not self.options.skip_broken:
+                raise row.problem
 
 
 class Predictor(ABC, Generic[In, Out]):
@@ -120,9 +150,8 @@ class Predictor(ABC, Generic[In, Out]):
             UserError: an input that cannot be read, or options that are not allowed or do not go together.
         """
         request = self.request(each(inputs), checked_options(self.Options, options, keywords), first_line)
-        if request.problems and not request.options.skip_broken:
-            raise request.problems[min(request.problems)]
-        return self.answer(request, len(request.raw))
+        request.check()
+        return self.answer(request)
 
     def stream(
         self, inputs: Iterable[In | Example], options: BaseModel | None = None, *, first_line: int = 1, **keywords: Any
@@ -136,11 +165,10 @@ class Predictor(ABC, Generic[In, Out]):
         """
         chosen = checked_options(self.Options, options, keywords)
         for some in batched(inputs, self.together):
-            request = self.request(some, chosen, first_line)
-            broken = None if chosen.skip_broken else min(request.problems, default=None)
-            outputs = self.answer(request, len(some) if broken is None else broken + 1)
+            request = self.request(some, chosen, first_line).until_broken()
+            outputs = self.answer(request)
             yield from outputs
-            if broken is not None:
+            if request.rows[-1].problem is not None and not chosen.skip_broken:
                 return
             first_line, chosen = first_line + len(some), self.following(chosen, outputs)
 
@@ -157,8 +185,8 @@ class Predictor(ABC, Generic[In, Out]):
         """
 
     @abstractmethod
-    def answer(self, request: Any, count: int) -> list[Out]:
-        """The outputs of the first inputs of a request."""
+    def answer(self, request: Any) -> list[Out]:
+        """The outputs of all rows of a request."""
 
     @abstractmethod
     def force(self, inputs: Sequence[In], targets: Sequence[Any], *, capture: Capture = ()) -> list[Out]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +19,8 @@ from headway.core.errors import UserError, memory_named, option
 from headway.core.registry import is_foreign
 from headway.formats.corpus_config import parts
 from headway.formats.lines import check_texts, line_place
-from headway.formats.terms import NO_TERMS, Glossary, TermCount, kept
-from headway.metrics import METRICS, WITH_OPTIONS, Metric
+from headway.formats.terms import Glossary
+from headway.metrics import METRICS, WITH_OPTIONS
 from headway.models import Seq2Seq
 from headway.models.model import Axes
 from headway.predictors.attribution import ATTRIBUTIONS, Attribution, Question, foils, merged
@@ -28,10 +28,11 @@ from headway.predictors.backend import Backend, SearchRequest, TorchBackend
 from headway.predictors.captured_attention import ALL, END, AttentionWeights, column_tokens, patterns_of, row_tokens
 from headway.predictors.formatter import Formatter, TreeFormatter
 from headway.predictors.input_account import TARGETS, accounted
-from headway.predictors.minimum_risk import least_risk, utility_of
+from headway.predictors.minimum_risk import MinimumRiskBackend, utility_of
 from headway.predictors.output import Example, Output, TextHypothesis, earlier_inputs, in_documents
 from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
-from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Run, batches, each
+from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Row, Run, batches, each
+from headway.predictors.terms import TermBackend, TermFormatter
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
 from headway.processing.processor import NO_WORDS, Encoded
@@ -40,58 +41,32 @@ from headway.processing.text.framed_vocabulary import code_of
 from headway.processing.text.text_processor import TextProcessor
 from headway.search.beam import Ensemble
 from headway.search.decoding_options import SearchOptions
-from headway.search.limits import Hypothesis, Limits, check_scores
+from headway.search.limits import Hypothesis, check_scores
 from headway.search.recorded_model import few
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
-WIDER_BEAM = 16  # where an output lacks a term
 RECORDINGS = 128  # together: their frames take about 0.5 MB each
 
 
 @dataclass(frozen=True)
 class PredictionRequest(Request):
-    """Some inputs on their way through a predictor.
+    """Encoded inputs, and how their outputs are searched for and written.
 
     Attributes:
-        sources: the inputs, encoded; one that has a problem has no values.
-        texts: the inputs as the model reads them.
-        prefixes: the ids that each output begins with.
-        longest: the most tokens that each output may have.
-        search: the options of search, those of the recipe included.
-        unknown: what replaces unknown words; None where they are kept.
-        mark: the id of the token between sentences, where the vocabulary has it.
-        uncounted: how many first tokens of outputs no score counts.
-        utility: by what outputs are compared with each other; None where they are searched for, or just drawn.
-        glossary: the terms, where any are asked for.
-        terms: those of the outputs, by row.
+        search: the search options, with those of the recipe.
+        backend: the search, with what the options wrap around it.
+        unknown: replaces unknown words; None to keep them.
     """
 
     options: PredictOptions
-    sources: list[Encoded]
-    texts: list[Any]
-    prefixes: list[list[int]]
-    longest: list[int]
     search: SearchOptions
     formatter: Formatter
-    unknown: UnknownWords | None
-    mark: int | None = None
-    uncounted: int = 0
-    utility: Metric | None = None
-    glossary: Glossary | None = None
-    terms: dict[int, TermCount] = field(default_factory=dict)
+    backend: Backend
+    unknown: UnknownWords | None = None
 
-    def asked(
-        self, rows: Sequence[int], search: SearchOptions, nbest: int, contexts: Sequence[Sequence[int]] = ()
-    ) -> SearchRequest:
-        """The request of some rows to a backend, with what the decoder reads before their outputs."""
-        prefixes, longest = [self.prefixes[row] for row in rows], [self.longest[row] for row in rows]
-        prefixes = prefixes if any(prefixes) else []
-        limits = Limits(
-            search.min_length, longest, prefixes, search.no_repeat_ngram, contexts, self.mark, self.uncounted
-        )
-        sources, texts = [self.sources[row].values for row in rows], [self.texts[row] for row in rows]
-        options = self.options if nbest == self.options.nbest else self.options.model_copy(update={"nbest": nbest})
-        return SearchRequest(sources, texts, limits, [self.first_line + row for row in rows], options, search)
+    @property
+    def width(self) -> int:
+        return self.backend.width(self.options, self.search)
 
 
 class SequencePredictor(Predictor[Recording, Output]):
@@ -168,24 +143,26 @@ class SequencePredictor(Predictor[Recording, Output]):
         beginning = self._beginning(options.target_language)
         given = [[]] * count if options.prefixes is None else self.target.encode_lines(options.prefixes)
         prefixes = [ids if ids else beginning for ids in given]
-        utility, of_texts = None, isinstance(self.source, TextProcessor)
+        backend = self.backend
         if search.kind == "mbr" and not options.sample:
-            utility = utility_of(search.utility, self.recipe.text.target.language, of_texts=of_texts)
-        glossary = Glossary(options.terms) if options.terms else None
-        mark, begun = self.target.vocabulary.mark, len(self.target.vocabulary.beginning)
-        request = PredictionRequest(
-            inputs, options, first_line, {}, [], [], prefixes, [], search, formatter, unknown,
-            mark, begun, utility, glossary,
-        )  # fmt: skip
-        for row, line in enumerate(map(self._window, inputs)):
+            language, of_texts = self.recipe.text.target.language, isinstance(self.source, TextProcessor)
+            utility = utility_of(search.utility, language, of_texts=of_texts)
+            backend = MinimumRiskBackend(backend, utility, self.target.decode)
+        if options.terms:
+            glossary = Glossary(options.terms)
+            backend = TermBackend(backend, glossary, self.target.decode, self._example)
+            if any(part.terms for _, part in parts(self.recipe.data.train, "data.train")):
+                formatter = TermFormatter(formatter, glossary)
+        rows = [
+            Row(first_line + place, line, prefix=prefix)
+            for place, (line, prefix) in enumerate(zip(inputs, prefixes, strict=True))
+        ]
+        request = PredictionRequest(rows, options, search, formatter, backend, unknown)
+        for row in rows:
             try:
-                text, source, longest = self._read_one(line, request, row)
+                row.text, row.encoded, row.longest = self._read_one(row, request)
             except UserError as error:
-                text, source, longest = "", Encoded([]), 0
-                request.problems[row] = error
-            request.texts.append(text)
-            request.sources.append(source)
-            request.longest.append(longest)
+                row.problem = error
         return request
 
     def _beginning(self, language: str | None) -> list[int]:
@@ -196,16 +173,14 @@ class SequencePredictor(Predictor[Recording, Output]):
         codes = vocabulary.tags if vocabulary.beginning else ()
         return vocabulary.encode(code_of(language, codes, option("target_language")))
 
-    def _read_one(self, line: Any, request: PredictionRequest, row: int) -> tuple[Any, Encoded, int]:
-        """An input as the model reads it, and the most tokens that it may write. Raises UserError for a problem."""
-        options, search, prefix = request.options, request.search, request.prefixes[row]
-        where, named = line_place(request.first_line + row), isinstance(self.source, TextProcessor)
+    def _read_one(self, row: Row, request: PredictionRequest) -> tuple[Any, Encoded, int]:
+        """The text of a row, its encoding, and the maximum length of its output. Raises UserError for a problem."""
+        line, options, search, prefix = self._window(row.raw), request.options, request.search, row.prefix
+        where, named = line_place(row.number), isinstance(self.source, TextProcessor)
         if named and not isinstance(line, str):
             raise UserError("a line is a text", where=where, received=type(line).__name__, allowed="str")
         request.formatter.check(line, where)
         text = request.formatter.source(line)
-        if request.glossary is not None and any(part.terms for _, part in parts(self.recipe.data.train, "data.train")):
-            text = request.glossary.annotated(text)
         source = self.source.encode(text, None if options.max_source_length else self.recipe.data.truncation())
         limit = min(model.longest_read(options.max_source_length) for model in self.models)
         while self.recipe.data.context.source and JOINT in text and len(source.values) > limit:
@@ -225,7 +200,9 @@ class SequencePredictor(Predictor[Recording, Output]):
         if UNKNOWN in prefix:
             assert options.prefixes is not None
             what = "this beginning of an output has tokens that are not in the vocabulary"
-            raise UserError(what, where=f"line {request.first_line + row}", received=options.prefixes[row])
+            raise UserError(
+                what, where=f"line {row.number}", received=options.prefixes[row.number - request.rows[0].number]
+            )
         # A longest length that the source gives makes room for the shortest and the prefix.
         needed, length = max(search.min_length, len(prefix)), search.max_length
         if length is None:
@@ -239,80 +216,33 @@ class SequencePredictor(Predictor[Recording, Output]):
             raise UserError(what, where=where, received=f"{needed} tokens", allowed=f"up to {length}")
         return text, source, length
 
-    def answer(self, request: PredictionRequest, count: int) -> list[Output]:
-        results: list[Output | None] = [None] * count
-        size = few if request.search.cuda_graphs else int  # graphs ask for as many rows in all batches of a size
-        lengths = [size(len(source.values) + 1) - 1 for source in request.sources[:count]]
-        for rows, contexts in self._batches(request, lengths, results):
-            with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-                asked = request.asked(rows, request.search, request.options.nbest, contexts)
-                sources, limits = list(asked.sources), asked.limits
-                outputs = self._with_terms(request, rows, self._hypotheses(asked, request.utility), contexts)
+    def answer(self, request: PredictionRequest) -> list[Output]:
+        rows = request.rows
+        results: list[Output | None] = [None] * len(rows)
+        for places, contexts in self._batches(request, results):
+            some = [rows[place] for place in places]
+            with memory_named(f"in decoding {len(some)} inputs together", SMALLER_BATCHES):
+                vocabulary = self.target.vocabulary
+                asked = SearchRequest(
+                    some, request.options, request.search, contexts, vocabulary.mark, len(vocabulary.beginning)
+                )
+                outputs = request.backend.hypotheses(asked)
                 best = [hypotheses[0] for hypotheses in outputs]
-                captured = self._capture(sources, best, request.options.capture, contexts)
-                replaced = self._replace_unknown(request, rows, outputs)
-            for row, hypotheses, attention, end in zip(rows, replaced, captured, limits.ends(), strict=True):
-                results[row] = self._output(request, row, hypotheses, attention, end)
-            self.answered(len(rows))
+                captured = self._capture(asked.sources, best, request.options.capture, contexts)
+                replaced = self._replace_unknown(request, some, outputs)
+            for place, hypotheses, attention, end in zip(places, replaced, captured, asked.limits.ends(), strict=True):
+                output = self._output(rows[place], request.formatter, hypotheses, attention, end)
+                results[place] = request.backend.annotated(rows[place], output)
+            self.answered(len(some))
         with accounted() as account:
-            account.read_inputs(self.runs[0], request.texts[:count], request.sources[:count], request.first_line)
-        for row in (row for row, result in enumerate(results) if result is None):  # blank, or with a problem
-            problem = request.problems.get(row)
-            empty = TextHypothesis("", 0.0 if problem is None else -math.inf, [], [])
-            hypotheses_of_none = [empty] * request.options.nbest
-            results[row] = Output(self._example(request.raw[row]), hypotheses_of_none, problem=problem)
-        return [result for result in results if result is not None]
+            first_line = rows[0].number if rows else 1
+            account.read_inputs(self.runs[0], [row.text for row in rows], [row.encoded for row in rows], first_line)
+        return [output or self._empty(row, request) for row, output in zip(rows, results, strict=True)]
 
-    def _hypotheses(self, asked: SearchRequest, utility: Metric | None) -> list[list[Hypothesis]]:
-        """The hypotheses of some rows, with a utility those of least risk first."""
-        drawn = self.backend.hypotheses(asked)
-        if utility is None:
-            return drawn
-        others: list[list[Hypothesis]] = [[]] * len(drawn)
-        if asked.search.beam_candidates:
-            others = self.backend.hypotheses(replace(asked, search=asked.search.model_copy(update={"kind": "beam"})))
-        texts = [text.rpartition(JOINT)[2] if utility.reads_sources else "" for text in asked.texts]
-        return [
-            least_risk(samples, more, self.target.decode, utility, text)
-            for samples, more, text in zip(drawn, others, texts, strict=True)
-        ]
-
-    def _with_terms(
-        self,
-        request: PredictionRequest,
-        rows: Sequence[int],
-        outputs: list[list[Hypothesis]],
-        contexts: Sequence[Sequence[int]],
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses of rows, those with the most terms first; where none has all, those of a wider search too."""
-        if request.glossary is None:
-            return outputs
-        wanted = [request.glossary.wanted(self._example(request.raw[row]).source) for row in rows]
-
-        def count(index: int, hypothesis: Hypothesis) -> int:
-            text = self.target.decode(hypothesis.ids) if hypothesis.text is None else hypothesis.text
-            return kept(wanted[index], text)
-
-        def preferred(index: int) -> list[Hypothesis]:
-            return sorted(outputs[index], key=lambda one: -count(index, one))
-
-        first = [count(index, hypotheses[0]) for index, hypotheses in enumerate(outputs)]
-        outputs = [preferred(index) for index in range(len(rows))]
-        failed = [index for index, some in enumerate(outputs) if count(index, some[0]) < wanted[index].total()]
-        if failed:
-            update = {"beam": max(WIDER_BEAM, request.search.beam), "beam_candidates": True}
-            asked = request.asked(
-                [rows[index] for index in failed],
-                request.search.model_copy(update=update),
-                max(WIDER_BEAM, request.options.nbest),
-                [contexts[index] for index in failed] if contexts else [],
-            )
-            for index, more in zip(failed, self._hypotheses(asked, request.utility), strict=True):
-                outputs[index] = list({one.ids: one for one in [*outputs[index], *more]}.values())
-                outputs[index] = preferred(index)
-        for index, row in enumerate(rows):
-            request.terms[row] = TermCount(wanted[index].total(), first[index], count(index, outputs[index][0]))
-        return outputs
+    def _empty(self, row: Row, request: PredictionRequest) -> Output:
+        """The output of a row that is blank or has a problem."""
+        empty = TextHypothesis("", 0.0 if row.problem is None else -math.inf, [], [])
+        return Output(self._example(row.raw), [empty] * request.options.nbest, problem=row.problem)
 
     def following(self, options: PredictOptions, outputs: Sequence[Output]) -> PredictOptions:
         """As the contract says: the last sentences of the document, with their outputs."""
@@ -335,20 +265,22 @@ class SequencePredictor(Predictor[Recording, Output]):
         return source[self.source.after_mark(source) :] if isinstance(self.source, TextProcessor) else source
 
     def _batches(
-        self, request: PredictionRequest, lengths: Sequence[int], results: Sequence[Output | None]
+        self, request: PredictionRequest, results: Sequence[Output | None]
     ) -> Iterator[tuple[list[int], list[list[int]]]]:
         """The rows of each batch, and what the decoder reads before their outputs, none without context of the target.
 
         A sentence comes after those whose outputs it reads, beside others that read equally many tokens.
         """
         search, before = request.search, request.options.before
+        size = few if search.cuda_graphs else int  # graphs ask for as many rows in all batches of a size
+        lengths = [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
         # Samples take no more rows than a beam has.
-        share = 1.0 if request.utility is None else min(1, search.beam / search.samples)
-        budget = int(search.batch_tokens * share)
+        samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
+        budget = int(search.batch_tokens * min(1, search.beam / samples))
         if not (count := self.recipe.data.context.target):
             yield from ((rows, []) for rows in batches(lengths, budget, end_marks=1))
             return
-        links = list(earlier_inputs(request.raw[: len(lengths)], before, count))
+        links = list(earlier_inputs([row.raw for row in request.rows], before, count))
         plain = {"capture": (), "nbest": 1, "prefixes": None, "before": (), "skip_broken": True, "truncate": True}
         lines = [line for _, others in links if others for line in (*others, "")]
         made = iter(self.predict(lines, request.options.model_copy(update=plain)) if lines else ())
@@ -363,26 +295,26 @@ class SequencePredictor(Predictor[Recording, Output]):
                 for place in range(row - links[row][0], row):  # a negative one is among those before the first
                     output = results[place] if place >= 0 else None
                     texts[row].append(before[place][1] if place < 0 else output.text if output else "")
-                contexts[row] = self._context(request, row, texts[row])
-            for size in sorted({len(ids) for ids in contexts.values()}):
-                alike = {row for row, ids in contexts.items() if len(ids) == size}
+                contexts[row] = self._context(request.rows[row], texts[row])
+            for read in sorted({len(ids) for ids in contexts.values()}):
+                alike = {row for row, ids in contexts.items() if len(ids) == read}
                 some = [length if row in alike else 0 for row, length in enumerate(lengths)]
                 for chosen in batches(some, budget, end_marks=1):
-                    yield chosen, [contexts[row] for row in chosen] if size else []
+                    yield chosen, [contexts[row] for row in chosen] if read else []
 
-    def _context(self, request: PredictionRequest, row: int, texts: Sequence[str]) -> list[int]:
+    def _context(self, row: Row, texts: Sequence[str]) -> list[int]:
         """Earlier outputs as the decoder reads them before an output: the last that leave room for one.
 
         Within `data.max_length`, that is one as long as its source.
         """
-        data, source, mark = self.recipe.data, request.sources[row].values, self.target.vocabulary.mark
+        data, source, mark = self.recipe.data, row.encoded.values, self.target.vocabulary.mark
         by_words, room = data.count == "words", self.longest_target(len(source))
-        left = data.max_length - len(request.raw[row].source.split() if by_words else self._alone(source))
+        left = data.max_length - len(row.raw.source.split() if by_words else self._alone(source))
         context = list[int]()
         for text in filter(str.strip, reversed(texts)):
             ids = self.target.encode(text).values
             left -= (len(self.target.prepare(text).split()) if by_words else len(ids)) + 1
-            total = len(ids) + 1 + len(context) + request.longest[row]
+            total = len(ids) + 1 + len(context) + row.longest
             if left < 0 or (room is not None and total > room):
                 break
             if ids and mark is not None:
@@ -394,18 +326,18 @@ class SequencePredictor(Predictor[Recording, Output]):
         return raw if isinstance(raw, Example) else Example(self.source.name(raw))
 
     def _replace_unknown(
-        self, request: PredictionRequest, rows: Sequence[int], outputs: Sequence[Sequence[Hypothesis]]
+        self, request: PredictionRequest, rows: Sequence[Row], outputs: Sequence[Sequence[Hypothesis]]
     ) -> list[list[tuple[Hypothesis, Sequence[str]]]]:
         """The best outputs of each row, each with the words that replace its unknown ones."""
         best = [hypotheses[: request.options.nbest] for hypotheses in outputs]
         words: dict[tuple[int, int], list[str]] = {}
         places = [(row, rank) for row, some in enumerate(best) for rank, one in enumerate(some) if UNKNOWN in one.ids]
         if request.unknown is not None and places:
-            sources = [request.sources[rows[row]].values for row, _ in places]
+            sources = [rows[row].encoded.values for row, _ in places]
             hypotheses, layer = [best[row][rank] for row, rank in places], request.unknown.layer
             captured = self._capture(sources, hypotheses, (layer,))
             for place, source, hypothesis, attention in zip(places, sources, hypotheses, captured, strict=True):
-                line = request.texts[rows[place[0]]]
+                line = rows[place[0]].text
                 words[place] = request.unknown(line, source, hypothesis.ids, attention[layer])
         return [[(one, words.get((row, rank), ())) for rank, one in enumerate(some)] for row, some in enumerate(best)]
 
@@ -495,14 +427,14 @@ class SequencePredictor(Predictor[Recording, Output]):
 
     def _output(
         self,
-        request: PredictionRequest,
-        row: int,
+        row: Row,
+        formatter: Formatter,
         hypotheses: Sequence[tuple[Hypothesis, Sequence[str]]],
         weights: dict[str, NDArray[np.float32]],
         end: int | None = None,
     ) -> Output:
         """The output for an input; `end` is the most tokens that its hypotheses could have."""
-        example, source, formatter = self._example(request.raw[row]), request.sources[row], request.formatter
+        example, source = self._example(row.raw), row.encoded
         outputs = []
         for hypothesis, unknown in hypotheses:
             ids, log_probabilities = hypothesis.ids, list(hypothesis.log_probabilities)
@@ -513,7 +445,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             outputs.append(TextHypothesis(text, hypothesis.score, tokens, log_probabilities, written, repairs, ids))
         attended, words, attention = self.attended(source.values), (NO_WORDS, NO_WORDS), AttentionWeights()
         if weights:
-            words = self.source.words(source.values, request.texts[row]), self.target.words(hypotheses[0][0].ids)
+            words = self.source.words(source.values, row.text), self.target.words(hypotheses[0][0].ids)
             axes = {name: self.models[0].attention_axes(name) for name in weights}
             rows = {name: row_tokens(each, attended, outputs[0].tokens) for name, each in axes.items()}
             columns = {
@@ -531,7 +463,6 @@ class SequencePredictor(Predictor[Recording, Output]):
             attended,
             source.truncated,
             at_limit=end is not None and len(hypotheses[0][0].ids) >= end,
-            terms=request.terms.get(row, NO_TERMS),
         )
 
     def score(self, sources: Recording | Sequence[Recording], targets: str | Sequence[str]) -> list[TextHypothesis]:
@@ -559,36 +490,38 @@ class SequencePredictor(Predictor[Recording, Output]):
         options = self.Options()
         formatter, search = self.formatter(options), self.recipe.decoding
         penalty, begun = search.ranking.penalty, len(self.target.vocabulary.beginning)
-        sources = [self.read(line, formatter) for line in raw]
-        read = [formatter.source(self._window(line)) for line in raw]
+        rows = [
+            Row(number, line, formatter.source(self._window(line)), self.read(line, formatter))
+            for number, line in enumerate(raw, start=1)
+        ]
         windows = [
             joined([target for _, target in line.context], text, context.target) if isinstance(line, Example) else text
             for line, text in zip(raw, texts, strict=True)
         ]
         target_ids = self.target.encode_lines(windows)
         before = list(map(self.target.after_mark, target_ids))
-        request = PredictionRequest(raw, options, 1, {}, sources, read, [], [], search, formatter, None)
-        lengths = [max(len(source.values), len(ids)) + 1 for source, ids in zip(sources, target_ids, strict=True)]
+        lengths = [max(len(row.encoded.values), len(ids)) + 1 for row, ids in zip(rows, target_ids, strict=True)]
         results: dict[int, Output] = {}
-        for rows in batches(lengths, search.batch_tokens):
-            with memory_named(f"in scoring {len(rows)} pairs together", SMALLER_BATCHES):
-                batch = _pairs([sources[row].values for row in rows], [target_ids[row] for row in rows]).to(self.device)
+        for places in batches(lengths, search.batch_tokens):
+            with memory_named(f"in scoring {len(places)} pairs together", SMALLER_BATCHES):
+                sources = [rows[place].encoded.values for place in places]
+                batch = _pairs(sources, [target_ids[place] for place in places]).to(self.device)
                 output = model(batch, capture=patterns_of(capture))
                 scores = output.logits.float().log_softmax(-1)
                 check_scores(scores.isnan().any(-1)[batch.target_mask])
                 chosen = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).tolist()
-                captured = self._cut(output.attention, batch, capture, [before[row] for row in rows])
-            for row, values, weights in zip(rows, chosen, captured, strict=True):
-                log_probabilities = tuple(values[before[row] : len(target_ids[row]) + 1])
-                ids = tuple(target_ids[row][before[row] :])
+                captured = self._cut(output.attention, batch, capture, [before[place] for place in places])
+            for place, values, weights in zip(places, chosen, captured, strict=True):
+                log_probabilities = tuple(values[before[place] : len(target_ids[place]) + 1])
+                ids = tuple(target_ids[place][before[place] :])
                 forced = Hypothesis(
                     ids, log_probabilities, sum(log_probabilities[begun:]) / penalty(len(log_probabilities))
                 )
-                results[row] = self._output(request, row, [(forced, ())], weights)
+                results[place] = self._output(rows[place], formatter, [(forced, ())], weights)
         with accounted() as account:
-            account.read_inputs(self.runs[0], read, sources)
+            account.read_inputs(self.runs[0], [row.text for row in rows], [row.encoded for row in rows])
             account.read_texts(TARGETS, self.target, texts, target_ids)
-        return [results[row] for row in range(len(raw))]
+        return [results[place] for place in range(len(raw))]
 
     def attribute(
         self,

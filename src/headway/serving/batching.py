@@ -5,19 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields, replace
-from itertools import chain, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from headway.core.errors import UserError
 from headway.core.processes import WAITED_FOR, check_waited_for
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.output import Output
 from headway.predictors.predict_options import CaptureOptions
 from headway.predictors.predictor import Predictor, Request
-from headway.predictors.sequence_predictor import WIDER_BEAM, PredictionRequest
 
 MOST_ROWS = 128  # a batch: what search keeps grows with rows, beam and vocabulary
 MOST_TOKENS = 2000  # of an output
@@ -87,16 +85,16 @@ class Batcher:
     def encoded(self, inputs: Sequence[str], options: CaptureOptions) -> list[Job]:
         """The jobs of some inputs. Raises UserError for inputs or options that the model cannot read."""
         whole = self.predictor.request(list(inputs), options, 1)
-        # Random streams hang on the numbers of lines, and each request counts its own; so do earlier outputs.
-        drawn = getattr(options, "sample", False) or getattr(whole, "utility", None) is not None
-        chained = self.predictor.recipe.data.context.target > 0
-        alike = object() if drawn or chained else options.model_dump_json(exclude={"prefixes"})
-        if whole.problems and not options.skip_broken:
-            raise whole.problems[min(whole.problems)]
-        if hasattr(whole, "longest"):
-            whole.longest[:] = [min(length, MOST_TOKENS) for length in whole.longest]
-        lengths = [len(each.values) for each in getattr(whole, "sources", ())] or [len(each) for each in inputs]
-        longest, beam = getattr(whole, "longest", lengths), width(whole)
+        chained = self.predictor.recipe.data.context.target > 0  # outputs depend on the row before
+        alike = object() if chained else options.model_dump_json(exclude={"prefixes"})
+        whole.check()
+        for each in whole.rows:
+            each.longest = min(each.longest, MOST_TOKENS)
+        lengths, longest, beam = (
+            [len(each.encoded.values) for each in whole.rows],
+            [each.longest for each in whole.rows],
+            whole.width,
+        )
         cuts, total, work = [0], 0, 0
         for row, (length, steps) in enumerate(zip(lengths, longest, strict=True)):
             full = total + length + 1 > self.budget or row - cuts[-1] == MOST_ROWS or work + beam * steps > MOST_WORK
@@ -108,7 +106,7 @@ class Batcher:
         for begin, end in pairwise([*cuts, len(lengths)] if lengths else []):
             tokens, work = sum(lengths[begin:end]) + end - begin, beam * sum(longest[begin:end])
             steps = max(longest[begin:end]) + FORCED * getattr(options, "min_length", 0)
-            jobs.append(Job(part(whole, begin, end), tokens, work, work + STEP * steps, alike))
+            jobs.append(Job(replace(whole, rows=whole.rows[begin:end]), tokens, work, work + STEP * steps, alike))
         return jobs
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -134,7 +132,7 @@ class Batcher:
                 if not taken or (
                     job.alike == taken[0].alike
                     and sum(each.tokens for each in taken) + job.tokens <= self.budget
-                    and sum(len(each.request.raw) for each in taken) + len(job.request.raw) <= MOST_ROWS
+                    and sum(len(each.request.rows) for each in taken) + len(job.request.rows) <= MOST_ROWS
                     and sum(each.work for each in taken) + job.work <= MOST_WORK
                 ):
                     taken.append(request.popleft())
@@ -144,13 +142,13 @@ class Batcher:
             return taken
 
     def _answer(self, jobs: Sequence[Job]) -> None:
-        request = joined([job.request for job in jobs])
-        self.on_batch(len(request.raw))
+        request = replace(jobs[0].request, rows=[row for job in jobs for row in job.request.rows])
+        self.on_batch(len(request.rows))
         try:
             WAITED_FOR.set(lambda: any(job.waited_for() for job in jobs))
             check_waited_for()
             with accounted(InputAccount()):  # logs nothing of what is read
-                outputs = iter(self.predictor.answer(request, len(request.raw)))
+                outputs = iter(self.predictor.answer(request))
         except Exception as error:  # of one of them alone, perhaps
             for job in jobs if len(jobs) > 1 else ():
                 self._answer([job])
@@ -158,40 +156,4 @@ class Batcher:
                 jobs[0].outputs.set_exception(error)
             return
         for job in jobs:
-            job.outputs.set_result([next(outputs) for _ in job.request.raw])
-
-
-def width(request: Request) -> int:
-    """The hypotheses of each input in all searches for it; 1 for a tagger."""
-    if not isinstance(request, PredictionRequest):
-        return 1
-    search, options = request.search, request.options
-    drawn = options.nbest if options.sample else search.samples if request.utility else 0
-    wider = [] if request.glossary is None else [drawn, max(WIDER_BEAM, search.beam)]
-    return sum([drawn, 0 if drawn and not search.beam_candidates else search.beam, *wider])
-
-
-def _row_lists(request: Request) -> Iterator[str]:
-    """The names of what a request has for each row."""
-    for each in fields(request):
-        if isinstance(getattr(request, each.name), list):
-            yield each.name
-
-
-def part(request: Request, begin: int, end: int) -> Request:
-    """The rows of a request from `begin` to `end`; they keep their numbers."""
-    rows: dict[str, Any] = {name: getattr(request, name)[begin:end] for name in _row_lists(request)}
-    problems = {row - begin: why for row, why in request.problems.items() if begin <= row < end}
-    return replace(request, first_line=request.first_line + begin, problems=problems, **rows)
-
-
-def joined(requests: Sequence[Request]) -> Request:
-    """The rows of all requests, whose options are alike."""
-    first, problems, count = requests[0], dict[int, UserError](), 0
-    for each in requests:
-        problems |= {count + row: why for row, why in each.problems.items()}
-        count += len(each.raw)
-    rows: dict[str, Any] = {
-        name: [*chain.from_iterable(getattr(each, name) for each in requests)] for name in _row_lists(first)
-    }
-    return replace(first, problems=problems, **rows)
+            job.outputs.set_result([next(outputs) for _ in job.request.rows])

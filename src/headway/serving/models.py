@@ -19,7 +19,7 @@ from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, checked_options
 from headway.predictors.predictor import Predictor, Request
 from headway.predictors.sentence_translator import usual_aligner
-from headway.predictors.sequence_predictor import PredictionRequest, SequencePredictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.serving.batching import MOST_TOKENS, Batcher, Job
@@ -131,11 +131,11 @@ class ServedModel:
 
     def _weights(self, request: Request) -> int:
         """The most weights of attention that an answer to a request can have."""
-        if not isinstance(self.predictor, SequencePredictor) or not isinstance(request, PredictionRequest):
-            return sum(len(words) ** 2 for words in getattr(request, "sentences", ())) * HEADS
+        if not isinstance(self.predictor, SequencePredictor):
+            return sum(len(row.encoded.values) ** 2 for row in request.rows) * HEADS
         shapes, total = self.predictor.attention_shapes(request.options.capture), 0
-        for source, longest in zip(request.sources, request.longest, strict=True):
-            lengths = {"source": len(source.values) + 1, "target": longest + 1}
+        for row in request.rows:
+            lengths = {"source": len(row.encoded.values) + 1, "target": row.longest + 1}
             lengths["both"] = sum(lengths.values())
             for name, (heads, _, columns) in shapes.items():
                 axes = self.predictor.models[0].attention_axes(name)
