@@ -2,8 +2,8 @@
 
 python tools/results_page.py
 
-They are made of the records in results/ and of what claims/ says was found. `results/contents.yaml` says what stands
-where. The findings stand in the claim files.
+For each claim file of claims/, and each record of results/ without claims, a page has the findings in sentences, one
+table, and the path of the record, which has all other tables. `results/contents.yaml` lists the pages.
 """
 
 import re
@@ -13,7 +13,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isclose
 from pathlib import Path
-from typing import Any
 
 from headway.claims.claims import (
     COSTS,
@@ -38,18 +37,21 @@ from headway.recipe import read_tree
 ROOT = Path(__file__).parents[1]
 CONTENTS = "contents.yaml"
 PAGE, FOLDER = "results.md", "results"
+READING = "How to read a verdict"  # the heading of the overview's text
 WIDTH = 128  # of a line of text
 NOT_RUN, UNKNOWN = "not run", "unknown"
 COVERAGE = "coverage"  # the record of what intervals hold
+SEEDS_NEEDED = "would mostly"  # in the reasons of claims that only need more seeds
 VERDICTS = ("holds", "holds early", "fails", "fails early", "open", "rate?", NOT_RUN)
 
 Findings = Mapping[str, Decided | None]
 
 
 class PageSection(Section):
-    """A page beside the overview: records and claim files by their names, a record's with `*` for all that fit.
+    """A page beside the overview: claim files and further records by their names. `*` in a name is a wildcard.
 
-    `found`: what was found, in sentences for the overview, which otherwise has the titles of claims and records.
+    `found`: what was found, in sentences for the page and the overview. `record_text`: whether the page has the text
+    of the records, which describes all of their tables.
     """
 
     title: str
@@ -57,20 +59,20 @@ class PageSection(Section):
     text: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
+    record_text: bool = True
 
     @property
     def file(self) -> str:
         """The file of the page, by its title."""
-        return f"{re.sub(r'[^a-z0-9]+', '-', self.title.lower()).strip('-')}.md"
+        return f"{_slug(self.title)}.md"
 
-    def shown(self, names: Iterable[str]) -> list[str]:
-        """The names of records that the page has, in its order. Raises UserError for one that is not there."""
-        there = list(names)
+    def shown(self, there: Sequence[str]) -> list[str]:
+        """The names of the claim files and records on the page. Raises UserError if a record is missing."""
         fitting = {wanted: [name for name in there if Path(name).match(wanted)] for wanted in self.records}
         for wanted, found in fitting.items():
             if not found:
                 raise UserError("there is no such record", where=CONTENTS, received=wanted, allowed=there)
-        return [name for found in fitting.values() for name in found]
+        return list(dict.fromkeys([*self.claims, *(name for found in fitting.values() for name in found)]))
 
 
 class PageContents(Section):
@@ -94,42 +96,45 @@ def results_pages(results: Path, claims: Path) -> dict[str, str]:
     """
     path = results / CONTENTS
     contents = validated(PageContents, read_tree(path), str(path))
-    records = {
-        name: read_record(file) for name, file in _named(results) if not any(map(Path(name).match, contents.elsewhere))
-    }
-    shown = {name for section in contents.sections for name in section.shown(records)}
-    if left := sorted(records.keys() - shown):
+    there = {file.relative_to(results).with_suffix("").as_posix(): file for file in sorted(results.rglob("*.json"))}
+    of_others = {name for name in there if any(map(Path(name).match, contents.elsewhere))}
+    records = {name: read_record(file) for name, file in there.items() if name not in of_others}
+    shown = {section.file: section.shown([*records]) for section in contents.sections}
+    if left := sorted(records.keys() - {name for names in shown.values() for name in names}):
         raise UserError("no section of the page has this record", where=str(path), received=", ".join(left))
     files = {name: read_claims(claims / f"{name}.yaml") for section in contents.sections for name in section.claims}
+    titles = {name: each.title for name, each in (records | files).items()}
     found = {name: _decided(file, records.get(name)) for name, file in files.items()}
-    errors = [*_trainings(found.values()), *_expected_errors(files, found, records.get(COVERAGE))]
-    findings = list(_found_so_far(contents, files, records))
-    trust = ["", "## How sure this is", *_paragraph(errors)] if errors else []
-    overview = [f"# {contents.title}", *findings, *trust, *_paragraph(contents.text)]
+    said = {
+        f"[{section.title}]({FOLDER}/{section.file}): ": " ".join(section.found)
+        or f"{'; '.join(titles[name] for name in shown[section.file])}."
+        for section in contents.sections
+    }
+    overview = [f"# {contents.title}", *_items([link + text for link, text in said.items()])]
+    if errors := [*_trainings(found.values()), *_expected_errors(files, found, records.get(COVERAGE))]:
+        overview += ["", "## How sure this is", *_paragraph(errors)]
+    if contents.text:
+        overview += ["", f"## {READING}", *_items(contents.text)]
     pages = {PAGE: [*overview, *_verdicts(contents, found)]}
     for section in contents.sections:
-        names = section.shown(records)
-        trainings = _trainings([found[name] for name in section.claims])
-        lines = [f"# {section.title}", *_paragraph(trainings), *_paragraph(section.text)]
-        for name in section.claims:
-            lines += _questions(name, files[name], found[name], records.get(name))
-        for name in names:
-            lines += ["", f"## {records[name].title}"] if len(names) > 1 else []
-            lines += _record_lines(records[name])
+        trainings = [*_trainings([found[name] for name in section.claims])]
+        if section.claims:
+            trainings.append(f"[{READING}](../{PAGE}#{_slug(READING)}).")
+        lines = [f"# {section.title}"]
+        for sentences in (section.found, trainings, section.text):
+            lines += _paragraph(sentences)
+        for name in (names := shown[section.file]):
+            lines += ["", f"## {titles[name]}"] if len(names) > 1 else []
+            if name in files:
+                lines += _claims_lines(name, files[name], found[name], records.get(name))
+            else:
+                lines += _record_lines(name, records[name], with_text=section.record_text)
         pages[f"{FOLDER}/{section.file}"] = lines
     return {name: "\n".join(lines) + "\n" for name, lines in pages.items()}
 
 
-def _command(name: str, budget: str, needs_data: bool) -> str:
-    """The command that decides the claims of a file; `FOLDER` has the data that they need."""
-    given = [f" --budget {budget}"] if budget != USUAL_BUDGET else []
-    given += [" --data FOLDER"] if needs_data else []
-    return f"headway reproduce {name}{''.join(given)} --output runs"
-
-
-def _named(results: Path) -> list[tuple[str, Path]]:
-    """The JSON files of a folder by their names in it."""
-    return [(file.relative_to(results).with_suffix("").as_posix(), file) for file in sorted(results.rglob("*.json"))]
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _paragraph(sentences: Sequence[str]) -> Iterator[str]:
@@ -138,28 +143,17 @@ def _paragraph(sentences: Sequence[str]) -> Iterator[str]:
         yield from _wrapped(" ".join(sentences))
 
 
-def _wrapped(text: str, first: str = "", others: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=others, break_long_words=False, break_on_hyphens=False
-    )
-
-
 def _items(texts: Sequence[str]) -> Iterator[str]:
     yield ""
     for text in texts:
-        yield from _wrapped(text, "- ", "  ")
+        yield from _wrapped(text, "- ")
 
 
-def _found_so_far(
-    contents: PageContents, files: Mapping[str, ClaimFile], records: Mapping[str, ResultRecord]
-) -> Iterator[str]:
-    """The findings of each section, with a link to it."""
-    yield ""
-    for section in contents.sections:
-        titles = [files[name].title for name in section.claims]
-        titles += [records[name].title for name in section.shown(records) if name not in section.claims]
-        said = " ".join(section.found) or f"{'; '.join(titles)}."
-        yield from _wrapped(f"[{section.title}]({FOLDER}/{section.file}): {said}", "- ", "  ")
+def _wrapped(text: str, bullet: str = "") -> list[str]:
+    indent = " " * len(bullet)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=bullet, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _verdicts(contents: PageContents, found: Mapping[str, Findings]) -> Iterator[str]:
@@ -184,12 +178,8 @@ def _trainings(found: Iterable[Findings]) -> Iterator[str]:
     if early + unknown:
         if 2 * early > len(regimes):
             yield "**Most of these findings are on early training.**"
-        yield (
-            f"Of {counted(len(regimes), 'decided claim')}, {early} are on early training: in the last fifth of the "
-            "updates, one of the two variants still gained the margin or more on dev."
-        )
-    if unknown:
-        yield f"The records of {unknown} keep no curve of dev, so nothing is known of how far training was."
+        rest = f", and for {unknown} it is unknown how far training was" if unknown else ""
+        yield f"Of {counted(len(regimes), 'decided claim')}, {early} are on early training{rest}."
 
 
 def _expected_errors(
@@ -248,49 +238,56 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime)
 
 
-def looked_at(claims: ClaimFile, record: ResultRecord | None) -> ClaimFile:
-    """The claims as they were when a record was made, with no more looks."""
-    return claims if record is None else claims.model_copy(update={"looks": record.looks})
+def looked_at(claims: ClaimFile, record: ResultRecord) -> ClaimFile:
+    """The claims with the number of looks at which the record was made."""
+    return claims.model_copy(update={"looks": record.looks})
 
 
-def _questions(name: str, claims: ClaimFile, found: Findings, record: ResultRecord | None) -> Iterator[str]:
-    """The claims of a file with the command that decides them, and what has been found so far."""
+def _claims_lines(name: str, claims: ClaimFile, found: Findings, record: ResultRecord | None) -> Iterator[str]:
+    """What was found on the claims of a file, their verdicts, and where the rest is."""
     where = f"{claims.document}, {claims.table}" if claims.table else claims.document
-    data = claims.data_of(claims.usual_budget)
-    asked = _command(name.replace("-", "/", 1), claims.usual_budget, bool(data.needs))
-    given = [f"FOLDER has {data.about}."] if data.needs else []
-    decided = f"`{asked}` decides these [claims](../../claims/{name}.yaml)."
-    yield from _paragraph([f"**{claims.title}.**", f"{where}: {claims.setting}.", decided, *given])
-    shown = claims_table(found, looked_at(claims, record), as_printed=False, missing=NOT_RUN)
-    yield from ("", Table(shown.columns, shown.rows, notes=shown.notes).markdown().rstrip("\n"))
+    budget = claims.usual_budget
+    data = claims.data_of(budget)
+    options = "" if budget == USUAL_BUDGET else f" --budget {budget}"
+    options += " --data FOLDER" if data.needs else ""
+    command = f"headway reproduce {name.replace('-', '/', 1)}{options} --output runs"
+    how = [f"`{command}` decides the [claims](../../claims/{name}.yaml)."]
+    how += [f"FOLDER has {data.about}."] if data.needs else []
+    if record is None:
+        yield from _paragraph([f"{where}. {counted(len(found), 'claim')}, not run.", *how])
+        return
     if claims.findings:
-        yield from ("", "Found so far:")
         yield from _items(claims.findings)
+    looked = looked_at(claims, record)
+    table = claims_table(found, looked, as_printed=False, missing=NOT_RUN)
+    undecided = [each for each in found.values() if each and each.needs and SEEDS_NEEDED not in each.needs]
+    notes = [f"{each.finding.capitalize()}, {each.claim.claim}: {each.needs}." for each in undecided]
+    yield from _shown(Table(table.columns, table.rows, notes=notes), record)
+    how += [f"The intervals have a level of {100 * looked.level:.3g} %."] if looked.looks > 1 else []
+    yield from _paragraph([f"{where}: {claims.setting}.", *how, _rest(name, record)])
 
 
-def _tables(tables: Sequence[dict[str, Any]]) -> Iterator[str]:
-    for table in tables:
-        yield from ("", Table.from_json(table).markdown().rstrip("\n"))
+def _record_lines(name: str, record: ResultRecord, *, with_text: bool) -> Iterator[str]:
+    """The first table of a record, its commands, and where the rest is."""
+    yield from _paragraph(record.text if with_text else ())
+    table = Table.from_json(record.tables[0])
+    yield from _shown(Table(table.columns, table.rows, title=table.title), record)
+    yield from ("", "```", *record.measured.commands, "```")
+    yield from _paragraph([_rest(name, record), f"Machine: {record.measured.machine}."])
 
 
-def _record_lines(record: ResultRecord) -> Iterator[str]:
-    measured = record.measured
-    if measured.commands:
-        yield from ("", "```", *measured.commands, "```")
-    yield from _paragraph(record.text)
-    if record.claims:  # they stand above
-        yield from ("", '<details markdown="1"><summary>Scores, costs and differences</summary>')
-        yield from _tables(record.tables)
-        yield from ("", "</details>")
-    else:
-        yield from _tables(record.tables)
+def _shown(table: Table, record: ResultRecord) -> Iterator[str]:
+    yield from ("", table.markdown().rstrip("\n"))
     for figure in record.figures:
-        yield ""
-        yield f"![{figure.title}](../{figure.file})"
-    seeds = ", ".join(map(str, measured.seeds))
-    word = "seeds" if len(measured.seeds) > 1 else "seed"
-    yield ""
-    yield f"*Measured on {measured.date} at {measured.commit}: {measured.machine}; {word} {seeds}.*"
+        yield from ("", f"![{figure.title}](../{figure.file})")
+
+
+def _rest(name: str, record: ResultRecord) -> str:
+    """Where a record is, and when and with which seeds it was measured."""
+    measured, file = record.measured, f"results/{name}.json"
+    seeds = f"{'seeds' if len(measured.seeds) > 1 else 'seed'} {', '.join(map(str, measured.seeds))}"
+    when = f"measured on {measured.date} at {measured.commit} with {seeds}"
+    return f"All other numbers are in [{file}](../../{file}), {when}."
 
 
 def main() -> None:

@@ -10,8 +10,6 @@ import pytest
 from headway.claims.reproduce import ResultRecord, measured_now, read_record, write_record
 from headway.core.errors import UserError
 from headway.core.tables import Column, Spread, Table
-from headway.grids.power import needed_in_words
-from headway.metrics.intervals import Estimate
 from tools.results_page import results_pages
 
 ROOT = Path(__file__).parents[2]
@@ -70,11 +68,12 @@ def test_a_record_becomes_a_page_and_a_line_of_the_overview(folders: tuple[Path,
     ):  # fmt: skip
         assert text in pages["results.md"], text
     for text in (
-        "# S\n", COMMAND, "\nOne. Two.\n", "**Scores**", "| a | 12.35 ± 0.50 |", "a note", "seeds 1, 2.*",
-        "| Pre-training helps. | bert > untrained + 1 | +30.10 |  |  | not run |",
+        "# S\n", COMMAND, "\nOne. Two.\n", "**Scores**", "| a | 12.35 ± 0.50 |", "6 claims, not run.",
+        "(../../results/speed/words.json)", "seeds 1, 2.",
         "`headway reproduce kaneko2019/layers --data FOLDER --output",
     ):  # fmt: skip
         assert text in pages["results/s.md"], text
+    assert "a note" not in pages["results/s.md"]
 
 
 def pages_of(folders: tuple[Path, Path], record: ResultRecord) -> dict[str, str]:
@@ -112,17 +111,28 @@ def record_with(*claims: dict[str, Any], **others: Any) -> ResultRecord:
     return ResultRecord(title="L", measured=measured_now([COMMAND], [1]), claims=claims, **others)
 
 
-def test_the_tables_of_a_record_with_claims_are_folded_below_them(folders: tuple[Path, Path]) -> None:
+def test_claims_have_their_verdicts_as_the_only_table(folders: tuple[Path, Path]) -> None:
     tables = read_record(folders[0] / "speed" / "words.json").tables
     page = pages_of(folders, record_with(found(HELPS, "bert > untrained", 9, 1, "holds", margin=1), tables=tables))[
         "results/s.md"
     ]
-    above, folded = page.split('<details markdown="1"><summary>Scores, costs and differences</summary>\n')
-    shown = "| Pre-training helps. | bert > untrained + 1 | +30.10 | +9.00 [+8.00, +10.00] | unknown | holds |"
-    assert shown in above
-    folded, below = folded.split("\n</details>\n")
-    assert "| a | 12.35 ± 0.50 |" in folded
-    assert "*Measured on" in below
+    of_claims, of_words = page.split("\n## Words\n")
+    assert row_of(of_claims, HELPS)[3:] == ["+9.00 [+8.00, +10.00]", "unknown", "holds"]
+    assert "| a | 12.35 ± 0.50 |" in of_words
+    assert "| a | 12.35 ± 0.50 |" not in of_claims
+    assert "(../../results/kaneko2019-layers.json)" in of_claims
+
+
+def test_a_record_has_its_first_table_and_no_text_if_the_page_has_another(folders: tuple[Path, Path]) -> None:
+    path = folders[0] / "speed" / "words.json"
+    (table,) = read_record(path).tables
+    write_record(path, read_record(path).model_copy(update={"tables": (table, table | {"title": "Costs"})}))
+    contents = (folders[0] / "contents.yaml").read_text().replace("{title: S,", "{title: S, record_text: false,")
+    (folders[0] / "contents.yaml").write_text(contents, encoding="utf-8")
+    page = results_pages(*folders)["results/s.md"]
+    assert "**Scores**" in page
+    assert "**Costs**" not in page
+    assert "One. Two." not in page
 
 
 def test_a_record_says_nothing_of_other_claims_and_keeps_its_own_level(folders: tuple[Path, Path]) -> None:
@@ -131,7 +141,7 @@ def test_a_record_says_nothing_of_other_claims_and_keeps_its_own_level(folders: 
         found(MEAN, "avgl > bert", 1, 1, "holds", metric="f"),
     ]
     page = pages_of(folders, record_with(*others, looks=2))["results/s.md"]
-    assert "with the 97.5 % interval." in page
+    assert "The intervals have a level of 97.5 %." in " ".join(page.split())
     assert [row_of(page, name)[-1] for name in (HELPS, MEAN)] == ["not run"] * 2
 
 
@@ -151,9 +161,7 @@ def test_old_records_are_decided_anew(folders: tuple[Path, Path]) -> None:
     old = found(MEAN, "avgl > bert", 0.5, 0.2, "holds", test="realec", needs="1 seed would do it")
     page = pages_of(folders, record_with(old | {"test": None}, comparison=compared(0.5, alike, alike)))["results/s.md"]
     assert row_of(page, MEAN)[-1] == "open", "the interval is that of the variances"
-    (needs,) = (line for line in page.splitlines() if line.startswith("Open, avgl > bert"))
-    estimate = Estimate(0.5, 5, 400, 1.0, 0.01)
-    assert needs.startswith(f"Open, avgl > bert: {needed_in_words(estimate, 0.72)} would mostly tell")
+    assert "Open, avgl > bert" not in page, "a claim that needs more seeds has no reason below the table"
 
 
 def test_no_mean_decides_where_seeds_fall_in_two_groups(folders: tuple[Path, Path]) -> None:
@@ -170,17 +178,19 @@ def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tup
     assert row_of(pages["results/s.md"], HELPS)[-2:] == ["early", "holds early"]
     paragraphs = pages["results/s.md"].split("\n\n")[1], pages["results.md"].split("## How sure this is\n\n")[1]
     for text in paragraphs:
-        assert text.startswith("**Most of these findings are on early training.** Of 1 decided claim, 1 ")
+        assert text.startswith("**Most of these findings are on early training.** Of 1 decided claim, 1 are on early")
     said = " ".join(paragraphs[1].split("\n\n")[0].split())
     assert "2 claims were run, and 1 are decided." in said
     assert "up to 0.1 wrong verdicts" in said, "a twentieth of both: an open claim could have been decided"
     assert "| kaneko2019/layers | S | 0 | 1 | 0 | 0 | 1 | 0 | 4 | 0 |" in pages["results.md"]
 
 
-def test_the_overview_has_findings_first(folders: tuple[Path, Path]) -> None:
+def test_the_overview_and_the_page_have_findings_first(folders: tuple[Path, Path]) -> None:
     contents = (folders[0] / "contents.yaml").read_text().replace("{title: S,", "{title: S, found: [One., Two.],")
     (folders[0] / "contents.yaml").write_text(contents, encoding="utf-8")
-    assert results_pages(*folders)["results.md"].startswith("# R\n\n- [S](results/s.md): One. Two.\n")
+    pages = results_pages(*folders)
+    assert pages["results.md"].startswith("# R\n\n- [S](results/s.md): One. Two.\n")
+    assert pages["results/s.md"].startswith("# S\n\nOne. Two.\n")
 
 
 @pytest.mark.parametrize(
