@@ -116,7 +116,6 @@ class _Steps:
         self.steps: list[tuple[Tensor, _Candidates]] = []
 
     def append(self, sentences: Tensor, chosen: _Candidates) -> None:
-        """Store the surviving candidates of `sentences` (N',) at the next step."""
         self.steps.append((sentences, chosen))
 
     def log_probabilities(self, like: Tensor) -> Tensor:
@@ -139,7 +138,7 @@ class _Steps:
 
 
 def _follow(pointers: BackPointers, sentence: int, score: float, end: float, step: float, parent: float) -> Hypothesis:
-    """Follow the back-pointers from `parent` at `step`, and return the hypothesis, whose last log probability is `end`."""
+    """Return the hypothesis that ends at `step` with log probability `end`, following back-pointers from `parent`."""
     ids, logs, index = [], [end], int(parent)
     for time in range(int(step) - 1, -1, -1):
         parents, tokens, log_probabilities = pointers[time][sentence]
@@ -220,8 +219,7 @@ def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: i
 
 
 def halved(going: Tensor) -> Tensor:
-    """The rows to continue: all, or those `going` (N',) filled up to half, a quarter, ... of all, so few batch sizes
-    occur."""
+    """The rows to continue: all, or the `going` (N',) filled up to half, a quarter, ... of all, for few batch sizes."""
     left, size = going.nonzero().squeeze(1), len(going)
     while 0 < 2 * len(left) <= size:
         size //= 2
@@ -294,7 +292,6 @@ class Ensemble:
         self.models = tuple(models)
 
     def encode(self, source: Tensor, mask: Tensor) -> EnsembleMemory:
-        """Encode the source token ids (B, S), real where `mask` (B, S) is True, with every model."""
         members = tuple(model.encode(source, mask) for model in self.models)
         return EnsembleMemory(members[0].values, members[0].mask, members)
 

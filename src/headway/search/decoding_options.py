@@ -19,7 +19,7 @@ LONGEST = 100_000  # tokens of an output
 
 @dataclass(frozen=True)
 class Ranking:
-    """The length penalty that log probabilities are divided by, and the stopping rule of search (see `SearchOptions`)."""
+    """The length penalty that divides log probabilities, and the stopping rule of search (see `SearchOptions`)."""
 
     exponent: float = 0.0
     kind: Literal["wu", "power"] = "wu"
@@ -93,11 +93,10 @@ class SearchOptions(Section):
 
     @property
     def ranking(self) -> Ranking:
-        """The length penalty and the stopping rule of these options."""
         return Ranking(self.length_penalty, self.length_penalty_kind, self.stop)
 
     def longest(self, source_length: int) -> int:
-        """The length limit for a source of `source_length` tokens. 1.15 * 100 is a little below 115 in floating point."""
+        """The length limit for a source of `source_length` tokens. In floating point 1.15 * 100 is less than 115."""
         return int(self.max_length_ratio * source_length + 1e-9) + self.max_length_offset
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ class Hypothesis:
 
 
 def check_scores(faults: Tensor) -> None:
-    """Raise NotFiniteError if any of `faults` (n,) is True, which say that scores are not finite. Waits for the device."""
+    """Raise NotFiniteError if any of `faults` (n,) is True: the scores are not finite. Waits for the device."""
     if bool(faults.any()):
         raise NotFiniteError(
             "the model's scores are not finite, so that no output is the best: its training diverged, or its numbers"

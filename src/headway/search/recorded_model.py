@@ -47,7 +47,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _copy(kept: Any, new: Any, *, shared: bool = False) -> None:
-    """Copy the tensors of `new` into those of `kept`, of the same structure; if `shared`, they may be views of these."""
+    """Copy the tensors of `new` to those of `kept`, of the same structure; if `shared`, they may be views of these."""
     pairs = [pair for pair in zip(_tensors(kept), _tensors(new), strict=True) if pair[0] is not pair[1]]
     for one, other in [(one, other.clone()) for one, other in pairs] if shared else pairs:
         one.copy_(other)
@@ -67,7 +67,7 @@ class _Record:
         _copy(self.state, after, shared=self.index is None)  # selected rows are a copy already
 
     def __call__(self, *given: Any) -> Any:
-        """Replay the step, and return the log probabilities (R, V). The `state` of this record is then the new state."""
+        """Replay the step, and return the log probabilities (R, V). Then `state` of this record is the new state."""
         _copy(*(parts[given[0] is self.state :] for parts in (self.given, given)))
         self.replay()
         return self.scores

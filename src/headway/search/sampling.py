@@ -39,7 +39,7 @@ class Sampling:
         return [np.random.Generator(np.random.Philox(key=[self.seed, line])) for line in lines]
 
     def draw(self, log_probabilities: Tensor, uniform: Tensor) -> Tensor:
-        """Draw token ids (rows,) from `log_probabilities` (rows, V) by inverse transform sampling at `uniform` (rows,)."""
+        """Draw token ids (rows,) from `log_probabilities` (rows, V), by inverse sampling at `uniform` (rows,)."""
         exact = log_probabilities.to(exact_dtype(log_probabilities.device))
         scores, ids = (exact / self.temperature).sort(dim=-1, descending=True, stable=True)
         if self.top_k is not None:
