@@ -1,6 +1,6 @@
-"""The way of speech into a model: frames, shortened by convolutions, in the place of embedded tokens.
+"""The front end of a model that reads speech: convolutions that shorten the frames, instead of an embedding of tokens.
 
-Shapes: B batch, F frames, M numbers a frame, C channels, S positions that are left, D model.
+Shapes: B batch, F frames, M numbers a frame, C channels, S output positions, D model.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class FrontEndConfig(Section):
 
 
 class FrontEnd(SourceReader):
-    """Convolutions, each with a gated linear unit, then times a factor, plus positions, then dropout.
+    """Convolutions with gated linear units; the result is scaled, positions are added, and dropout is applied.
 
-    That of fairseq's speech-to-text Transformer (Wang et al. 2020, section 3.1, after Synnaeve et al. 2020): with two
-    layers of kernel 5 and stride 2, one position of four is left. A layer's padding is zero wherever it comes from, the
-    end of an utterance or a longer one in the same batch, so that neither changes a real position.
+    This is the front end of fairseq's speech-to-text Transformer (Wang et al. 2020, section 3.1, after Synnaeve et al.
+    2020). Two layers of kernel 5 and stride 2 leave one of four positions. Padding of every layer is zero, whether the
+    utterance ends or a longer one is in the same batch, so padding never changes a real position.
 
     Args:
         config: layers, kernel, stride and channels C.
         features: M.
         dim: D.
-        position: what is added to positions start .. stop - 1.
+        position: the vectors added to positions start .. stop - 1.
         dropout: its probability.
-        scale: the factor, sqrt(D) there.
+        scale: the factor, sqrt(D) in fairseq.
     """
 
     def __init__(
@@ -99,5 +99,5 @@ class FrontEnd(SourceReader):
         return np.zeros((length, self.features), dtype=np.float32)
 
     def _after_layer(self, length: Tensor) -> Tensor:
-        """An odd kernel, padded by half of it, leaves ceil(length / stride) positions."""
+        """The length after one layer, whose odd kernel is padded by half of its size: ceil(length / stride)."""
         return torch.div(length + self.stride - 1, self.stride, rounding_mode="floor")

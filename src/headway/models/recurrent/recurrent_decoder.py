@@ -1,7 +1,7 @@
 """The decoder of a recurrent model.
 
 Shapes: B batch, T target, S source, D embedding, E encoder state, H decoder state, O readout, N sentences, R rows: the
-hypotheses of all sentences, those of one sentence one after the other.
+hypotheses of all sentences, grouped by sentence.
 """
 
 from __future__ import annotations
@@ -98,11 +98,10 @@ class RecurrentAttentionConfig(Section):
 
     @property
     def weighs(self) -> bool:
-        """Whether positions of the source have scores."""
+        """Whether the attention scores source positions."""
         return self.kind not in ("last", "none")
 
     def score_kind(self) -> str:
-        """The kind of cross-attention that the score belongs to."""
         return self.score if isinstance(self.score, str) else str(self.score.get("kind"))
 
     def _shared_options(self) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class RecurrentAttentionConfig(Section):
         return options | {"choice": self.kind}
 
     def build(self, dim: int, memory_dim: int, positions: int) -> CrossMixer | None:
-        """The part that weighs positions, or None. Raises UserError for options that it does not have.
+        """Build the attention, or None if no positions are scored. Raises UserError for options that it does not have.
 
         Args:
             dim: H.
@@ -126,10 +125,11 @@ class RecurrentAttentionConfig(Section):
 
 @dataclass(frozen=True)
 class RecurrentState(State):
-    """The state of a recurrent decoder. The view of the source is kept once a sentence, not once a hypothesis.
+    """The state of a recurrent decoder. The source view is stored per sentence, not per hypothesis.
 
-    `cells` have their rows second; `fed` (R, O) is the last readout, `chosen` (R,) the last source position chosen and
-    `constant` (R, E) the context of every step, where the next step needs them. `lengths` (R,) counts the words so far.
+    The second axis of `cells` are the rows. `fed` (R, O) is the last readout, `chosen` (R,) the last source position
+    chosen and `constant` (R, E) the context of every step; each is None if the next step does not need it. `lengths`
+    (R,) counts the tokens so far.
     """
 
     cells: States
@@ -138,10 +138,10 @@ class RecurrentState(State):
     constant: Tensor | None
     source: View | None
     lengths: Tensor
-    width: int  # hypotheses a sentence
+    width: int  # hypotheses per sentence
 
     def select(self, index: Tensor) -> Self:
-        """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
+        """Select rows by `index`. With an index (N, W), the W hypotheses of each sentence share its source view."""
         rows = index.reshape(-1)
         width, sentences = sentences_of(index, self.width, len(self.lengths) // self.width)
         source = self.source
@@ -186,7 +186,7 @@ class Readout(nn.Module):
         config: its kind and size.
         hidden: H.
         dim: D.
-        context: E, or 0 without any.
+        context: E, or 0 without context.
     """
 
     def __init__(self, config: ReadoutConfig, hidden: int, dim: int, context: int) -> None:
@@ -199,7 +199,7 @@ class Readout(nn.Module):
             nn.init.xavier_uniform_(self.weight.weight)
 
     def forward(self, state: Tensor, context: Tensor | None, word: Tensor) -> Tensor:
-        """(..., O) from the state (..., H), the context (..., E) and the last word (..., D)."""
+        """The readout (..., O) from the state (..., H), the context (..., E) and the last word (..., D)."""
         if self.kind == "state":
             return state
         parts = [state] if context is None else [context, state]
@@ -209,7 +209,7 @@ class Readout(nn.Module):
 
 
 class Start(nn.Module):
-    """The decoder's first state: the encoder's last ones, or a projection of its top layer's."""
+    """The initial state of the decoder: the encoder's final states, or a projection of those of its top layer."""
 
     def __init__(self, config: RecurrentDecoderConfig, encoder: RecurrentEncoderConfig, cell: str) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class Start(nn.Module):
             self.maps = nn.ModuleList(Linear(self.size, self.layers * config.hidden) for _ in range(count))
 
     def forward(self, encoded: EncodedSource) -> States:
-        """States (layers, B, H); an LSTM's memory cells, which have no bounds, are projected without tanh."""
+        """The initial states (layers, B, H). An LSTM's memory cells are projected without tanh: they are unbounded."""
         if not self.project:
             return encoded.last
         tops = [states[-1, :, -self.size :] for states in encoded.last]
@@ -230,7 +230,7 @@ class Start(nn.Module):
 
 
 class Decoded(NamedTuple):
-    """Readouts (R, n, O), and what attention gave for them, if there is any."""
+    """Readouts (R, n, O), the result of attention, or None without attention, and the new state."""
 
     readouts: Tensor
     read: Read | None
@@ -240,7 +240,7 @@ class Decoded(NamedTuple):
 class Decoder(nn.Module):
     """Recurrent layers over the embedded target that read the source by attention, as one state, or not at all.
 
-    Where no step needs what attention found before it, many positions are one call of every part.
+    If no step depends on the attention of an earlier step, all positions are computed in one call of each module.
 
     Args:
         config: layers, sizes and first state.
@@ -248,7 +248,7 @@ class Decoder(nn.Module):
         encoder: the encoder's section.
         dim: D.
         cell: the kind of the layers.
-        readout: what words are predicted from.
+        readout: the vector that words are predicted from.
         dropout: between layers.
         max_position: the longest source in training.
 
@@ -278,15 +278,15 @@ class Decoder(nn.Module):
         self.readout = Readout(readout, config.hidden, dim, context)
         fed = context if self.before else self.readout.size if self.feeding else 0
         self.cells = build_cells(cell, dim + fed, config.hidden, config.layers, dropout)
-        self.handed_on, self.context = nn.Identity(), nn.Identity()  # where these can be replaced
+        self.handed_on, self.context = nn.Identity(), nn.Identity()  # points of interventions
 
     @property
     def sequential(self) -> bool:
-        """Whether what attention finds reaches later steps through the recurrence."""
+        """Whether the context or readout of a step is an input of the next, so steps must be computed in turn."""
         return self.attention is not None and (self.before or self.feeding)
 
     def initial(self, encoded: EncodedSource) -> RecurrentState:
-        """The state before the first word, one row a source."""
+        """The state before the first word, one row per source."""
         cells, attention = self.start(encoded), self.attention
         nothing = torch.zeros(len(encoded.mask), dtype=torch.long, device=encoded.mask.device)
         return RecurrentState(
@@ -300,11 +300,11 @@ class Decoder(nn.Module):
         )
 
     def forward(self, words: Tensor, encoded: EncodedSource, *, need_weights: bool = False) -> Decoded:
-        """Read a whole target, words (B, T, D) being those before each position."""
+        """Read whole targets: `words` (B, T, D) are the embedded words before each position."""
         return self.extend(words, self.initial(encoded), need_weights=need_weights)
 
     def extend(self, words: Tensor, state: RecurrentState, *, need_weights: bool = False) -> Decoded:
-        """Read n more words (R, n, D). The W * n queries of a sentence stand in the place of T in what is read."""
+        """Read n more words (R, n, D). The attention has the W * n queries of a sentence instead of T."""
         if self.sequential:
             return self._one_by_one(words, state, need_weights)
         constant = None if state.constant is None else state.constant[:, None].expand(-1, words.shape[1], -1)
@@ -324,7 +324,7 @@ class Decoder(nn.Module):
         return Decoded(torch.cat(readouts, 1), _joined(reads), state)
 
     def step(self, word: Tensor, state: RecurrentState, need_weights: bool) -> tuple[Tensor, Read, RecurrentState]:
-        """Read one word (R, 1, D) more: its readout (R, 1, O), and what attention gave for it."""
+        """Read one more word (R, 1, D), and return its readout (R, 1, O), its attention and the new state."""
         previous = state.cells[0][-1][:, None]
         before = self._read(previous, state, need_weights) if self.before else None
         fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
@@ -354,7 +354,7 @@ class Decoder(nn.Module):
 
 
 def _joined(reads: list[Read]) -> Read:
-    """The reads of n single queries of W hypotheses as that of W * n queries, those of a hypothesis together."""
+    """Combine the attention of n steps, (B, W) queries each, into that of W * n queries, grouped by hypothesis."""
     weights = [read.weights for read in reads if read.weights is not None]
     choices = [read.choice for read in reads if read.choice is not None]
     return Read(
