@@ -1,4 +1,4 @@
-"""The simpler simple recurrent unit (Kim et al. 2019): a running mean of each channel, with a gate that forgets.
+"""The simpler simple recurrent unit (Kim et al. 2019): a running mean of each channel with a forget gate.
 
 Shapes: B batch, L length, D model, R rows of a state, n new positions of each.
 """
@@ -17,7 +17,7 @@ from headway.tensors.recurrence import recurrence
 
 @dataclass(frozen=True)
 class SsruState(MixerState):
-    """c (R, D) of the last position, zero before the first."""
+    """c (R, D) of the last position; zero before the first."""
 
     mean: Tensor
 
@@ -45,7 +45,7 @@ class Ssru(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         values, gates = self._project(x)
-        if mask is not None:  # what was reached goes past padding as it is
+        if mask is not None:  # padding keeps the mean unchanged
             gates = gates.masked_fill(~mask[..., None], 1)
         forward, backward = gates[..., : x.shape[2]], gates[..., x.shape[2] :]
         mean = recurrence(forward, (1 - forward) * values)
