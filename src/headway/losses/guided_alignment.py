@@ -26,9 +26,9 @@ KIND = "guided_alignment"
 
 
 class GuidedAlignmentConfig(Section):
-    """A head of cross-attention that is taught the links of `data.links`.
+    """A head of cross-attention that is supervised with the links of `data.links`.
 
-    `layer`: its name, such as `decoder.2.cross`; `head` counts from 1. `weight`: 0.05 as Garg et al. have it.
+    `layer`: its name, such as `decoder.2.cross`; `head` counts from 1. `weight`: by default 0.05, as in Garg et al.
     """
 
     layer: Annotated[str, Field(pattern=r"^decoder\.[1-9][0-9]{0,3}\.cross$")]

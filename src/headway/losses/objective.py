@@ -21,9 +21,9 @@ from headway.tensors.batch import TargetBatch
 
 
 class ObjectiveConfig(Section):
-    """The objective of training: cross-entropy with label smoothing (Szegedy et al. 2016), and constraints beside it.
+    """The objective of training: cross-entropy with label smoothing (Szegedy et al. 2016), and optional further losses.
 
-    `losses`: further parts, each a kind with its options, such as `{kind: my_package.module:Class, weight: 0.5}`.
+    `losses`: a list of kinds with their options, such as `{kind: my_package.module:Class, weight: 0.5}`.
     """
 
     label_smoothing: Probability = 0.1

@@ -21,13 +21,13 @@ from headway.tensors.masks import additive, causal_mask
 
 
 class SynchronousConfig(Section):
-    """The decoder's self-attention D is drawn to D', the encoder's E carried over by cross-attention C.
+    """The decoder's self-attention D is trained to agree with D', the encoder's E mapped by cross-attention C.
 
-    Layers and heads count from 1. `heads`: which heads of `layer` E and D are the mean of; by default those of
-    `dependency` where it is on the same layer, else all. `cross_head`: which head C is, or the mean of all. `reverse`:
-    the way back is C transposed, or a softmax of its own over the transposed scores. `target`: what makes D' from the
-    masked product C E C_back, a softmax (equation 12) or a division by the sum of each row. `detach`: which side gets
-    no gradient, the `projected` D' or the `decoder`'s D.
+    Layers and heads count from 1. `heads`: the heads of `layer` that E and D are averaged over; by default those of
+    `dependency` if it is on the same layer, else all. `cross_head`: the head of C, or the mean of all. `reverse`:
+    C_back is C transposed, or a separate softmax over the transposed scores. `target`: D' is the softmax of the masked
+    product C E C_back (equation 12), or its division by the sum of each row. `detach`: the side without gradient, the
+    `projected` D' or the `decoder`'s D.
     """
 
     weight: Weight = 10.0

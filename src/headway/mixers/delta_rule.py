@@ -31,10 +31,10 @@ def read_and_write(
 ) -> tuple[Tensor, Tensor | None]:
     """o_t = S_t^T q_t with S_t = (I - beta_t k_t k_t^T) diag(a_t) S_{t-1} + beta_t k_t v_t^T, chunk by chunk.
 
-    With u_t = beta_t (v_t - S_{t-1}^T diag(a_t) k_t), S_t = diag(a_t) S_{t-1} + k_t u_t^T. Within a chunk that begins
-    with S, and with b_t the product of its a up to a_t, all u are the solution of one triangular system: u_t + beta_t
-    sum over i < t of (k_t . (b_t / b_i) k_i) u_i = beta_t (v_t - S^T b_t k_t). A quotient b_t / b_i is the exponential
-    of a difference of logarithms, and at most one.
+    With u_t = beta_t (v_t - S_{t-1}^T diag(a_t) k_t), S_t = diag(a_t) S_{t-1} + k_t u_t^T. Within a chunk that
+    begins with S, and with b_t the product of its a up to a_t, all u are the solution of one triangular system:
+    u_t + beta_t sum over i < t of (k_t . (b_t / b_i) k_i) u_i = beta_t (v_t - S^T b_t k_t). A quotient b_t / b_i
+    is the exponential of a difference of logarithms, and at most one.
 
     Args:
         both: q concatenated with k (c, N, 2 C, d).
@@ -87,8 +87,8 @@ def read_and_write(
 def _vector_products(both: Tensor, logs: Tensor, backwards: bool) -> Tensor:
     """q_t . (b_t / b_i) k_i and k_t . (b_t / b_i) k_i (c, N, 2 C, C) for C that is a power of two.
 
-    The positions are halved recursively. For a query of the later half and a key of the earlier one, b_t / b_i = (b_t /
-    b_m) (b_m / b_i), with m the last position of the earlier half. Both factors are at most one.
+    The positions are halved recursively. For a query of the later half and a key of the earlier one,
+    b_t / b_i = (b_t / b_m) (b_m / b_i), with m the last position of the earlier half. Both factors are at most one.
     """
     size = logs.shape[2]
     half = min(SMALLEST, size)
@@ -178,10 +178,10 @@ class DeltaRule(MatrixMemory):
     length one, and beta_t = sigmoid(w_h x_t). A position first removes a share beta_t of the value that the memory has
     under its key, and adds the same share of its own value. `gate` is the decay of the memory:
 
-    | gate     | a_t                                             | known as                                | | `none`
-    | 1                                               | DeltaNet (Yang et al. 2024)             | | `scalar` |
-    exp(-exp(A_h) softplus(w_h x_t + b_h))          | gated DeltaNet (Yang et al. 2025)       | | `vector` |
-    exp(-exp(A_h) softplus(W_2 W_1 x_t + b)), of d  | Kimi delta attention (Kimi Team 2025)   |
+    | gate     | a_t                                             | known as                                |
+    | `none`   | 1                                               | DeltaNet (Yang et al. 2024)             |
+    | `scalar` | exp(-exp(A_h) softplus(w_h x_t + b_h))          | gated DeltaNet (Yang et al. 2025)       |
+    | `vector` | exp(-exp(A_h) softplus(W_2 W_1 x_t + b)), of d  | Kimi delta attention (Kimi Team 2025)   |
 
     A mixer that is not causal adds the output of the same recurrence in the other direction, with separate gates, read
     before a position's own write. Inputs and outputs are those of `MatrixMemory`.

@@ -43,10 +43,11 @@ class LinearAttention(MatrixMemory):
 
     o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, where `gate` says A_t and s_t; see `MatrixMemory`.
 
-    | gate | A_t | s_t | known as | | `none` | 1; o_t is over q_t . sum of k | 1 | Katharopoulos et al. 2020 | | `fixed`
-    | 1 - 2^(-5-h) in head h = 0, 1, ... | 1 | RetNet (Sun et al. 2023) | | `scalar` | exp(-exp(A_h) s_t) | softplus(w_h
-    x_t + b_h) | Mamba-2 (Dao and Gu 2024) | | `vector` | diag(sigmoid(W_2 W_1 x_t + b)^(1/16)) | 1 | gated linear
-    attention (Yang et al. 2023) |
+    | gate | A_t | s_t | known as |
+    | `none` | 1; o_t is over q_t . sum of k | 1 | Katharopoulos et al. 2020 |
+    | `fixed` | 1 - 2^(-5-h) in head h = 0, 1, ... | 1 | RetNet (Sun et al. 2023) |
+    | `scalar` | exp(-exp(A_h) s_t) | softplus(w_h x_t + b_h) | Mamba-2 (Dao and Gu 2024) |
+    | `vector` | diag(sigmoid(W_2 W_1 x_t + b)^(1/16)) | 1 | gated linear attention (Yang et al. 2023) |
 
     A mixer that is not causal adds the output of the same recurrence in the other direction, with separate gates, in
     which a position does not read itself a second time.
@@ -54,7 +55,7 @@ class LinearAttention(MatrixMemory):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        gate: the kind of gate. Without one q and k are elu + 1 of their projections, else q is divided by sqrt(d).
+        gate: the kind of gate. Without one, q and k are elu + 1 of their projections, else q is divided by sqrt(d).
         heads: K.
         head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.

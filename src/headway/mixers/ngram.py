@@ -38,8 +38,8 @@ class NgramState(MixerState):
 class Ngram(Mixer):
     """Multi-head neural n-grams: each position reads the words next to it, in heads.
 
-    h_t^k = ReLU([x_{t-n+1}^k; ...; x_{t+n-1}^k (; g^k)] W^k), z_t = [h_t^1; ...; h_t^K] W (equations 4 to 8). x_t^k =
-    x_t W_x^k (equation 6) is zero outside the sequence. If causal, the window is x_{t-n+1}^k .. x_t^k.
+    h_t^k = ReLU([x_{t-n+1}^k; ...; x_{t+n-1}^k (; g^k)] W^k), z_t = [h_t^1; ...; h_t^K] W (equations 4 to 8).
+    x_t^k = x_t W_x^k (equation 6) is zero outside the sequence. If causal, the window is x_{t-n+1}^k .. x_t^k.
 
     Args:
         dim: D.

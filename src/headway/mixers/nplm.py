@@ -1,5 +1,5 @@
-"""The neural probabilistic language model's way of mixing (Bengio et al. 2003), with a distant context (Sun and Iyyer
-2021, section 2): the n most recent vectors and averages over blocks of what lies further off, through one hidden layer.
+"""The mixer of the neural probabilistic language model (Bengio et al. 2003), with a distant context (Sun and Iyyer
+2021, section 2): the n most recent vectors, and averages over blocks of earlier ones, are mapped by one hidden layer.
 
 Shapes: B batch, L length, D model, H hidden, M blocks, b positions of a block, C kernels, R rows of a state, N new
 positions.

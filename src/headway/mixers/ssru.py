@@ -25,10 +25,9 @@ class SsruState(MixerState):
 class Ssru(Mixer):
     """The simpler simple recurrent unit: a gated mean of all positions so far.
 
-    f_t = sigmoid(W_f x_t + b), c_t = f_t c_{t-1} + (1 - f_t) W x_t, z_t = ReLU(c_t).
-    A mixer that is not causal adds a second mean that comes from the end of the sequence, with gates g_t = sigmoid(W_g
-    x_t + b_g) of its own: z_t = ReLU(c_t + g_t c'_{t+1}), which counts W x_t once. Gates and means are float32 at
-    least.
+    f_t = sigmoid(W_f x_t + b), c_t = f_t c_{t-1} + (1 - f_t) W x_t, z_t = ReLU(c_t). A mixer that is not causal adds a
+    second mean c' from the end of the sequence, with separate gates g_t = sigmoid(W_g x_t + b_g): z_t = ReLU(c_t + g_t
+    c'_{t+1}), which counts W x_t once. Gates and means are float32 at least.
 
     Args:
         dim: D.

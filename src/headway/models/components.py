@@ -52,7 +52,7 @@ class HiddenFeedForward(FeedForward):
 
 
 class FeedForwardConfig(Section):
-    """The options of these networks. `hidden`: the size of the hidden layer."""
+    """The options of feed-forward networks. `hidden`: the size of the hidden layer."""
 
     hidden: Width = 2048
 
@@ -203,12 +203,12 @@ NORMS: Registry[nn.Module] = Registry(
 )
 
 
-# Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of
-# pairs; modern has the block of recent language models, whose gated network is 2/3 as wide for as many parameters. The
-# n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for translation,
-# 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose maxout has 500 units, here
-# as many as the embedding); Luong et al. (2015), section 4.1. student is what translation engines in browsers
-# compute, with the decoder of Kim et al. (2019).
+# Vaswani et al. (2017), table 3 (base, big); small and tiny are the usual sizes for corpora of tens of thousands of
+# pairs; modern has the block of recent language models, whose gated network is 2/3 as wide for the same number of
+# parameters. The n of multi-head neural n-grams is not in their paper; these are close to its numbers of parameters
+# (62M for translation, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose
+# maxout has 500 units, here the size of the embedding); Luong et al. (2015), section 4.1. student is the model of
+# translation engines in browsers, with the decoder of Kim et al. (2019).
 _STUDENT: dict[str, Any] = {
     "dim": 384, "feed_forward": 1536, "heads": 8, "tied": "all", "output_bias": True, "first_input": "zero",
     "norm_kind": {"kind": "layer", "eps": 1e-6}, "position": {"kind": "sinusoidal", "arrangement": "halves"},

@@ -7,9 +7,9 @@ With y the vector that a sublayer adds to the residual stream, and o^k the outpu
     y = W_o [o^1; ...; o^K] + b = sum over k of W_o^k o^k + b
 
 an intervention in the sublayer replaces y, and one in head k replaces o^k: a zeroed head adds nothing, and everything
-else is unchanged. An intervention in an offset j of an n-gram replaces the term h_j of its hidden layer, ReLU(sum over
-j of h_j + b). `encoder.2.residual` is the output of the layer, `decoder.1.state` the output of a recurrent layer; the
-recurrent state itself is not changed.
+else is unchanged. An intervention in an offset j of an n-gram replaces the term h_j of its hidden layer,
+ReLU(sum over j of h_j + b). `encoder.2.residual` is the output of the layer, `decoder.1.state` the output of a
+recurrent layer; the recurrent state itself is not changed.
 
 Shapes: B rows, L positions, C channels, R rows of a decoding step, n new positions.
 """

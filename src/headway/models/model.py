@@ -31,10 +31,10 @@ from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 
 
 class ModelSection(Section):
-    """A `model` section, whatever its kind.
+    """A `model` section of any kind.
 
     A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it. `from`: the model that
-    training begins from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
+    training starts from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
     """
 
     kind: str
@@ -48,11 +48,11 @@ class ModelSection(Section):
 class ModelConfig(ModelSection):
     """The options of every kind of sequence-to-sequence model.
 
-    `max_position`: longer inputs are refused (end mark included), since no model was trained on such; what a model
-    reads as one sequence, as a decoder-only model does source and target, counts as one input. `tied`: `all`
-    shares source, target and output embeddings, `target` the last two, `none` nothing; by default `all` where the
-    vocabulary is shared and `target` elsewhere. `scale_embeddings`: whether vectors that enter the layers are
-    multiplied by the root of `dim` (Vaswani et al. 2017, section 3.4), which recurrent models of papers before do not.
+    `max_position`: longer inputs, counting the end-of-sentence token, are refused, because the model was not trained on
+    them. A sequence that joins source and target, as in a decoder-only model, is one input. `tied`: `all` shares
+    source, target and output embeddings, `target` the last two, `none` nothing; the default is `all` if the vocabulary
+    is shared, else `target`. `scale_embeddings`: whether embeddings are multiplied by the root of `dim` before the
+    first layer (Vaswani et al. 2017, section 3.4), unlike in recurrent models of earlier papers.
     """
 
     dim: Width = 512

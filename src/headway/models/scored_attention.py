@@ -217,7 +217,7 @@ class ScoredConfig(Section):
 
     `window`: `global`, or positions up to `width` from a centre: the query's own position (`local-m`) or a predicted
     one (`local-p`). `choice`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one
-    position that never moves back. `estimator`, in training of the last two: `reinforce` or `straight_through`.
+    position that never moves back. `estimator`, for training the last two: `reinforce` or `straight_through`.
     """
 
     window: Literal["global", "local-m", "local-p"] = "global"
@@ -235,7 +235,8 @@ class ScoredConfig(Section):
 
 
 class ProductConfig(ScoredConfig):
-    """The options where scores are products. `scaled` divides them by the root of H, so that attention begins soft."""
+    """The options of scores that are products. `scaled` divides them by the root of H, so that attention is soft
+    initially."""
 
     scaled: bool = False
 

@@ -25,10 +25,10 @@ MERGED = {"kind": "merged"}
 
 
 class ResidualConfig(Section):
-    """The residuals of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
+    """The residual connections of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
 
-    `over`: all `layers` (the default; one output a sublayer) or `blocks`, within which outputs are summed (Kimi Team
-    2026).
+    `over`: the outputs of all sublayers (`layers`, the default) or of `blocks`, within which outputs are summed (Kimi
+    Team 2026).
     """
 
     kind: Literal["plain", "attention"] = "plain"
@@ -55,11 +55,11 @@ def _points(value: Any) -> str | None:
 
 
 class StackConfig(Section):
-    """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer).
+    """One side of a Transformer: its layers and their mixers, one mixer for all, or a list with one for each layer.
 
-    `residual`: `plain`, or `{kind: attention, over: layers | blocks}`, see `ResidualConfig`.
-    `canon`: where each layer has a Canon layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the
-    mixer's queries, keys and values, C before its feed-forward network, D on that one's hidden layer.
+    `residual`: `plain`, or `{kind: attention, over: layers | blocks}`, see `ResidualConfig`. `canon`: the positions of
+    Canon layers in each layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the mixer's queries,
+    keys and values, C before its feed-forward network, D on the hidden layer of that network.
     """
 
     layers: Layers = 6
@@ -101,11 +101,11 @@ class ReadingStackConfig(StackConfig):
 
 
 class MatchConfig(Section):
-    """A wish for as many parameters as another model has.
+    """The options for matching the number of parameters of another model.
 
-    `to`: their number, or another recipe (its `model` section is taken over when the recipe is read). `by`: what is
-    sized for it; `head_dim`, `n` and `hidden` are those of every mixer of the stacks that has such an option.
-    `within`: the share by which the numbers may differ.
+    `to`: the number, or another recipe (its `model` section is copied when the recipe is read). `by`: the option that
+    is adjusted; `head_dim`, `n` and `hidden` are those of every mixer of the stacks that has this option. `within`: the
+    largest relative difference between the numbers.
     """
 
     to: Annotated[int, Field(gt=0, le=10**12)] | dict[str, Any]
@@ -114,16 +114,15 @@ class MatchConfig(Section):
 
 
 class StackedConfig(ModelConfig):
-    """The options that models made of Transformer blocks share.
+    """The options that all models made of Transformer blocks share.
 
-    `head_dim` frees the size of a head from dim / heads; `key_dim` is that of queries and keys alone, `value_dim` that
-    of values (d_k and d_v of Vaswani et al. 2017).
-    `bias`: whether linear maps have one. `query_key_norm`: whether self-attention normalises queries and keys.
-    `value_residual`: whether it mixes the values of the lowest layer into its own. What a mixer says goes before these.
-    `feed_forward`: the hidden size of a network with `activation`, or a kind with its options, such as
-    `{kind: swiglu, hidden: 1024}`. `norm`: where the norm stands, `norm_kind` which one it is (layer, rms).
-    `position`: a kind, or a kind with its options; one that attention itself reads goes to every mixer that can use it.
-    `match_parameters`: see `MatchConfig`; a number or a recipe stands for `{to: ...}`.
+    `head_dim` sets the size of a head, by default dim / heads; `key_dim` that of queries and keys only, `value_dim`
+    that of values (d_k and d_v of Vaswani et al. 2017). `bias`: whether linear maps have one. `query_key_norm`: whether
+    self-attention normalises queries and keys. `value_residual`: whether it mixes the values of the lowest layer into
+    its own. Options of a mixer override these. `feed_forward`: the hidden size of a network with `activation`, or a
+    kind with its options, such as `{kind: swiglu, hidden: 1024}`. `norm`: the position of the norm, `norm_kind`: its
+    kind (layer, rms). `position`: a kind, or a kind with its options; a kind that attention reads is passed to every
+    mixer that can use it. `match_parameters`: see `MatchConfig`; a number or a recipe is short for `{to: ...}`.
     """
 
     feed_forward: Width | dict[str, Any] = 2048

@@ -30,10 +30,9 @@ class TaggerConfig(ModelSection):
     """A pretrained encoder that labels words.
 
     `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package. `pretrained`:
-    whether it begins with its weights or with random ones; `freeze`: whether they stay. `layers`: what a label is read
-    from, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all; `heads` and
-    `head_dim` (by default the encoder's size / heads) are that attention's. `dropout` falls on what is read, on the
-    keys and on the weights.
+    whether to start from its weights or from random ones; `freeze`: whether they are kept. `layers`: the input of the
+    labels, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all, with `heads`
+    and `head_dim` (by default the encoder's size / heads). `dropout` applies to the layers, the keys and the weights.
     """
 
     kind: Literal["tagger"] = "tagger"
@@ -53,11 +52,11 @@ class Tagger(Model[TokenBatch]):
 
     Args:
         config: the recipe's model section.
-        encoder: an encoder of Hugging Face's kind; its own `config` says how many layers and how large.
+        encoder: an encoder of Hugging Face's kind, whose `config` has its number of layers and its sizes.
         labels: V.
 
     Raises:
-        UserError: the heads over layers do not divide the encoder's D.
+        UserError: the encoder's D is not divisible by the heads over layers.
     """
 
     Config: ClassVar = TaggerConfig

@@ -37,11 +37,11 @@ from headway.tensors.masks import drop_full
 
 
 class TransformerConfig(StackedConfig):
-    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens.
+    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its sources are frames instead of tokens.
 
-    `output_bias`: whether logits have a bias, as Marian's have. `first_input`: what the decoder reads before the first
-    token, the vector of the begin mark (`bos`) or, as in Marian, a zero vector (`zero`), plus the position of 0.
-    `embedding_norm`: whether the sum of a token's and its position's vector is normalised, as BART's is.
+    `output_bias`: whether logits have a bias, as in Marian. `first_input`: the first input of the decoder, the vector
+    of the begin-of-sentence token (`bos`) or, as in Marian, a zero vector (`zero`), plus position 0. `embedding_norm`:
+    whether the sum of token and position vectors is normalised, as in BART.
     """
 
     kind: Literal["transformer"] = "transformer"

@@ -104,10 +104,10 @@ class ForeachAdadelta(Adadelta):
 
 
 class MuonConfig(AdamConfig):
-    """The options of Muon and of the AdamW beside it, whose `betas` and `epsilon` these are.
+    """The options of Muon, and of AdamW for all other parameters, which has these `betas` and `epsilon`.
 
-    `momentum`, `nesterov` and `steps` (of Newton and Schulz) are Muon's. `adamw_rate`: the learning rate of AdamW, in
-    times that of the matrices.
+    `momentum`, `nesterov` and `steps` (of Newton and Schulz) are Muon's. `adamw_rate`: the learning rate of AdamW,
+    relative to that of Muon.
     """
 
     momentum: Probability = 0.95
@@ -158,11 +158,11 @@ def _for_muon(blocks: Iterable[nn.Module], learning: Iterable[Tensor]) -> list[d
 
 
 class OptimizerConfig(Section):
-    """The optimizer and the learning rate over the updates.
+    """The optimizer and its learning rate schedule.
 
-    `kind`: a name in `OPTIMIZERS`, or `module:Class` of a torch optimizer; its own options stand beside the other keys.
-    `schedule`: a name in `SCHEDULES`, or `{kind: module:Class, ...options}`; the schedule says what `learning_rate`
-    and `warmup` mean.
+    `kind`: a name in `OPTIMIZERS`, or `module:Class` of a torch optimizer; the options of the kind are further keys of
+    the section. `schedule`: a name in `SCHEDULES`, or `{kind: module:Class, ...options}`, which determines the meaning
+    of `learning_rate` and `warmup`.
     """
 
     model_config = ConfigDict(extra="allow")

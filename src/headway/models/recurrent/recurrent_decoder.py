@@ -29,9 +29,9 @@ from headway.tensors.linear import Linear
 class RecurrentDecoderConfig(Section):
     """The decoder of a recurrent model.
 
-    `start`: where its first state comes from. `copy`: the last states of the encoder, layer by layer. `project`: tanh
-    of a linear map of the encoder's top layer at the end of its reading, backwards if it has both directions (Bahdanau
-    et al. 2015, A.2.2).
+    `start`: the source of its initial state. `copy`: the final states of the encoder, layer by layer. `project`: tanh
+    of a linear map of the final state of the encoder's top layer, of the backward direction if it has both (Bahdanau et
+    al. 2015, A.2.2).
     """
 
     layers: Layers = 2
@@ -40,18 +40,18 @@ class RecurrentDecoderConfig(Section):
 
 
 class RecurrentAttentionConfig(Section):
-    """The way in which the decoder of a recurrent model reads the source; may be written as its kind alone.
+    """How the decoder of a recurrent model reads the source; may be written as its kind alone.
 
     `kind`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one position that never
-    moves back, `last` the last state of the encoder's top layer, the same at every step (Cho et al. 2014, section 2.2),
-    `none` nothing: the source is known from the first state alone. `score`, for those that weigh positions: dot,
+    moves back, `last` the final state of the encoder's top layer, the same at every step (Cho et al. 2014, section
+    2.2), `none` nothing: the source is known only from the initial state. `score`, for kinds that weigh positions: dot,
     general, concat or location (Luong et al. 2015), additive (Bahdanau et al. 2015), the same function as concat; or a
     kind of cross-attention with its options, such as `{kind: multi_head, heads: 4}`, which is soft and global.
-    `scaled`: dot, general and location scores, sums of as many products as `decoder.hidden`, over its root (Vaswani et
-    al. 2017), so that attention begins soft. `timing`: attention before the state's update, from where the context
-    enters the recurrence (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a
+    `scaled`: divide dot, general and location scores, which are sums over `decoder.hidden`, by its root (Vaswani et al.
+    2017), so that attention is soft initially. `timing`: attention before the update of the state, whose input then
+    includes the context (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a
     centre: the target's own position (`local-m`) or a predicted one (`local-p`). `input_feeding`: with Luong's timing,
-    the last readout enters the recurrence.
+    the last readout is an input of the recurrence.
 
     Only for hard and monotonic, in training: `estimator`: `reinforce` or `straight_through`; for the former, `entropy`
     is the weight of the entropy bonus and `baseline_decay` that of the old moving average of rewards.
@@ -162,8 +162,8 @@ class ReadoutConfig(Section):
 
     `kind`: `state` is the decoder's state h, `tanh` is tanh(W [c; h]) with the context c (Luong et al. 2015, equation
     5), `maxout` the larger of each pair in W [c; h; y], y being the last word (Bahdanau et al. 2015, A.2.2). `size`: of
-    the last two, by default `model.dim`. `state`: the h that a maxout reads, the `new` one, as equation 4 of Bahdanau
-    et al. has it, or the `previous` one, which attention before the state's update has read, as their appendix has it.
+    the last two, by default `model.dim`. `state`: the h that a maxout reads, the `new` one, as in equation 4 of
+    Bahdanau et al., or the `previous` one, which attention before the update has read, as in their appendix.
     """
 
     kind: Literal["state", "tanh", "maxout"] = "tanh"

@@ -22,7 +22,7 @@ from headway.tensors.masks import zero_padding
 class RecurrentEncoderConfig(Section):
     """The encoder of a recurrent model. `hidden` is the size of its states, both directions together.
 
-    `reverse` reads the words of the source from last to first (Sutskever et al. 2014), the end mark still last.
+    `reverse` reads the source from last to first word (Sutskever et al. 2014); the end-of-sentence token stays last.
     """
 
     layers: Layers = 2
