@@ -85,7 +85,7 @@ class LightConv(Mixer):
         return Mixed(zero_padding(mixed, mask), None)
 
     def value_map(self) -> tuple[nn.Module, slice]:
-        return self.in_projection, slice(None)  # zero times the gate of zero
+        return self.in_projection, slice(None)  # values and gates: the GLU of zero is zero
 
     def _gated(self, x: Tensor) -> Tensor:
         """v (B, L, D) for x (B, L, D)."""

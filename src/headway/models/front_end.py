@@ -24,7 +24,8 @@ from headway.tensors.masks import drop_full, padding_mask, zero_padding
 class FrontEndConfig(Section):
     """Convolutions over frames, each with a gated linear unit, before the encoder of a model that reads speech.
 
-    Every layer leaves one of `stride` positions. `channels`: the size between layers, before the gate halves it.
+    Each layer divides the number of positions by `stride`. `channels`: the size between layers, before the gate halves
+    it.
     """
 
     layers: Layers = 2
@@ -77,7 +78,7 @@ class FrontEnd(SourceReader):
         return self(source, mask)  # type: ignore[no-any-return]
 
     def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames (B, F, M) with their mask (B, F) to (B, S, D) with theirs (B, S)."""
+        """Map frames (B, F, M) with a mask (B, F) to vectors (B, S, D) with a mask (B, S)."""
         x, lengths = zero_padding(source, drop_full(mask)), mask.sum(1)
         for convolution in self.convolutions:
             x = F.glu(convolution(x.transpose(1, 2)), dim=1).transpose(1, 2)

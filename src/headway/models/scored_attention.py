@@ -235,8 +235,7 @@ class ScoredConfig(Section):
 
 
 class ProductConfig(ScoredConfig):
-    """The options of scores that are products. `scaled` divides them by the root of H, so that attention is soft
-    initially."""
+    """The options of scores that are products. `scaled` divides them by the root of H, for initially soft attention."""
 
     scaled: bool = False
 
@@ -355,6 +354,6 @@ class AdditiveAttention(ScoredAttention):
 
 
 class LocationAttention(ScoredAttention):
-    """Scores W h, whatever the source says."""
+    """Scores W h, independent of the source."""
 
     Config, AttentionScore = ProductConfig, Location

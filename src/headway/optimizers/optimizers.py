@@ -56,7 +56,7 @@ class FusedAdamW(AdamW):
 
 
 class SgdConfig(Section):
-    """The options of stochastic gradient descent, which is plain by default."""
+    """The options of stochastic gradient descent, without momentum by default."""
 
     momentum: Probability = 0.0
     nesterov: bool = False

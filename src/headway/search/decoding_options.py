@@ -59,15 +59,16 @@ class SearchOptions(Section):
     """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14), or
     over length ** length_penalty if `length_penalty_kind` is `power`.
 
-    The search of a sentence ends once `beam` hypotheses are finished and none that goes on is above the best of them.
-    With `stop: worst` it goes on while one is above the worst, as in transformers, and with `full` it ends then.
+    The search of a sentence ends once `beam` hypotheses are finished and no unfinished one is above the best of them.
+    With `stop: worst` it continues while one is above the worst, as in transformers. With `full` it ends once
+    `beam` are finished.
 
-    The longest output is `max_length` tokens where given, else `max_length_ratio` * source + `max_length_offset`. No
-    sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all. `unknown_words`: `copy` replaces each
-    word that the target vocabulary does not have by the source word that it attends to most (Luong et al. 2015).
+    The longest output is `max_length` tokens if set, else `max_length_ratio` * source + `max_length_offset`. No n-gram
+    of `no_repeat_ngram` tokens occurs twice in an output; 0 allows all. `unknown_words`: `copy` replaces each word that
+    is not in the target vocabulary by the source word that it attends to most (Luong et al. 2015).
 
-    `kind: mbr` draws `samples`, and takes the one, or with `beam_candidates` the hypothesis of the beam, with the
-    highest mean `utility`, a metric, by all samples as references (minimum Bayes risk, Eikema and Aziz 2020).
+    `kind: mbr` draws `samples`, and returns the one, or with `beam_candidates` the hypothesis of the beam, with the
+    highest mean `utility`, a metric, with all samples as references (minimum Bayes risk, Eikema and Aziz 2020).
     """
 
     beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0, le=MOST_HYPOTHESES)

@@ -43,7 +43,7 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(layer.weight.new_zeros(outputs, rank))
         self.register_buffer(
             "scale", layer.weight.new_tensor(alpha / rank)
-        )  # saved, so that tensors alone can be merged
+        )  # saved, so that the tensors suffice for merging
         nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
 
     def forward(self, x: Tensor) -> Tensor:
