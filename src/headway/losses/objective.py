@@ -71,7 +71,6 @@ class Objective:
 
     @cached_property
     def capture(self) -> tuple[str, ...]:
-        """The names of the attention that the model must return."""
         return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.attention))
 
     @cached_property

@@ -54,7 +54,6 @@ class _DoesNotApply(Exception):  # noqa: N818
 
 
 def applies(condition: bool) -> None:
-    """End a check as not applicable unless `condition` holds."""
     if not condition:
         raise _DoesNotApply
 
@@ -83,7 +82,6 @@ class Trial:
     dtype: torch.dtype
 
     def mixer(self, seed: int = 11) -> Mixer:
-        """A new mixer, whose random weights depend only on the seed."""
         torch.manual_seed(seed)
         return self.build(self.causal).to(self.device, self.dtype).eval()
 

@@ -173,7 +173,6 @@ class Ngram(Mixer):
         return torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
 
     def _joined(self, terms: Tensor) -> Tensor:
-        """The sums (B, L, K d) of terms (B, K, L, P, d)."""
         return terms.sum(3).transpose(1, 2).flatten(2)
 
     def initial_state(self, rows: int, capacity: int) -> MixerState:

@@ -16,8 +16,6 @@ Points = dict[str, Place]  # by suffix of the module's name: `` for its output, 
 
 
 def input_of(module: nn.Module) -> Place:
-    """The first argument of a module's call."""
-
     def put(edit: Edit) -> Callable[[], None]:
         return module.register_forward_pre_hook(lambda _, given: (edit(given[0]), *given[1:])).remove
 
@@ -25,7 +23,6 @@ def input_of(module: nn.Module) -> Place:
 
 
 def output_of(module: nn.Module) -> Place:
-    """The output of a module's call."""
     return lambda edit: module.register_forward_hook(lambda _, given, values: edit(values)).remove
 
 

@@ -174,7 +174,6 @@ def last_norm(config: StackedConfig) -> nn.Module:
 
 
 def stack_end(config: StackedConfig, stack: StackConfig) -> nn.Module:
-    """The module that maps the output of the last block to the vectors at the top of the stack."""
     return nn.Identity() if stack.residual.depth is None else DepthAttention(config.dim)
 
 

@@ -109,7 +109,6 @@ class LinearDecay(Schedule):
         self.updates = context.updates
 
     def left(self, update: int) -> float:
-        """The share of the updates after warm-up that remains."""
         return max(0.0, (self.updates + 1 - update) / max(1, self.updates + 1 - self.context.warmup))
 
     def __call__(self, progress: TrainingProgress) -> float:

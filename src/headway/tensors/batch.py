@@ -65,7 +65,6 @@ class TargetBatch:
         return weight * self.counts["target_tokens"] / least
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """The tensors by name, without labels."""
         return {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
 
     def each_tensor(self, change: Callable[[Tensor], Tensor]) -> Self:

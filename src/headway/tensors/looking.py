@@ -34,7 +34,6 @@ class Recorder:
     """Runs work on the CPU; recording it returns the work itself."""
 
     def warm(self, work: Work) -> None:
-        """Run the work for the first time."""
         work()
 
     def record(self, work: Work) -> Work:

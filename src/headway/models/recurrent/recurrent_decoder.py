@@ -346,7 +346,6 @@ class Decoder(nn.Module):
         return read._replace(values=self.context(read.values))
 
     def _after(self, state: RecurrentState, read: Read | None, count: int, **changes: Any) -> RecurrentState:
-        """The state after `count` more words."""
         if state.chosen is not None and read is not None and read.choice is not None:
             assert read.choice.position is not None
             changes["chosen"] = read.choice.position.reshape(-1, count)[:, -1]
