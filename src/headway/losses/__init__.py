@@ -1,4 +1,4 @@
-"""Losses: what training minimises, summed by name."""
+"""Losses, and the objective of training, which is their sum."""
 
 from headway.losses.dependency_loss import DependencyConfig
 from headway.losses.objective import Loss, Objective, ObjectiveConfig

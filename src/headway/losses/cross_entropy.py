@@ -17,11 +17,11 @@ from headway.losses.parts import LossPart
 from headway.models import Output
 from headway.tensors.batch import TargetBatch
 
-CHUNK_ELEMENTS = 1 << 18  # logits taken at once on a CPU, few enough that all passes over them stay in the cache
+CHUNK_ELEMENTS = 1 << 18  # logits per chunk on a CPU, few enough to stay in the cache
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Loss and gradient in one go over the logits, chunk by chunk; torch's own goes over all of them ten times."""
+    """Loss and gradient in one pass over chunks of the logits; torch's own makes ten passes over all of them."""
 
     @staticmethod
     def forward(
@@ -48,7 +48,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        if torch.is_grad_enabled():  # the gradient is a constant, so that a second one would lack its part
+        if torch.is_grad_enabled():  # the gradient is a constant, so a second derivative would be wrong
             raise RuntimeError("this cross-entropy has no second derivative (create_graph); F.cross_entropy has one")
         return context.gradient * gradients[0].to(context.gradient.dtype), None, None, None
 
@@ -61,12 +61,12 @@ def _chunks(logits: Tensor) -> list[slice]:
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """The cross-entropy with 1 - smoothing on the target and smoothing / V on every word, summed over real positions.
 
-    Beside it stands the same sum without smoothing, which has no gradient and costs no further pass over the logits.
+    The second result is the same sum without smoothing. It has no gradient, and needs no further pass over the logits.
 
     Args:
-        logits: (..., V), of any floating type; the sum is made in float32.
+        logits: (..., V), of any floating type; the sum is computed in float32.
         targets: (...) ids.
-        mask: (...), True where a position counts.
+        mask: (...), True at positions that count.
         smoothing: the share of the probability that is spread over the whole vocabulary.
     """
     flat = logits.reshape(-1, logits.shape[-1])

@@ -1,4 +1,4 @@
-"""The dependency loss: attention heads are taught to look at the head of each word (Deguchi et al., equation 4).
+"""The dependency loss: attention heads are trained to attend to the head of each word (Deguchi et al., equation 4).
 
 Shapes: B batch, K heads, L length (S source, T target).
 """
@@ -24,10 +24,10 @@ STACKS = {"source": "encoder", "target": "decoder"}
 
 
 class DependencyConfig(Section):
-    """Attention heads that are taught the dependency heads of `data.parses` (dependency-based self-attention).
+    """Attention heads that are supervised with the dependency heads of `data.parses` (dependency-based self-attention).
 
-    `layer` and `heads` count from 1, as papers do. `index_by`: the decoder's row t, which reads y(t-1) and says
-    y(t), stands for the word that it says (`output`) or that it reads (`input`).
+    `layer` and `heads` count from 1, as in papers. `index_by`: the decoder's row t, which reads y(t-1) and predicts
+    y(t), stands for the predicted word (`output`) or the word that is read (`input`).
     """
 
     weight: Weight = 0.5
@@ -47,20 +47,17 @@ class DependencyLoss(LossPart):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that batches have to carry."""
         return tuple(f"{side}_heads" for side in self.config.sides)
 
     @property
     def attention(self) -> dict[str, tuple[int, ...] | None]:
-        """The attention that is read, and which of its heads."""
         return {self.name_of(side): self.config.heads for side in self.config.sides}
 
     def name_of(self, side: str) -> str:
-        """The attention that a side is read from."""
         return f"{STACKS[side]}.{self.config.layer}.self"
 
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
-        """The weighted loss of each side, times the target tokens, so that a token keeps the mean over the edges."""
+        """The weighted loss of each side times the number of target tokens, so per token it is the mean over edges."""
         parts = {}
         for side in self.config.sides:
             name = f"{side}_heads"
@@ -74,7 +71,7 @@ class DependencyLoss(LossPart):
 
 
 def check_sides(name: str, axes: Axes, where: str) -> None:
-    """Raise UserError for attention over the source and the target in one, whose rows are no words of one side."""
+    """Raise UserError for attention over the joined source and target, because dependency heads are of one side."""
     if axes.keys == "both":
         raise UserError(
             "this attention is over the source and the target in one, and dependency heads are of one side",
@@ -83,10 +80,10 @@ def check_sides(name: str, axes: Axes, where: str) -> None:
 
 
 def decoder_heads(heads: Tensor, index_by: str) -> Tensor:
-    """From tokens to the decoder's rows: heads (B, T), below 0 for none, of the rows and in rows.
+    """Map the heads (B, T) of tokens to heads of the decoder's rows, both below 0 for none.
 
-    Row t reads y(t-1) and says y(t). `output` lets row and column t stand for what the row says, `input` for what it
-    reads, so that tokens move on by one and row 0, the begin mark, has no head.
+    Row t reads y(t-1) and predicts y(t). With `output`, row and column t stand for the predicted token. With `input`
+    they stand for the token that is read, so heads move by one, and row 0, the begin-of-sentence token, has none.
     """
     if index_by == "output":
         return heads
@@ -95,19 +92,19 @@ def decoder_heads(heads: Tensor, index_by: str) -> Tensor:
 
 
 def attachment_loss(weights: Tensor, heads: Tensor, taught: tuple[int, ...]) -> Tensor:
-    """- sum over (t, head(t)) of log A[t, head(t)], the mean over the `taught` heads, in float32 or wider.
+    """- sum over (t, head(t)) of log A[t, head(t)], averaged over the `taught` heads, in float32 or wider.
 
     Args:
         weights: (B, K, L, L) before dropout.
-        heads: (B, L); below 0 where there is no supervision.
-        taught: which of the K heads, from 1.
+        heads: (B, L); below 0 for tokens without a label.
+        taught: the numbers of the supervised attention heads, from 1.
     """
     edges = heads >= 0
     index = heads.clamp(min=0)[..., None]
     total = weights.new_zeros((), dtype=torch.promote_types(weights.dtype, torch.float32))
     for head in heads_of(weights, taught):
         picked = head.gather(-1, index).squeeze(-1).to(total.dtype)
-        # A weight that underflowed has no gradient, but its logarithm stays finite.
+        # Without the clamp, the logarithm of a weight that underflowed would be infinite.
         logarithms = picked.clamp(min=torch.finfo(total.dtype).tiny).log()
         total = total - logarithms.masked_fill(~edges, 0).sum()
     return total / len(taught)

@@ -1,8 +1,8 @@
-"""Guided alignment: a head of cross-attention is taught to look where a target comes from (Garg et al. 2019).
+"""Guided alignment: a head of cross-attention is trained to attend to the source of each target (Garg et al. 2019).
 
-Row t of the decoder reads y(t-1) and writes y(t). The loss teaches the row that writes y(t) the links of y(t), which is
-the row that alignments of words are read from. Garg et al. show the taught layer the whole target; here it has the
-past alone, so that every step of a search has its links.
+Row t of the decoder reads y(t-1) and predicts y(t). The loss supervises this row with the links of y(t); word
+alignments are read from the same row. Garg et al. let the supervised layer see the whole target. Here it sees only the
+past, so that links are available at every step of a search.
 
 Shapes: B batch, K heads, S source, T target.
 """
@@ -26,9 +26,9 @@ KIND = "guided_alignment"
 
 
 class GuidedAlignmentConfig(Section):
-    """A head of cross-attention that is taught the links of `data.links`.
+    """A head of cross-attention that is supervised with the links of `data.links`.
 
-    `layer`: its name, such as `decoder.2.cross`; `head` counts from 1. `weight`: 0.05 as Garg et al. have it.
+    `layer`: its name, such as `decoder.2.cross`; `head` counts from 1. `weight`: by default 0.05, as in Garg et al.
     """
 
     layer: Annotated[str, Field(pattern=r"^decoder\.[1-9][0-9]{0,3}\.cross$")]
@@ -46,23 +46,21 @@ class GuidedAlignment(LossPart):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that batches have to carry."""
         return (LINKS,)
 
     @property
     def attention(self) -> dict[str, tuple[int, ...] | None]:
-        """The attention that is read, and which of its heads."""
         return {self.config.layer: (self.config.head,)}
 
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
-        """The weighted loss times the target tokens, so that a token keeps the mean over those with links."""
+        """The weighted loss times the number of target tokens, so per token it is the mean over tokens with links."""
         scale = batch.mean_of_labels(self.config.weight, LINKS)
         weights = output.attention[self.config.layer][:, self.config.head - 1]
         return {KIND: scale * guided_loss(weights, batch.labels[LINKS])}
 
 
 def guided(losses: Iterable[Mapping[str, Any]]) -> GuidedAlignmentConfig | None:
-    """The options of the first of the recipe's `objective.losses` that is of this kind, if there is one."""
+    """The options of the first guided alignment loss in `objective.losses` of a recipe; None if there is none."""
     options = ({key: loss[key] for key in loss if key != "kind"} for loss in losses if loss["kind"] == KIND)
     return next(map(GuidedAlignmentConfig.model_validate, options), None)
 
@@ -72,9 +70,9 @@ def guided_loss(weights: Tensor, links: Tensor) -> Tensor:
 
     Args:
         weights: A (B, T, S) before dropout.
-        links: G (B, T, S), below or at 0 where there is none.
+        links: G (B, T, S), not above 0 for pairs without a link.
     """
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
-    # A weight that underflowed has no gradient, but its logarithm stays finite.
+    # Without the clamp, the logarithm of a weight that underflowed would be infinite.
     logarithms = wide.clamp(min=torch.finfo(wide.dtype).tiny).log()
     return -(links.clamp(min=0).to(wide.dtype) * logarithms).sum()

@@ -1,4 +1,4 @@
-"""The objective: what training minimises, a sum of losses by name."""
+"""The objective of training, a sum of named losses."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from headway.tensors.batch import TargetBatch
 
 
 class ObjectiveConfig(Section):
-    """The objective of training: cross-entropy with label smoothing (Szegedy et al. 2016), and constraints beside it.
+    """The objective of training: cross-entropy with label smoothing (Szegedy et al. 2016), and optional further losses.
 
-    `losses`: further parts, each a kind with its options, such as `{kind: my_package.module:Class, weight: 0.5}`.
+    `losses`: a list of kinds with their options, such as `{kind: my_package.module:Class, weight: 0.5}`.
     """
 
     label_smoothing: Probability = 0.1
@@ -33,9 +33,9 @@ class ObjectiveConfig(Section):
 
 
 class Loss(NamedTuple):
-    """A loss summed over the batch's target tokens, and its parts by name, each summed likewise.
+    """A loss summed over the target tokens of a batch, and the sums of its parts by name.
 
-    `unsmoothed` is the cross-entropy without label smoothing, summed likewise, to be read beside the loss on dev.
+    `unsmoothed` is the sum of the cross-entropy without label smoothing, reported beside the loss on dev.
     """
 
     total: Tensor
@@ -51,12 +51,11 @@ class Objective:
 
     @cached_property
     def cross_entropy(self) -> CrossEntropy:
-        """The loss that every objective has."""
         return CrossEntropy(CrossEntropyConfig(label_smoothing=self.config.label_smoothing))
 
     @cached_property
     def parts(self) -> dict[str, LossPart]:
-        """The parts beside the cross-entropy, by recipe key. Raises UserError for parts that cannot be built."""
+        """The losses other than the cross-entropy, by recipe key. Raises UserError if one cannot be built."""
         parts: dict[str, LossPart] = {}
         if self.config.dependency is not None:
             parts["dependency"] = DependencyLoss(self.config.dependency)
@@ -72,20 +71,18 @@ class Objective:
 
     @cached_property
     def capture(self) -> tuple[str, ...]:
-        """The names of the attention that the model has to give."""
         return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.attention))
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The names of the labels that batches have to carry."""
         return tuple(dict.fromkeys(name for part in self.parts.values() for name in part.labels))
 
     def check(self, attention: Mapping[str, Tensor], axes: Callable[[str], Axes]) -> None:
-        """Raise UserError where a loss reads attention that the model has not, or that is of other tokens.
+        """Raise UserError if a loss reads attention that the model does not have, or that is over other tokens.
 
         Args:
-            attention: what the model gave when it was asked for all.
-            axes: the tokens that each is of.
+            attention: all attention of the model, by name.
+            axes: returns the tokens that an attention is over.
         """
         for key, part in self.parts.items():
             for name, heads in part.attention.items():
@@ -106,7 +103,7 @@ class Objective:
                     )
 
     def __call__(self, output: Output, batch: TargetBatch) -> Loss:
-        """The loss of a model's output on a batch. A part whose name another has is named by its recipe key, too."""
+        """The loss of a model's output on a batch. A part with the name of another is prefixed with its recipe key."""
         smoothed, unsmoothed = self.cross_entropy.sums(output, batch)
         losses: dict[str, Any] = {"cross_entropy": smoothed}
         given = {"model": output.losses} | {
@@ -119,7 +116,7 @@ class Objective:
 
 
 def _checked(key: str, part: LossPart, given: Any) -> Mapping[str, Tensor]:
-    """Give back the sums of a loss, by name. Raises UserError where one from elsewhere gives something else."""
+    """Return the sums of a loss by name. Raises UserError if a foreign loss returns anything else."""
     named = given if isinstance(given, Mapping) else {"": given}
     if named is given and all(isinstance(loss, Tensor) and loss.dim() == 0 for loss in given.values()):
         return given

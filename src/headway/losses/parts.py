@@ -1,4 +1,4 @@
-"""The contract of a loss beside the cross-entropy, the registry of losses, and how several read attention.
+"""The interface of losses other than the cross-entropy, their registry, and functions that read attention heads.
 
 Shapes: B batch, K heads, L queries, S keys.
 """
@@ -21,7 +21,7 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 
 
 def _once_each(heads: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse a head that is named twice, which would count twice."""
+    """Raise ValueError if a head is listed twice, because it would count twice."""
     if len(set(heads)) < len(heads):
         raise ValueError("a head is named twice")
     return heads
@@ -36,17 +36,17 @@ class LossPart(ABC):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The per-token labels that batches have to carry; none unless a loss says so."""
+        """The names of the token labels that batches must have; none by default."""
         return ()
 
     @property
     def attention(self) -> Mapping[str, tuple[int, ...] | None]:
-        """The full names of the attention that is read, and which heads of each, from 1 (None for all there are)."""
+        """The full names of the attention that is read, each with its heads, from 1, or None for all heads."""
         return {}
 
     @abstractmethod
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
-        """Weighted losses by name, each summed over the batch's target tokens."""
+        """Return the weighted losses by name, each summed over the target tokens of the batch."""
 
 
 LOSSES: Registry[LossPart] = Registry(
@@ -62,12 +62,12 @@ LOSSES: Registry[LossPart] = Registry(
 
 
 def heads_of(weights: Tensor, heads: tuple[int, ...]) -> list[Tensor]:
-    """Some of the heads of (B, K, L, S), from 1, each (B, L, S), without copying the others."""
+    """The given heads, counted from 1, of weights (B, K, L, S), each (B, L, S), without copying the others."""
     return [weights[:, head - 1] for head in heads]
 
 
 def mean_of_heads(weights: Tensor, heads: tuple[int, ...] | None) -> Tensor:
-    """(B, L, S): the mean of some of K heads, or of all of them, in float32 or wider."""
+    """The mean (B, L, S) over the given heads of weights (B, K, L, S), or over all, in float32 or wider."""
     wide = torch.promote_types(weights.dtype, torch.float32)
     if heads is None:
         return weights.mean(1, dtype=wide)

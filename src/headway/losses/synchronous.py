@@ -1,5 +1,5 @@
-"""The synchronous constraint: the decoder's self-attention agrees with the encoder's, carried over by cross-attention
-(Deguchi et al., equations 9 to 13).
+"""The synchronous constraint: the decoder's self-attention should agree with the encoder's, mapped to the target by
+cross-attention (Deguchi et al., equations 9 to 13).
 
 Shapes: B batch, K heads, S source, T target.
 """
@@ -21,13 +21,13 @@ from headway.tensors.masks import additive, causal_mask
 
 
 class SynchronousConfig(Section):
-    """The decoder's self-attention D is drawn to D', the encoder's E carried over by cross-attention C.
+    """The decoder's self-attention D is trained to agree with D', the encoder's E mapped by cross-attention C.
 
-    Layers and heads count from 1. `heads`: which heads of `layer` E and D are the mean of; by default those of
-    `dependency` where it is on the same layer, else all. `cross_head`: which head C is, or the mean of all. `reverse`:
-    the way back is C transposed, or a softmax of its own over the transposed scores. `target`: what makes D' from the
-    masked product C E C_back, a softmax (equation 12) or a division by the sum of each row. `detach`: which side gets
-    no gradient, the `projected` D' or the `decoder`'s D.
+    Layers and heads count from 1. `heads`: the heads of `layer` that E and D are averaged over; by default those of
+    `dependency` if it is on the same layer, else all. `cross_head`: the head of C, or the mean of all. `reverse`:
+    C_back is C transposed, or a separate softmax over the transposed scores. `target`: D' is the softmax of the masked
+    product C E C_back (equation 12), or its division by the sum of each row. `detach`: the side without gradient, the
+    `projected` D' or the `decoder`'s D.
     """
 
     weight: Weight = 10.0
@@ -51,12 +51,11 @@ class SynchronousLoss(LossPart):
 
     @property
     def heads(self) -> tuple[int, ...] | None:
-        """The heads that E and D are the mean of; None for all."""
+        """The heads that E and D are averaged over; None for all."""
         return self.taught if self.config.heads is None else self.config.heads
 
     @property
     def attention(self) -> dict[str, tuple[int, ...] | None]:
-        """The attention that is read, and which of its heads."""
         config, chosen = self.config, self._cross_heads
         layer, cross = config.layer, f"decoder.{config.cross_layer}.cross"
         read = {f"encoder.{layer}.self": self.heads, f"decoder.{layer}.self": self.heads, cross: chosen}
@@ -67,7 +66,6 @@ class SynchronousLoss(LossPart):
         return None if self.config.cross_head == "mean" else (self.config.cross_head,)
 
     def __call__(self, output: Output, batch: TargetBatch) -> Mapping[str, Tensor]:
-        """The weighted loss, summed over the target positions of the batch."""
         with torch.autocast(batch.target_mask.device.type, enabled=False):
             projected, decoder = self.compared(output, batch)
             if self.config.detach == "projected":
@@ -78,7 +76,7 @@ class SynchronousLoss(LossPart):
             return {"synchronous": self.config.weight * squared.masked_fill(~batch.target_mask, 0).sum()}
 
     def compared(self, output: Output, batch: TargetBatch) -> tuple[Tensor, Tensor]:
-        """D' and D, each (B, T, T); rows at padding mean nothing."""
+        """D' and D, each (B, T, T); rows at padding are arbitrary."""
         names = list(self.attention)
         encoder, decoder = (mean_of_heads(output.attention[name], self.heads) for name in names[:2])
         cross = mean_of_heads(output.attention[names[2]], self._cross_heads)
@@ -90,12 +88,12 @@ class SynchronousLoss(LossPart):
 
 
 def backward_attention(scores: Tensor, target_mask: Tensor, heads: tuple[int, ...] | None) -> Tensor:
-    """(B, S, T): attention from the source to the target, a softmax over the transposed scores (equation 11).
+    """Attention (B, S, T) from the source to the target, a softmax over the transposed scores (equation 11).
 
     Args:
         scores: (B, K, T, S), Q K^T / sqrt(d) of cross-attention.
-        target_mask: (B, T), True where a position is real.
-        heads: whose attention this is the mean of, from 1; None for all.
+        target_mask: (B, T), True at real positions.
+        heads: the heads to average over, from 1; None for all.
     """
     chosen = scores if heads is None else torch.stack(heads_of(scores, heads), 1)
     chosen = chosen.to(torch.promote_types(scores.dtype, torch.float32)).transpose(2, 3)
@@ -103,7 +101,7 @@ def backward_attention(scores: Tensor, target_mask: Tensor, heads: tuple[int, ..
 
 
 def carried_over(encoder: Tensor, cross: Tensor, back: Tensor, target: str) -> Tensor:
-    """D' (B, T, T): C E C_back without the future, made a distribution (equations 9 and 12).
+    """D' (B, T, T): C E C_back without the future, normalised to a distribution (equations 9 and 12).
 
     Equation 9 is printed with its arrows exchanged: only C first and C_back last gives a matrix of T by T.
 
@@ -111,8 +109,8 @@ def carried_over(encoder: Tensor, cross: Tensor, back: Tensor, target: str) -> T
         encoder: E (B, S, S).
         cross: C (B, T, S).
         back: C_back (B, S, T).
-        target: `softmax`, as equation 12 has it, or `renormalise`, division by the sum. The softmax of numbers between
-            0 and 1 is nearly flat: with a perfect alignment no weight of row t exceeds e / (e + t).
+        target: `softmax`, as in equation 12, or `renormalise`, division by the sum. The softmax of numbers between 0
+            and 1 is nearly flat: with a perfect alignment no weight of row t exceeds e / (e + t).
     """
     product = torch.bmm(torch.bmm(cross, encoder), back)
     past = causal_mask(product.shape[-1], product.device)

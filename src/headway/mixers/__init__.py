@@ -1,4 +1,4 @@
-"""Mixers: the ways in which information moves between positions, and the positions that they and embeddings read."""
+"""Mixers, which move information between positions, and the positions that they and embeddings read."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def build_mixer(
     where: str | None = None,
     **options: Any,
 ) -> Mixer:
-    """A mixer from its recipe entry, `{"kind": "ngram", "n": 4}`, or from its kind and options: `"ngram", n=4`.
+    """Build a mixer from its recipe entry, `{"kind": "ngram", "n": 4}`, or from its kind and options: `"ngram", n=4`.
 
     Args:
         config: `kind` and the options of that kind, or the kind alone.
         dim: D.
         causal: whether positions may only see the past.
-        defaults: options that the model sets for all its mixers; those that a mixer does not have are left out.
-        where: the recipe key, for messages; without one, mistakes in options given by keyword are named by keyword.
+        defaults: options that the model sets for all its mixers; those that a mixer does not have are ignored.
+        where: the recipe key, for messages; without it, messages name options by their keyword.
         options: further options of that kind.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Layers of others as mixers: those that are called as the layers of flash-linear-attention are."""
+"""Adapters that make mixers of layers with the interface of flash-linear-attention."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ LAYERS: Registry[nn.Module] = Registry("layer", "torch.nn:Module", {})
 
 @dataclass(frozen=True)
 class LayerState(MixerState):
-    """The memory of a layer: of its recurrence and its short convolutions, each a tensor, a tuple of them, or None."""
+    """The state of a layer: of its recurrence and short convolutions, each a tensor, a tuple of tensors, or None."""
 
     recurrent_state: Any
     conv_state: Any
 
 
 class _Cache:
-    """A state as the layer sees it, which may change it: the cache of a model of one layer."""
+    """A state as a cache for the layer, which may modify it, in the form of the cache of a model with one layer."""
 
     def __init__(self, state: LayerState | None) -> None:
         self.layers = 0 if state is None else 1
@@ -37,7 +37,7 @@ class _Cache:
         return self.parts
 
     def update(self, **kept: Any) -> dict[str, Any]:
-        """Take what the layer keeps."""
+        """Store the layer's new state."""
         if kept.get("attn_state") is not None:
             raise ValueError("a layer that keeps all keys and values has no state of constant size")
         self.parts |= {name: kept[name] for name in PARTS if kept.get(name) is not None}
@@ -47,16 +47,16 @@ class _Cache:
 class FlashLinearAttention(Mixer):
     """A causal layer with `forward(hidden_states, attention_mask, past_key_values, use_cache, ...)`, output first.
 
-    Its state of the first position is zeros. It sees a mask only where padding precedes real positions.
+    Its initial state is zero. It receives a mask only if padding precedes real positions.
 
     Args:
         dim: D, its `hidden_size`.
-        causal: has to be true.
+        causal: must be True.
         layer: its import path, such as `fla.layers:GatedLinearAttention`.
-        options: its own keyword arguments.
+        options: its keyword arguments.
 
     Raises:
-        ValueError: both directions, or options that the layer refuses.
+        ValueError: `causal` is False, or the layer refuses its options.
     """
 
     def __init__(self, dim: int, causal: bool, *, layer: str, options: Mapping[str, Any] | None = None) -> None:
@@ -90,7 +90,7 @@ class FlashLinearAttention(Mixer):
         assert isinstance(state, LayerState)
         if lengths is None:
             return self._extended(x, state, _Cache(state))
-        # The layer would take padding for real positions: rows with as many of these go through it together.
+        # The layer would read padding as real positions, so rows are grouped by length.
         groups = [(count, (lengths == count).nonzero().flatten()) for count in sorted(set(lengths.tolist()))]
         order, parts = torch.cat([rows for _, rows in groups]).argsort(), list[LayerState]()
         values = torch.zeros_like(x)
@@ -103,14 +103,13 @@ class FlashLinearAttention(Mixer):
         return values, LayerState(torch.cat([part.lengths for part in parts]), *joined).select(order)
 
     def _extended(self, x: Tensor, state: LayerState, cache: _Cache) -> tuple[Tensor, LayerState]:
-        """Values of x and the state after all of it."""
         values = self.layer(x, past_key_values=cache, use_cache=True)[0]
         parts = (_each(lambda part: part, cache.parts[name]) for name in PARTS)
         return values, LayerState(state.lengths_after(x.shape[1], None), *parts)
 
 
 def _each(change: Callable[[Tensor], Tensor], part: Any) -> Any:
-    """A part of a state with every tensor changed."""
+    """Apply `change` to every tensor of a part of a state."""
     if isinstance(part, tuple | list):
         return tuple(_each(change, each) for each in part)
     if part is not None and not isinstance(part, Tensor):
@@ -119,7 +118,7 @@ def _each(change: Callable[[Tensor], Tensor], part: Any) -> Any:
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Parts of states one below the other."""
+    """Concatenate parts of states along rows."""
     if isinstance(parts[0], tuple):
         return tuple(_joined(list(each)) for each in zip(*parts, strict=True))
     return None if parts[0] is None else torch.cat(parts)

@@ -19,8 +19,8 @@ from headway.mixers.relative import RelativePositions
 from headway.tensors.linear import Linear
 from headway.tensors.masks import additive, causal_mask, padding_is_last, zero_padding
 
-# On a CPU three tensor operations with the weights in between beat torch's fused kernel up to this many weights (2 to 5
-# times at 10 to 100 positions; benchmarks/attention.py); above it the fused kernel's flat memory counts.
+# On a CPU three tensor operations with explicit weights beat torch's fused kernel up to this number of weights (2 to 5
+# times at 10 to 100 positions; benchmarks/attention.py); above it the fused kernel needs less memory.
 MOST_EXPLICIT_WEIGHTS = 1 << 27
 
 
@@ -35,11 +35,11 @@ def attend(
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(Q K^T / sqrt(d_k) + bias) V, equation 1: values (B, K, L, d_v), and the weights.
+    """Attention softmax(Q K^T / sqrt(d_k) + bias) V, equation 1: values (B, K, L, d_v), and the weights or None.
 
     Args:
         query: (B, K, L, d_k).
-        key: (B, G, S, d_k); K / G heads of queries share each.
+        key: (B, G, S, d_k), each shared by K / G query heads.
         value: (B, G, S, d_v).
         allowed: broadcastable to (B, K, L, S), True where a query may attend to a key; None for everywhere.
         causal: additionally restrict query t to keys 0 .. t.
@@ -60,7 +60,7 @@ def attend(
             query, key, value, added, dropout_p=dropout, is_causal=causal, enable_gqa=groups != heads
         )
         return values, None
-    rows = heads // groups * length  # those that read the same keys
+    rows = heads // groups * length  # query rows with the same keys
     scores = torch.bmm((query * size**-0.5).reshape(-1, rows, size), key.reshape(-1, keys, size).transpose(1, 2))
     scores = scores.view(batch, heads, length, keys)
     if bias is not None:
@@ -74,16 +74,15 @@ def attend(
 
 
 def _added(allowed: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """Mask and bias as one tensor to add to the scores."""
     return bias.to(dtype) if allowed is None else additive(allowed, dtype) + bias.to(dtype)
 
 
 @dataclass(frozen=True)
 class AttentionState(MixerState):
-    """Keys (C + 1, R, G, d_k) and values (C + 1, R, G, d_v) so far, of which the last slot takes what is padding.
+    """Keys (C + 1, R, G, d_k) and values (C + 1, R, G, d_v) so far; the last slot receives padding.
 
-    Attention that forgets also has the logarithms of its gates (C + 1, R, K), cumulated up to each position. Time comes
-    first, so that a step of rows that stand at one position writes one block of memory.
+    Attention with forget gates also stores their cumulated logarithms (C + 1, R, K). Time is the first axis, so that a
+    step of rows at the same position writes one contiguous block of memory.
     """
 
     keys: Tensor
@@ -93,18 +92,16 @@ class AttentionState(MixerState):
 
     @property
     def capacity(self) -> int:
-        """C."""
         return self.keys.shape[0] - 1
 
     def slots(self) -> list[Tensor]:
-        """All that has C + 1 slots."""
         return [self.keys, self.values, *([] if self.gates is None else [self.gates])]
 
     def select(self, index: Tensor) -> "AttentionState":
         """A copy of the rows `index`.
 
-        Beam search selects at every step, so on a CPU only the slots that some row has filled are copied, and the
-        others are left as the memory was: half of what a search step costs is this copy.
+        Beam search selects at every step, and this copy is half of its cost. So on a CPU only slots that some row has
+        filled are copied, and the others are left uninitialised.
         """
         rows, extremes = index.reshape(-1), self.bounds()
         filled = None if extremes is None else extremes[1]
@@ -119,7 +116,7 @@ class AttentionState(MixerState):
 
 
 def _select_rows(slots: Tensor, rows: Tensor, filled: int | None) -> Tensor:
-    """(C + 1, R', ...): the `rows` of slots (C + 1, R, ...), in the first `filled` slots at least."""
+    """Select `rows` (R',) of slots (C + 1, R, ...); slots from `filled` on may be left uninitialised."""
     if filled is None or (slots.requires_grad and torch.is_grad_enabled()):  # `out` has no gradient
         return slots.index_select(1, rows)
     selected = slots.new_empty(slots.shape[0], rows.shape[0], *slots.shape[2:])
@@ -134,25 +131,24 @@ class Attention(Mixer):
         dim: D.
         causal: whether a position may only see itself and those before it.
         heads: K.
-        head_dim: d_k and d_v where they are not given, by default D / K.
-        key_dim: d_k, of queries and keys (table 3, row B shrinks it alone).
+        head_dim: the default of d_k and d_v, itself by default D / K.
+        key_dim: d_k, of queries and keys (table 3, row B changes only this).
         value_dim: d_v, of values.
         dropout: probability of dropping an attention weight while training.
         bias: whether the four projections have one.
-        value_residual: whether values are those of the lowest attention of the stack in part, v = lambda v +
-            (1 - lambda) v_1 with a learned lambda (Zhou et al. 2024).
+        value_residual: whether to mix in the values of the lowest attention of the stack, v = lambda v + (1 - lambda)
+            v_1 with a learned lambda (Zhou et al. 2024).
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
-            what makes one for several mixers.
+            a `RelativePositions` shared by several mixers.
         key_value_heads: G, a divisor of K; by default K (Ainslie et al. 2023).
-        query_key_norm: divide queries and keys by their root mean square, with a learned scale, before positions
-            rotate them (Dehghani et al. 2023).
-        forget: add -|c_i - c_j| to the score of query i and key j, c_i the sum of log sigmoid(w x_l + b) over l <= i,
-            w and b a head's own (forgetting attention; Lin et al. 2025).
-        canon: a Canon layer on queries, keys and values, before all else that becomes of them (Allen-Zhu 2025, point
-            B).
+        query_key_norm: divide queries and keys by their root mean square, with a learned scale, before rotation
+            (Dehghani et al. 2023).
+        forget: add -|c_i - c_j| to the score of query i and key j, c_i the sum of log sigmoid(w x_l + b) over l <= i, w
+            and b of each head (forgetting attention; Lin et al. 2025).
+        canon: apply a Canon layer to queries, keys and values first (Allen-Zhu 2025, point B).
 
     Raises:
-        ValueError: heads do not divide dim and no size of a head is given, or G does not divide K.
+        ValueError: dim is not divisible by heads and no size of a head is set, or G does not divide K.
         UserError: a position that does not exist, or that attention does not read.
     """
 
@@ -185,7 +181,7 @@ class Attention(Mixer):
             raise ValueError(f"key_value_heads ({key_value_heads}) do not divide heads ({heads})")
         groups = self.key_value_heads
         self.widths = [heads * self.key_dim, groups * self.key_dim, groups * self.value_dim]
-        self.in_projection = Linear(dim, self.widths, bias=bias)  # queries, keys, values, one below the other
+        self.in_projection = Linear(dim, self.widths, bias=bias)  # queries, keys, values, concatenated
         self.out_projection = Linear(heads * self.value_dim, dim, bias=bias)
         for block in self.in_projection.matrices():
             nn.init.xavier_uniform_(block)
@@ -206,7 +202,7 @@ class Attention(Mixer):
 
     @property
     def plain(self) -> bool:
-        """Whether all but sizes and positions is as Vaswani et al. have it, which other engines ask for."""
+        """Whether all but sizes and positions is as in Vaswani et al., which other engines require."""
         return self.key_value_heads == self.heads and not (self.query_norm or self.forget or self.canon)
 
     def forward(
@@ -232,20 +228,19 @@ class Attention(Mixer):
         return self.in_projection, slice(-self.widths[2], None)
 
     def _real_keys(self, mask: Tensor | None) -> Tensor | None:
-        """The keys (B, 1, L or 1, L) that are no padding; None where a causal query sees none that is."""
+        """The keys (B, 1, L or 1, L) that are not padding; None if causal queries see no padding."""
         if mask is None or (self.causal and padding_is_last(mask)):
             return None
         keys = mask[:, None, None, :]
-        # Padding before a causal sequence sees itself, so that no query is left without a key.
+        # Padding before a causal sequence attends to itself, so that every query has a key.
         return keys | torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device) if self.causal else keys
 
     def _project(self, x: Tensor, positions: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of x (B, L, D)."""
         projected = self.in_projection(x)
         return self._heads(projected if self.canon is None else self.canon(projected, mask), positions)
 
     def _heads(self, projected: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (B, K, L, d_k), keys (B, G, L, d_k), as at `positions` (L,) or (B, L), and values (B, G, L, d_v)."""
+        """Split into queries (B, K, L, d_k), keys (B, G, L, d_k), rotated to `positions` (L,) or (B, L), and values."""
         parts = torch.split(projected, self.widths, -1)
         heads = self.heads, self.key_value_heads, self.key_value_heads
         query, key, value = (
@@ -255,7 +250,7 @@ class Attention(Mixer):
         return self.position.rotate(query, positions), self.position.rotate(key, positions), value
 
     def _with_first(self, value: Tensor, first: list[Tensor] | None) -> Tensor:
-        """Values (B, K, L, d_v) with their part of those in `first`, which gets them where it is empty."""
+        """Mix those in `first` into values (B, K, L, d_v), or append the values to `first` if it is empty."""
         if first is not None and not first:
             first.append(value)
         if not first or self.value_share is None:
@@ -264,14 +259,14 @@ class Attention(Mixer):
         return share * value + (1 - share) * first[0]
 
     def _cumulated_gates(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
-        """(B, K, L): the logarithms of gates, summed up to each position; None where nothing is forgotten."""
+        """The logarithms of forget gates (B, K, L), cumulated over positions; None without forget gates."""
         if self.forget is None:
             return None
         gates = F.logsigmoid(self.forget(x).to(self.forget.weight.dtype))  # float32 at least
         return zero_padding(gates, mask).transpose(1, 2).cumsum(2)
 
     def _finish(self, values: Tensor, weights: Tensor | None, mask: Tensor | None) -> Mixed:
-        """Join the heads' values (B, K, L, d_v), and leave nothing at padding."""
+        """Join the heads' values (B, K, L, d_v), and zero values and weights at padding."""
         values = self.out_projection(values.transpose(1, 2).flatten(2))
         if weights is not None and mask is not None:
             weights = weights.masked_fill(~mask[:, None, :, None], 0)
@@ -286,7 +281,7 @@ class Attention(Mixer):
         return AttentionState(lengths, *self._slots(weight, capacity + 1, rows), gates, canon)
 
     def _slots(self, weight: Tensor, count: int, rows: int) -> tuple[Tensor, Tensor]:
-        """Zeros for keys (count, R, G, d_k) and values (count, R, G, d_v), where `weight` is."""
+        """Zeros for keys (count, R, G, d_k) and values (count, R, G, d_v), on the device of `weight`."""
         shape, dtype = (count, rows, self.key_value_heads), working_dtype(weight)
         return weight.new_zeros(*shape, self.key_dim, dtype=dtype), weight.new_zeros(
             *shape, self.value_dim, dtype=dtype
@@ -301,7 +296,7 @@ class Attention(Mixer):
         first: list[Tensor] | None = None,
         **source: Any,
     ) -> tuple[Tensor, MixerState]:
-        """As every mixer; `source` is for those that read one beside the positions so far."""
+        """Incremental decoding, as in `Mixer.extend`. `source` is the view of merged attention."""
         assert isinstance(state, AttentionState)
         count = x.shape[1]
         projected, canon = extend_canon(self.canon, self.in_projection(x), state.canon, lengths)
@@ -320,7 +315,7 @@ class Attention(Mixer):
                 slots.narrow(0, begin, count).copy_(more)
             return self._read(query, gates, [slots.narrow(0, 0, filled) for slots in held], begin, **source), after
         filled = capacity if extremes is None else min(capacity, extremes[1] + count)
-        if extremes is not None:  # slots that one row is about to reach and another is not
+        if extremes is not None:  # slots that only some rows are about to fill
             for slots in held:
                 slots[extremes[1] : filled] = 0
         places = positions
@@ -332,7 +327,7 @@ class Attention(Mixer):
         return self._read_rows(query, gates, [slots[:filled] for slots in held], positions, **source), after
 
     def _gates_after(self, x: Tensor, state: AttentionState) -> Tensor | None:
-        """(R, K, n): the cumulated gates of new positions x (R, n, D)."""
+        """The cumulated forget gates (R, K, n) of new positions x (R, n, D)."""
         gates = self._cumulated_gates(x, None)
         if gates is None or state.gates is None:
             return None
@@ -340,7 +335,7 @@ class Attention(Mixer):
         return gates + reached.masked_fill((state.lengths == 0)[:, None], 0)[..., None]
 
     def _read(self, query: Tensor, gates: Tensor | None, held: list[Tensor], first: int, **source: Any) -> Tensor:
-        """(R, n, D): what queries (R, K, n, d_k) at positions `first`, ... take of all that is `held` (S, R, ...)."""
+        """Attend with queries (R, K, n, d_k) at positions `first`, ... to all of `held` (S, R, ...): (R, n, D)."""
         keys, values, *all_gates = held
         count, filled = query.shape[2], keys.shape[0]
         read = self._attend(
@@ -359,16 +354,16 @@ class Attention(Mixer):
         return self._finish(read, None, None).values
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Tensor:
-        """The values (R, K, n, d_v) that queries (R, K, n, d_k) take."""
+        """The values (R, K, n, d_v) of queries (R, K, n, d_k)."""
         return attend(query, key, value, allowed, **options)[0]
 
     def _read_rows(
         self, query: Tensor, gates: Tensor | None, held: list[Tensor], positions: Tensor, **source: Any
     ) -> Tensor:
-        """(R, n, D): what queries (R, K, n, d_k) take of what is `held` (S, R, ...) up to `positions` (R, n)."""
+        """Attend with queries (R, K, n, d_k) to `held` (S, R, ...) up to `positions` (R, n): (R, n, D)."""
         slots = torch.arange(len(held[0]), device=query.device)
         if torch.compiler.is_compiling() and query.device.type == "cpu":
-            # What an eager `select` left as the memory was need not be a number, and zero times NaN is NaN.
+            # Slots that an eager `select` left uninitialised may be NaN, and zero times NaN is NaN.
             beyond = slots[:, None] > positions[:, -1]
             held = [each.masked_fill(beyond.view(*beyond.shape, *[1] * (each.ndim - 2)), 0) for each in held]
         keys, values, *all_gates = held
@@ -393,12 +388,12 @@ class Attention(Mixer):
 
 
 def _normalised(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
-    """Queries or keys (..., d_k), normalised in the norm's type where there is one."""
+    """Queries or keys (..., d_k) after `norm`, if given, which computes in its own type."""
     return x if norm is None else norm(x.to(norm.weight.dtype)).to(x.dtype)
 
 
 def with_gates(bias: Tensor | None, queries: Tensor | None, keys: Tensor | None = None) -> Tensor | None:
-    """(B, K, L, S): a bias of the scores, and what lies between cumulated gates (B, K, L) and (B, K, S)."""
+    """A bias of scores (B, K, L, S) minus distances between cumulated gates (B, K, L) and (B, K, S), if given."""
     if queries is None or keys is None:
         return bias
     forgotten = -(queries[..., None] - keys[:, :, None]).abs()
@@ -406,12 +401,12 @@ def with_gates(bias: Tensor | None, queries: Tensor | None, keys: Tensor | None 
 
 
 def _require_room(after: AttentionState, count: int, extremes: tuple[int, int] | None, all_real: bool) -> None:
-    """Raise ValueError where n = `count` new positions, all or some of them real, are seen to exceed the capacity.
+    """Raise ValueError if `count` new positions, all or some of them real, are known to exceed the capacity.
 
     Args:
         after: the state after them.
         count: n.
-        extremes: the bounds of the lengths before them, where known.
+        extremes: the bounds of the lengths before them, if known.
         all_real: whether every row has all n.
     """
     if all_real:
@@ -424,7 +419,7 @@ def _require_room(after: AttentionState, count: int, extremes: tuple[int, int] |
 
 
 def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:
-    """d = D / K unless given. Raises ValueError where K does not divide D."""
+    """d: `head_dim`, or D / K by default. Raises ValueError if K does not divide D."""
     if head_dim is None and dim % heads:
         raise ValueError(f"heads ({heads}) do not divide dim ({dim}); give head_dim or another number of heads")
     return head_dim or dim // heads
@@ -433,6 +428,6 @@ def size_of_head(dim: int, heads: int, head_dim: int | None) -> int:
 def sizes_of_head(
     dim: int, heads: int, head_dim: int | None, key_dim: int | None, value_dim: int | None
 ) -> tuple[int, int]:
-    """d_k and d_v: each as it is given, else `head_dim`, else D / K. Raises ValueError where K does not divide D."""
+    """d_k and d_v: each by default `head_dim`, or else D / K. Raises ValueError if K does not divide D."""
     usual = 0 if key_dim and value_dim else size_of_head(dim, heads, head_dim)
     return key_dim or usual, value_dim or usual

@@ -1,4 +1,4 @@
-"""Canon layers (Allen-Zhu 2025): each position receives weighted vectors of its neighbours before a sublayer reads it.
+"""Canon layers (Allen-Zhu 2025): weighted vectors of its neighbours are added to each position before a sublayer.
 
 Shapes: B batch, L length, D model, R rows of a state, n new positions.
 """
@@ -18,18 +18,17 @@ WINDOW = 4  # positions, as in the paper
 
 @dataclass(frozen=True)
 class CanonState(State):
-    """The last three vectors (R, 3, D), zeros before the first."""
+    """The last three vectors (R, 3, D), zero before the first position."""
 
     recent: Tensor
 
 
 class Canon(nn.Module):
-    """h'_t = h_t + w_0 * h_t + w_1 * h_{t-1} + w_2 * h_{t-2} + w_3 * h_{t-3}, a weight a channel, without bias.
+    """h'_t = h_t + w_0 * h_t + w_1 * h_{t-1} + w_2 * h_{t-2} + w_3 * h_{t-3}, one weight per channel, without bias.
 
-    A layer that is not causal reads h_{t-2} .. h_{t+1}, the window that `LightConv` has of four positions. h is zero at
-    padding and outside the sequence. Weights begin as zeros, where h' = h: the model begins as the one without Canon
-    layers, and none of its other parameters is drawn otherwise. The paper's code begins with weights drawn from -1/2 to
-    1/2.
+    A layer that is not causal reads h_{t-2} .. h_{t+1}, the window of a `LightConv` of four positions. h is zero at
+    padding and outside the sequence. Weights are initialised to zero, where h' = h: the model starts as one without
+    Canon layers, with the same initial values of all other parameters. The paper draws weights from -1/2 to 1/2.
 
     Args:
         dim: D.
@@ -39,43 +38,42 @@ class Canon(nn.Module):
     def __init__(self, dim: int, causal: bool) -> None:
         super().__init__()
         self.causal, self.before = causal, WINDOW - 1 if causal else WINDOW // 2
-        self.weight = nn.Parameter(torch.zeros(dim, WINDOW))  # from the leftmost position of the window on
+        self.weight = nn.Parameter(torch.zeros(dim, WINDOW))  # from left to right
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """h' (B, L, D) of h, arbitrary at padding.
+        """Return h' (B, L, D), arbitrary at padding.
 
         Args:
             x: h (B, L, D).
-            mask: (B, L), True where a position is real; None when all are.
+            mask: (B, L), True at real positions; None if all are real.
         """
         padded = F.pad(zero_padding(x, mask), (0, 0, self.before, WINDOW - 1 - self.before))
         return x + depthwise(padded, self.weight)
 
     def initial_state(self, rows: int) -> CanonState:
-        """The state of R rows before their first position. Raises ValueError where the layer is not causal."""
+        """The state of `rows` rows before their first position. Raises ValueError if the layer is not causal."""
         require_causal(self.causal)
         return CanonState(self.weight.new_zeros(rows, WINDOW - 1, len(self.weight)))
 
     def extend(self, x: Tensor, state: CanonState, lengths: Tensor | None = None) -> tuple[Tensor, CanonState]:
-        """h' (R, n, D) of new positions, arbitrary at padding, and the state after the real ones.
+        """Return h' (R, n, D) of new positions, arbitrary at padding, and the state after the real ones.
 
         Args:
             x: h (R, n, D).
             state: the state before them.
-            lengths: (R,), how many of the n are real, where they are not all.
+            lengths: (R,), how many of the n are real; None if all are.
         """
         window = torch.cat([state.recent, x], 1)  # (R, 3 + n, D)
         return x + depthwise(window, self.weight), CanonState(latest(window, WINDOW - 1, lengths))
 
     def extra_repr(self) -> str:
-        """The options, for print(model)."""
         return f"causal={self.causal}"
 
 
 def extend_canon(
     canon: Canon | None, x: Tensor, state: CanonState | None, lengths: Tensor | None
 ) -> tuple[Tensor, CanonState | None]:
-    """New positions x (R, n, D) through a Canon layer, where there is one, and its state after them."""
+    """Apply a Canon layer, if given, to new positions x (R, n, D), and return them with its new state."""
     if canon is None:
         return x, None
     assert state is not None

@@ -1,13 +1,12 @@
-"""The contract of mixers as checks that run on any mixer, in the registry or outside, and a short trial of kinds and
-shapes alone, before a training that would find a broken contract late.
+"""Conformance checks of the interface of mixers, for any mixer, and a short trial of types and shapes, which finds
+errors before a long training.
 
     from headway.mixers.conformance import CHECKS
     for check in CHECKS:
         check(lambda causal: MyMixer(12, causal, heads=3), dim=12, causal=True)
 
-A check raises `ConformanceError` with what it saw, and says whether it applied. Each takes a `device` and a `dtype`.
-Sizes are small and all different, so that an axis taken for another one shows. Shapes: B batch, L length, K heads, D
-model.
+A check raises `ConformanceError` with its observation, and returns whether it applied. Each takes a `device` and a
+`dtype`. Sizes are small and all different, to detect exchanged axes. Shapes: B batch, L length, K heads, D model.
 """
 
 import copy
@@ -36,38 +35,36 @@ Build = Callable[[bool], Mixer]
 Check = Callable[..., bool]
 BATCH, LENGTH = 5, 7
 LENGTHS = (7, 4, 1, 6, 0)  # the last row is all padding
-STEPS = 100  # that a state is to serve in constant shapes
-EDGES = (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130)  # lengths at which chunks of usual sizes end
+STEPS = 100  # of decoding, over which the shapes of a state must be constant
+EDGES = (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130)  # lengths around the ends of chunks of usual sizes
 LONG = EDGES[-1]
 
 BF16_UNITS = 4 * torch.finfo(torch.bfloat16).eps
 
-# The largest difference between two ways to the same values, relative to those that are above one.
+# The largest difference between two computations of the same values, relative for values above one.
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 
 
 class ConformanceError(AssertionError):
-    """A mixer broke the contract."""
+    """A mixer violates the interface."""
 
 
 class _DoesNotApply(Exception):  # noqa: N818
-    """There is nothing to check."""
+    """The check does not apply to this mixer."""
 
 
 def applies(condition: bool) -> None:
-    """End a check that does not apply, unless `condition` holds."""
     if not condition:
         raise _DoesNotApply
 
 
 def check(condition: bool | Tensor, message: str) -> None:
-    """Raise `ConformanceError` with `message` unless `condition` holds."""
     if not bool(condition):
         raise ConformanceError(message)
 
 
 def close(one: Tensor, other: Tensor, message: str, tolerance: float | None = None) -> None:
-    """Raise `ConformanceError` unless two tensors agree, element by element, to `tolerance` or that of their type."""
+    """Raise `ConformanceError` unless two tensors agree elementwise to `tolerance`, by default that of their type."""
     sizes = [float(each.detach().abs().max()) for each in (one, other, one - other)] if one.numel() else [0.0] * 3
     difference = sizes.pop()
     allowed = TOLERANCES[one.dtype] * max(1.0, min(sizes)) if tolerance is None else tolerance
@@ -76,7 +73,7 @@ def close(one: Tensor, other: Tensor, message: str, tolerance: float | None = No
 
 @dataclass(frozen=True)
 class Trial:
-    """A mixer on trial: how it is built, D, whether it is causal, where and with which numbers it computes."""
+    """A mixer under test: its builder, D, whether it is causal, and the device and type it computes with."""
 
     build: Build
     dim: int
@@ -85,23 +82,20 @@ class Trial:
     dtype: torch.dtype
 
     def mixer(self, seed: int = 11) -> Mixer:
-        """The mixer, whose random weights depend on the seed alone."""
         torch.manual_seed(seed)
         return self.build(self.causal).to(self.device, self.dtype).eval()
 
     def input(self, length: int = LENGTH) -> Tensor:
-        """(B, L, D)."""
         generator = torch.Generator().manual_seed(13)
         x = torch.randn(BATCH, length, self.dim, generator=generator, dtype=torch.float64)
         return x.to(self.device, self.dtype)
 
     def mask(self, length: int = LENGTH) -> Tensor:
-        """(B, L)."""
         return padding_mask(torch.tensor(LENGTHS), length).to(self.device)
 
 
 def _on_any_mixer(check: Callable[[Trial], None]) -> Check:
-    """The check of a trial as one of what a trial is made of."""
+    """Turn a check of a `Trial` into one that takes the fields of a trial as arguments."""
 
     @functools.wraps(check)
     def checked(
@@ -199,7 +193,7 @@ def check_left_padding(trial: Trial) -> None:
 
 
 def _takes_left_padding(mixer: Mixer, trial: Trial) -> bool:
-    """Whether `forward` promises to (see there)."""
+    """Whether `forward` supports padding before real positions (see `Mixer.forward`)."""
     return not (mixer.needs_padding_last or (trial.causal and torch.device(trial.device).type != "cpu"))
 
 
@@ -262,7 +256,7 @@ def check_gradients(trial: Trial) -> None:
             values, [*tensors.values()], upstream, allow_unused=True, materialize_grads=True
         )
         for (name, tensor), gradient in zip(tensors.items(), gradients, strict=True):
-            tries = [_slopes(mixer, x, tensor, gradient, upstream) for _ in range(2)]  # one may meet a bend
+            tries = [_slopes(mixer, x, tensor, gradient, upstream) for _ in range(2)]  # one may hit a kink
             difference, slope = min((abs(one - other), abs(other)) for one, other in tries)
             message = f"the gradient of {name} at {length} positions is off by {difference:.3g} of {slope:.3g}"
             check(difference <= SLOPE_TOLERANCE * max(1.0, slope), message)
@@ -273,7 +267,7 @@ def check_gradients(trial: Trial) -> None:
     later, _ = mixer.extend(x[:, cut:], state.select(torch.arange(1, device=x.device)))
     cuts = torch.cat([earlier, later], 1)
     carried = cuts.requires_grad and any(tensor.requires_grad for tensor in _tensors(state))
-    if carried and torch.allclose(cuts, values):  # other values are what other checks speak of
+    if carried and torch.allclose(cuts, values):  # different values are reported by other checks
         through = torch.autograd.grad(cuts, [*tensors.values()], upstream, allow_unused=True, materialize_grads=True)
         for name, gradient, other in zip(tensors, through, gradients, strict=True):
             size = max(1.0, float(other.abs().max()))
@@ -283,7 +277,7 @@ def check_gradients(trial: Trial) -> None:
 
 
 def _slopes(mixer: Mixer, x: Tensor, tensor: Tensor, gradient: Tensor, upstream: Tensor) -> tuple[float, float]:
-    """How fast the weighted sum of values grows with `tensor` in a random direction: by gradient, by difference."""
+    """The derivative of the weighted sum of values in a random direction of `tensor`: by gradient, by difference."""
     direction, before, sums = torch.randn_like(tensor), tensor.detach().clone(), list[Tensor]()
     with torch.no_grad():
         for sign in (1, -1):
@@ -317,7 +311,6 @@ def check_states(trial: Trial) -> None:
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
-    """All tensors of a state."""
     if isinstance(state, Tensor):
         yield state
     elif isinstance(state, tuple | State):
@@ -343,7 +336,7 @@ def check_extend(trial: Trial) -> None:
                 close(mixer.extend(new, before)[0], values, f"{where}: extending the same state twice differs")
                 close(mixer.extend(new, copied)[0], values, f"{where}: extending a copy of the state differs")
                 close(mixer.extend(new[some], selected)[0], values[some], f"{where}: select changes more than the rows")
-                mixer.extend(new + 1, other)  # leaves `state` as it is, which the next cut shows
+                mixer.extend(new + 1, other)  # must not change `state`, which the next cut verifies
                 start = stop
 
 
@@ -370,13 +363,13 @@ def check_rows(trial: Trial) -> None:
 
 
 def _read(mixer: Mixer, x: Tensor) -> tuple[MixerState, MixerState]:
-    """The states after 3 positions of x, and after 5."""
+    """The states after 3 and after 5 positions of x."""
     _, begun = mixer.extend(x[:, :3], mixer.initial_state(BATCH, LENGTH))
     return begun, mixer.extend(x[:, 3:5], begun)[1]
 
 
 def _cuts(length: int) -> Iterator[Sequence[int]]:
-    """Where calls end: all at once, one by one, and some ways in between."""
+    """The ends of calls that divide a sequence: all at once, one by one, and random divisions."""
     yield [length]
     yield range(1, length + 1)
     generator = random.Random(19)
@@ -386,7 +379,7 @@ def _cuts(length: int) -> Iterator[Sequence[int]]:
 
 Counts = tuple[int, ...]
 
-# Of each row, the new positions of one call after the other; None stands for one of every row, without `lengths`.
+# For each call, the new positions of each row; None stands for one of every row, without `lengths`.
 ROUNDS: tuple[tuple[Counts | None, ...], ...] = (
     (LENGTHS, (2, 0, 1, 3, 4), None, (1, 2, 0, 2, 1)),
     (None, LENGTHS, None, None),
@@ -519,11 +512,11 @@ def check_interventions(trial: Trial) -> None:
     close(before, mixer(x, mask).values.detach(), "a rule that changes nothing changed the values")
     unread = ", ".join(points.keys() - as_they_were.keys())
     check(not unread, f"forward does not read {unread}")
-    sums: dict[str, Tensor] = {}  # whatever term of a sum grows by as much, the sum does
+    sums: dict[str, Tensor] = {}  # equal changes of any term change the sum equally
     for name in points:
         after, others = seen({name: moved})
         for other, values in others.items():
-            if other.partition("=")[0] == name.partition("=")[0]:  # heads are made of the terms of all spans
+            if other.partition("=")[0] == name.partition("=")[0]:  # heads depend on the terms of all spans
                 close(values, as_they_were[other], f"a rule for {name} changed {other}")
         at = (torch.arange(LENGTH, device=x.device) == position) | (as_they_were[name].shape[1] == 1)
         close(after[:, ~at], before[:, ~at], f"a rule for {name} at one position reaches others")
@@ -570,7 +563,7 @@ def check_compile(trial: Trial) -> None:
 def check_compiled_steps(trial: Trial) -> None:
     """torch.compile takes `extend` by one position without a graph break, once for 100 positions."""
     applies(trial.causal)
-    from torch._dynamo.testing import CompileCounterWithBackend  # half a second, which a training has no use for
+    from torch._dynamo.testing import CompileCounterWithBackend  # takes half a second to import
 
     mixer, x = trial.mixer(), trial.input(STEPS)
     torch.compiler.reset()
@@ -612,17 +605,17 @@ Result = TypeVar("Result")
 
 
 def try_own_mixers(model: nn.Module, dim: int | None) -> None:
-    """Let each mixer of `model` whose class is not headway's read a few positions, and decode where it is causal.
+    """Let each mixer of `model` that is not one of headway's read a few positions, and decode if it is causal.
 
-    Random numbers, and the mode of the model, stay as they are. A model whose class is not headway's may use its mixers
-    in other ways, and is left alone.
+    Random states and the mode of the model are not changed. A model whose class is not headway's may use its mixers in
+    other ways, and is not checked.
 
     Args:
         model: on the device on which it will be trained.
         dim: D, the size of the vectors that its mixers read; None for a model without mixers.
 
     Raises:
-        UserError: a mixer that fails, or that gives something else than the contract says (see `Mixer`).
+        UserError: a mixer fails, or its results violate the interface (see `Mixer`).
     """
     if dim is None or not is_own(model):
         return
@@ -638,7 +631,7 @@ def try_own_mixers(model: nn.Module, dim: int | None) -> None:
 
 @dataclass(frozen=True)
 class _ShortTrial:
-    """A mixer on trial, and what messages call its place."""
+    """A mixer under test, and its name in messages."""
 
     mixer: Mixer
     where: str
@@ -666,7 +659,7 @@ class _ShortTrial:
     def _called(self, method: str, call: Callable[[], Result]) -> Result:
         try:
             return call()
-        except Exception as error:  # of code that is not ours
+        except Exception as error:  # raised by foreign code
             file = inspect.getsourcefile(type(self.mixer))
             own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
             line = f" in {file}:{own[-1]}" if own else ""
@@ -687,7 +680,7 @@ class _ShortTrial:
 
 @contextmanager
 def _undisturbed(mixer: Mixer, device: torch.device) -> Iterator[None]:
-    """The mixer in evaluation mode, without gradients; its mode and all random numbers are as before afterwards."""
+    """A context with the mixer in evaluation mode and without gradients; restores the mode and random states."""
     training = mixer.training
     accelerators = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(accelerators), torch.no_grad():

@@ -1,4 +1,4 @@
-"""The checks of the contract on one mixer by name: one by one, for pytest, and all as a table for a README."""
+"""Conformance checks of a mixer by name: as cases for pytest, and as a table of all results for a README."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from headway.mixers import MIXERS, Mixer, build_mixer
 from headway.mixers.conformance import CHECKS, Build, Check, ConformanceError
 from headway.tensors.precision import exact_dtype
 
-DIM = 48  # most numbers of heads divide it, and leave even sizes
+DIM = 48  # divisible by most numbers of heads, with even quotients
 DIRECTIONS = {True: "causal", False: "both directions"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A check of a mixer in one direction, in each of the `dtypes`: a function of no arguments that has a name."""
+    """A check of a mixer in one direction, for each of the `dtypes`: a callable without arguments that has a name."""
 
     check: Check
     build: Build
@@ -35,12 +35,12 @@ class Case:
         return f"{_name(self.check)}, {DIRECTIONS[self.causal]}"
 
     def __call__(self) -> bool:
-        """Whether the check applied. Raises ConformanceError, whatever failed."""
+        """Whether the check applied. Raises ConformanceError for any failure."""
         applied = False
         for dtype in dtypes(self.device):
             try:
                 applied |= self.check(self.build, dim=self.dim, causal=self.causal, device=self.device, dtype=dtype)
-            except Exception as error:  # of code that is not ours
+            except Exception as error:  # raised by foreign code
                 own = isinstance(error, ConformanceError)
                 words = str(error) if own else f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
                 raise ConformanceError(f"{str(dtype).removeprefix('torch.')}: {words}") from error
@@ -48,7 +48,6 @@ class Case:
 
 
 def dtypes(device: torch.device | str) -> list[torch.dtype]:
-    """The widest numbers of a device, and float32."""
     return list(dict.fromkeys((exact_dtype(torch.device(device)), torch.float32)))
 
 
@@ -62,10 +61,10 @@ def mixer_checks(
     """All checks of a mixer, for `pytest.mark.parametrize`.
 
     Args:
-        build: makes the mixer, causal or not.
+        build: builds the mixer, causal or not.
         dim: D.
-        directions: whether it is causal; one or both.
-        device: where it computes.
+        directions: the values of `causal` to check.
+        device: the device to compute on.
     """
     return [Case(check, build, dim, causal, device) for check in CHECKS for causal in directions]
 
@@ -73,7 +72,7 @@ def mixer_checks(
 def named_mixer_checks(
     name: str, options: Mapping[str, Any], dim: int = DIM, device: torch.device | str = "cpu"
 ) -> tuple[list[Case], dict[bool, str]]:
-    """All checks of a mixer by name, with its options, and why it cannot be built in one of the directions.
+    """All checks of a mixer by name, with its options, and, by direction, why it cannot be built.
 
     Raises:
         UserError: no such mixer or options, or one that can be built in neither direction.
@@ -87,7 +86,7 @@ def named_mixer_checks(
     for causal in DIRECTIONS:
         try:
             build(causal)
-        except Exception as error:  # of code that is not ours
+        except Exception as error:  # raised by foreign code
             refused[causal] = str(error)
             if len(refused) == len(DIRECTIONS):
                 if isinstance(error, UserError):
@@ -101,7 +100,7 @@ def named_mixer_checks(
 def conformance_table(
     name: str, options: Mapping[str, Any], dim: int = DIM, device: torch.device | str = "cpu"
 ) -> tuple[Table, bool]:
-    """The result of each check of a mixer by name, with what broke below; whether anything did. Raises as above."""
+    """The table of check results of a mixer with notes on failures, and whether any check failed. Raises as above."""
     cases, refused = named_mixer_checks(name, options, dim, device)
     found: dict[tuple[Check, bool], str] = {}
     notes = [f"{DIRECTIONS[causal]}: cannot be built: {why}" for causal, why in refused.items()]

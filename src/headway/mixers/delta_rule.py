@@ -1,4 +1,4 @@
-"""The delta rule: each head has a matrix, in which it takes out what stands under a key before it writes there.
+"""The delta rule: each head has a matrix as memory, and removes the value under a key before it writes a new one.
 
 Shapes: B batch, L length, K heads, D model, d key, d_v value, c chunks, C positions of one, N the B K rows of a chunk.
 """
@@ -37,16 +37,16 @@ def read_and_write(
     is the exponential of a difference of logarithms, and at most one.
 
     Args:
-        both: q and below them k (c, N, 2 C, d).
+        both: q concatenated with k (c, N, 2 C, d).
         value: v (c, N, C, d_v).
-        products: q_t . k_i and below them k_t . k_i (c, N, 2 C, C), unless the gate is a vector.
-        beta: (c, N, C, 1); a position with 0 here and in `decay` leaves the state as it is.
-        decay: log a, (c, N, C, d) or (c, N, C, 1); None where a is 1.
+        products: q_t . k_i concatenated with k_t . k_i (c, N, 2 C, C); not used if the gate is a vector.
+        beta: (c, N, C, 1); a position with 0 here and in `decay` does not change the state.
+        decay: log a, (c, N, C, d) or (c, N, C, 1); None if a is 1.
         state: S before the first position (N, d, d_v); None for zeros.
-        backwards: go from the last position to the first, and read what the others wrote: (diag(a_t) S_{t+1})^T q_t.
+        backwards: go from the last position to the first, and read only what others wrote: (diag(a_t) S_{t+1})^T q_t.
 
     Returns:
-        o (c, N, C, d_v), and the last S where a first one was given.
+        o (c, N, C, d_v), and the last S, or None if `state` is None.
     """
     size, left, kept = value.shape[2], both[:, :, value.shape[2] :], None
     if decay is not None:
@@ -64,7 +64,7 @@ def read_and_write(
     unit = torch.eye(size, dtype=value.dtype, device=value.device).expand_as(overlaps)
     solve = torch.linalg.solve_triangular(beta * overlaps, unit, upper=backwards, unitriangular=True)
     solve = solve * beta.transpose(-1, -2)
-    # Slices of the whole would each have a gradient as large as the whole.
+    # The gradient of a slice would be as large as the whole tensor.
     parts = zip(both.unbind(), value.unbind(), reads.unbind(), solve.unbind(), left.unbind(), strict=True)
     chunks = list(zip(parts, [None] * len(value) if kept is None else kept, strict=True))
     values: list[Tensor] = []
@@ -87,8 +87,8 @@ def read_and_write(
 def _vector_products(both: Tensor, logs: Tensor, backwards: bool) -> Tensor:
     """q_t . (b_t / b_i) k_i and k_t . (b_t / b_i) k_i (c, N, 2 C, C) for C that is a power of two.
 
-    The square of positions is cut into halves, again and again. A query of the later half and a key of the earlier one
-    have b_t / b_i = (b_t / b_m) (b_m / b_i), with m the earlier half's last position. Neither factor is above one.
+    The positions are halved recursively. For a query of the later half and a key of the earlier one,
+    b_t / b_i = (b_t / b_m) (b_m / b_i), with m the last position of the earlier half. Both factors are at most one.
     """
     size = logs.shape[2]
     half = min(SMALLEST, size)
@@ -121,7 +121,7 @@ def chunked_delta_rule(
     memory: Tensor | None = None,
     size: int = CHUNK,
 ) -> tuple[Tensor, Tensor | None]:
-    """The delta rule forwards and, with a second pair of gates, backwards, where a position's own write does not count.
+    """The delta rule forwards and, with a second pair of gates, backwards, excluding the write of the position itself.
 
     Args:
         query: q (B, K, L, d).
@@ -132,7 +132,7 @@ def chunked_delta_rule(
         size: C, a power of two.
 
     Returns:
-        o (B, K, L, d_v), and S after the last position where one before the first was given.
+        o (B, K, L, d_v), and S after the last position, or None if `memory` is None.
     """
     shape, decay = query.shape[:3], gates[0][1]
     size = min(size, 1 << (shape[2] - 1).bit_length())
@@ -154,7 +154,7 @@ def chunked_delta_rule(
 
 
 def _chunks(part: Tensor, size: int) -> Tensor:
-    """(B, K, L, d) as (c, B K, C, d), with zeros after the last."""
+    """(B, K, L, d) to (c, B K, C, d), with zeros after the last position."""
     missing = -part.shape[2] % size
     part = F.pad(part, (0, 0, 0, missing)) if missing else part
     return torch.unflatten(part, 2, (-1, size)).permute(2, 0, 1, 3, 4).flatten(1, 2)
@@ -163,7 +163,7 @@ def _chunks(part: Tensor, size: int) -> Tensor:
 def step(
     query: Tensor, key: Tensor, value: Tensor, beta: Tensor, decay: Tensor | None, memory: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`chunked_delta_rule` of one position, by the equation."""
+    """`chunked_delta_rule` of one position."""
     if decay is not None:
         memory = decay.exp().transpose(2, 3) * memory
     found, known = torch.split(torch.cat([query, key], 2) @ memory, 1, 2)
@@ -174,36 +174,36 @@ def step(
 class DeltaRule(MatrixMemory):
     """The delta rule, a linear attention that corrects its memory.
 
-    o_t = S_t^T q_t with S_t = (I - beta_t k_t k_t^T) diag(a_t) S_{t-1} + beta_t k_t v_t^T, in heads.
-    q and k have length one, and beta_t = sigmoid(w_h x_t). A position first takes out a share beta_t of what the memory
-    has under its key, and puts the same share of its value there. `gate` says how the rest fades:
+    o_t = S_t^T q_t with S_t = (I - beta_t k_t k_t^T) diag(a_t) S_{t-1} + beta_t k_t v_t^T, in heads. q and k have
+    length one, and beta_t = sigmoid(w_h x_t). A position first removes a share beta_t of the value that the memory has
+    under its key, and adds the same share of its own value. `gate` is the decay of the memory:
 
     | gate     | a_t                                             | known as                                |
     | `none`   | 1                                               | DeltaNet (Yang et al. 2024)             |
     | `scalar` | exp(-exp(A_h) softplus(w_h x_t + b_h))          | gated DeltaNet (Yang et al. 2025)       |
     | `vector` | exp(-exp(A_h) softplus(W_2 W_1 x_t + b)), of d  | Kimi delta attention (Kimi Team 2025)   |
 
-    A mixer that is not causal adds what the same recurrence, with gates of its own, reads from the other end, before a
-    position's own write. Around this stands what `MatrixMemory` says.
+    A mixer that is not causal adds the output of the same recurrence in the other direction, with separate gates, read
+    before a position's own write. Inputs and outputs are those of `MatrixMemory`.
 
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        gate: which a_t.
-        negative_eigenvalues: whether beta_t is twice as large, up to 2, so that a write can turn what it finds into its
-            opposite, which tracking a parity needs (Grazzi et al. 2025).
+        gate: the kind of a_t.
+        negative_eigenvalues: whether beta_t is twice as large, up to 2, so that a write can negate the stored value,
+            which tracking a parity needs (Grazzi et al. 2025).
         heads: K.
-        head_dim: d and d_v where they are not given, by default D / K.
+        head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
-        canon: whether queries, keys and values are each mixed with those of their neighbours (point B of Canon layers).
-        output_norm: whether what a head has read is normalised.
+        canon: whether queries, keys and values are mixed with those of their neighbours (point B of Canon layers).
+        output_norm: whether the output of each head is normalised.
         output_gate: whether it is gated.
-        bias: whether the maps to queries, keys and values and the last one have one.
+        bias: whether the input and output projections have one.
 
     Raises:
-        ValueError: heads do not divide dim and no size of a head is given.
+        ValueError: dim is not divisible by heads, and no size of a head is set.
     """
 
     weights_sum_to_one = False

@@ -1,5 +1,5 @@
-"""Self-attention in which some heads are biaffine, to be taught dependency heads (Deguchi et al., dependency-based
-self-attention; the biaffine score is that of Dozat and Manning 2017).
+"""Self-attention in which some heads are biaffine, to be supervised with dependency heads (Deguchi et al.,
+dependency-based self-attention; the biaffine score is that of Dozat and Manning 2017).
 
 Shapes: B batch, L length, K heads, N dependency heads, D model, d key.
 """
@@ -18,20 +18,20 @@ from headway.mixers.relative import RelativePosition, RelativePositions
 class DependencyAttention(Attention):
     """Self-attention whose first N heads have the weights softmax(Q U K^T / sqrt(d)), equation 5.
 
-    Each of them owns a U (d x d). It is the objective that makes A[t, q] the probability that q is the head of t; the
-    mixer without it is attention with a few more weights.
+    Each of them has its own U (d x d). Only the dependency loss makes A[t, q] the probability that q is the head of t;
+    without it the mixer is attention with a few more weights.
 
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
         dependency_heads: N.
-        key_bias: add u K^T / sqrt(d) to the scores of a dependency head, u learned: how likely each word is a head at
-            all. With relative positions that rotate, U and u meet the rotated queries.
+        key_bias: add u K^T / sqrt(d) to the scores of a dependency head, u learned: the prior of each word to be a
+            head. With rotary positions, U and u are applied to the rotated queries.
         heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm, canon, forget: as
             for `Attention`.
 
     Raises:
-        ValueError: N is not between 1 and K, or what `Attention` refuses.
+        ValueError: N is not between 1 and K, or `Attention` refuses its options.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class DependencyAttention(Attention):
         for matrix in self.bilinear:
             nn.init.xavier_uniform_(matrix)
         self.key_bias = nn.Parameter(torch.zeros(dependency_heads, 1, self.key_dim)) if key_bias else None
-        # U and u stand between the rotations, which then count from the first position, padding or not.
+        # U and u are applied between the rotations, so absolute positions matter, and padding must come last.
         self.needs_padding_last = type(self.position).rotate is not RelativePosition.rotate
 
     def _heads(self, projected: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As all attention, with Q U + u as the queries of dependency heads: all else of their score is the same."""
+        """As in `Attention`, but with Q U + u as queries of dependency heads; all else of their scores is the same."""
         query, key, value = super()._heads(projected, positions)
         biaffine, plain = query[:, : self.dependency_heads], query[:, self.dependency_heads :]
         biaffine = biaffine @ self.bilinear

@@ -1,4 +1,4 @@
-"""Lightweight convolution (Wu et al. 2019): each head averages a window of gated vectors, with weights of its own.
+"""Lightweight convolution (Wu et al. 2019): each head averages a window of gated vectors with its own weights.
 
 Shapes: B batch, L length, H heads, D model, d head, k positions of the window, R rows of a state, N new positions.
 """
@@ -29,7 +29,7 @@ from headway.tensors.masks import zero_padding
 
 @dataclass(frozen=True)
 class LightConvState(MixerState):
-    """The last k - 1 gated vectors (R, k - 1, D), zeros before the first."""
+    """The last k - 1 gated vectors (R, k - 1, D), zero before the first position."""
 
     recent: Tensor
 
@@ -37,11 +37,11 @@ class LightConvState(MixerState):
 class LightConv(Mixer):
     """Lightweight convolution: a weighted mean of the nearest `width` positions, with the same weights everywhere.
 
-    z_t = W_o [o_t^1; ...; o_t^H], o_t^h = sum over j = 1 .. k of softmax(w^h)_j v_{t+j-ceil((k+1)/2)}^h.
-    v = GLU(x W_i) is zero at padding and outside the sequence, and the weights of the other positions stay as they are,
-    as in the authors' code. If causal, the window ends at t: o_t^h = sum_j softmax(w^h)_j v_{t+j-k}^h. A window of an
-    even number of positions that is not causal has one more before t than after it. Weights that do not sum to one at
-    the ends of a sequence are no attention weights; `contributions` gives what each offset adds.
+    z_t = W_o [o_t^1; ...; o_t^H], o_t^h = sum over j = 1 .. k of softmax(w^h)_j v_{t+j-ceil((k+1)/2)}^h. v = GLU(x W_i)
+    is zero at padding and outside the sequence, and the other weights are not renormalised, as in the authors' code. If
+    causal, the window ends at t: o_t^h = sum_j softmax(w^h)_j v_{t+j-k}^h. A window of even size that is not causal has
+    one more position before t than after it. The weights do not sum to one at the ends of a sequence, so they are not
+    returned as attention weights; `contributions` returns the term of each offset.
 
     Args:
         dim: D.
@@ -52,7 +52,7 @@ class LightConv(Mixer):
         bias: whether the two maps have one.
 
     Raises:
-        ValueError: width is below 1, or heads do not divide dim.
+        ValueError: width is below 1, or dim is not divisible by heads.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LightConv(Mixer):
         self.in_projection = Linear(dim, 2 * dim, bias=bias)  # values, then their gates
         self.weight = nn.Parameter(torch.empty(heads, width))
         self.out_projection = Linear(dim, dim, bias=bias)
-        # Xavier's for the weights of a convolution with one channel in and H out, as in the authors' code.
+        # Xavier's for a convolution with one input channel and H output channels, as in the authors' code.
         nn.init.xavier_uniform_(self.weight.unsqueeze(1))
         for layer in (self.in_projection, self.out_projection):
             nn.init.xavier_uniform_(layer.weight)
@@ -85,29 +85,29 @@ class LightConv(Mixer):
         return Mixed(zero_padding(mixed, mask), None)
 
     def value_map(self) -> tuple[nn.Module, slice]:
-        return self.in_projection, slice(None)  # zero times the gate of zero
+        return self.in_projection, slice(None)  # values and gates: the GLU of zero is zero
 
     def _gated(self, x: Tensor) -> Tensor:
-        """v (B, L, D) of x (B, L, D)."""
+        """v (B, L, D) for x (B, L, D)."""
         return F.glu(self.in_projection(x), -1)
 
     def _padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """v with the zeros that windows see on either side of the sequence: (B, L + k - 1, D)."""
+        """v with zeros on either side of the sequence for the windows: (B, L + k - 1, D)."""
         return F.pad(zero_padding(self._gated(x), mask), (0, 0, self.before, self.width - 1 - self.before))
 
     def _weights(self) -> Tensor:
-        """The normalised weights (H, k), some of them dropped while training."""
+        """The normalised weights (H, k), with dropout while training."""
         weights = self.weight.softmax(-1)
         return dropout(weights, self.dropout) if self.training and self.dropout else weights
 
     def _convolve(self, padded: Tensor) -> Tensor:
-        """The windows of v (B, L + k - 1, D), averaged: (B, L, D)."""
+        """The weighted means (B, L, D) of the windows of v (B, L + k - 1, D)."""
         if self.edits:
             return self.edited(self._terms(padded), self.spans()).sum(3).transpose(1, 2).flatten(2)
         return depthwise(padded, self._weights().repeat_interleave(padded.shape[2] // self.heads, 0))
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
-        """The average of each head left open, offset by offset; no activation and no bias follow the sum."""
+        """The terms of the weighted mean of each head, one per offset; no activation or bias follows."""
         terms, spans = self._terms(self._padded(x, mask)), self.spans()
         terms = self.edited(terms, spans) if self.edits else terms
         if mask is not None:
@@ -116,7 +116,7 @@ class LightConv(Mixer):
         return Contributions(spans, terms, zero_padding(mixed, mask))
 
     def _terms(self, padded: Tensor) -> Tensor:
-        """(B, H, L, k, D / H): what `_convolve` sums up over the positions of a window."""
+        """The terms (B, H, L, k, D / H) that `_convolve` sums over the positions of a window."""
         windows = padded.unfold(1, self.width, 1)  # (B, L, D, k)
         heads = windows.reshape(*windows.shape[:2], self.heads, -1, self.width)
         return torch.einsum("blhdk,hk->bhlkd", heads, self._weights())

@@ -1,4 +1,4 @@
-"""Linear attention: each head reads a sum of what it has written, which gates let fade.
+"""Linear attention: each head reads from a sum of all that it has written, which decays by gates.
 
 Shapes: B batch, L length, K heads, D model, d key, d_v value, C chunks, M positions of one, G one gate of a head, or d.
 """
@@ -17,16 +17,16 @@ from headway.tensors.looking import may_look
 from headway.tensors.precision import without_autocast
 
 CHUNK = 64  # positions
-LARGEST_EXPONENT = 40.0  # of either factor of a product, whose square float32 still has
+LARGEST_EXPONENT = 40.0  # of each factor of a product; float32 can represent the square
 
 
 class Gates(NamedTuple):
     """The gates of one direction.
 
     Attributes:
-        steps: (B or 1, K, L, G), the logarithms of what stays of a memory at each position, zero at padding.
-        scale: (B, K, L, 1), what each position's input is multiplied by; None for one.
-        backward: whether a position reads those after it, and not itself, or itself and those before it.
+        steps: (B or 1, K, L, G), the logarithms of the decay of the memory at each position, zero at padding.
+        scale: (B, K, L, 1), the factor of the input of each position; None for one.
+        backward: whether positions read those after them but not themselves, instead of themselves and those before.
     """
 
     steps: Tensor
@@ -34,7 +34,6 @@ class Gates(NamedTuple):
     backward: bool
 
     def chunks(self, count: int, size: int) -> "Gates":
-        """The same in chunks, as `_chunks` has them."""
         scale = None if self.scale is None else _chunks(self.scale, count, size)
         return Gates(_chunks(self.steps, count, size), scale, self.backward)
 
@@ -50,25 +49,25 @@ class LinearAttention(MatrixMemory):
     | `scalar` | exp(-exp(A_h) s_t) | softplus(w_h x_t + b_h) | Mamba-2 (Dao and Gu 2024) |
     | `vector` | diag(sigmoid(W_2 W_1 x_t + b)^(1/16)) | 1 | gated linear attention (Yang et al. 2023) |
 
-    A mixer that is not causal adds what the same recurrence, with gates of its own, reads from the other end, where a
-    position does not read itself a second time.
+    A mixer that is not causal adds the output of the same recurrence in the other direction, with separate gates, in
+    which a position does not read itself a second time.
 
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        gate: which; q and k are elu + 1 of their projections without one, and q is divided by sqrt(d) with one.
+        gate: the kind of gate. Without one, q and k are elu + 1 of their projections, else q is divided by sqrt(d).
         heads: K.
-        head_dim: d and d_v where they are not given, by default D / K.
+        head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
-        canon: whether queries, keys and values are each mixed with those of their neighbours (point B of Canon layers).
-        output_norm: whether what a head has read is normalised; by default with a gate.
+        canon: whether queries, keys and values are mixed with those of their neighbours (point B of Canon layers).
+        output_norm: whether the output of each head is normalised; by default with a gate.
         output_gate: whether it is gated; by default with a gate.
-        bias: whether the maps to queries, keys and values and the last one have one.
+        bias: whether the input and output projections have one.
 
     Raises:
-        ValueError: heads do not divide dim and no size of a head is given.
+        ValueError: dim is not divisible by heads, and no size of a head is set.
     """
 
     def __init__(
@@ -104,7 +103,6 @@ class LinearAttention(MatrixMemory):
             self.gates = nn.Sequential(Linear(dim, gate_rank, bias=False), Linear(gate_rank, outputs))
 
     def _gates(self, x: Tensor, mask: Tensor | None) -> list[Gates]:
-        """The gates of each direction, in float32 at least."""
         dtype, shape = torch.promote_types(x.dtype, torch.float32), (*x.shape[:2], self.directions, self.heads, -1)
         scales = [None] * self.directions
         if self.gate in ("none", "fixed"):
@@ -124,7 +122,7 @@ class LinearAttention(MatrixMemory):
         return [Gates(step, scale, n == 1) for n, (step, scale) in enumerate(zip(steps, scales, strict=True))]
 
     def _features(self, query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Queries and keys as the memory takes them, zero at padding."""
+        """The features of queries and keys that the memory uses, zero at padding."""
         if self.gate != "none":
             return query * self.key_dim**-0.5, key
         hidden = None if mask is None else ~mask[:, None, :, None]
@@ -135,7 +133,7 @@ class LinearAttention(MatrixMemory):
         self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, memory: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         query, key = self._features(query, key, mask)
-        if self.gate == "none":  # one more value, the number 1, adds up what to divide by
+        if self.gate == "none":  # an additional value of 1 sums up the denominator
             value = F.pad(value, (0, 1), value=1.0)
         if self.gate == "none" and not self.causal:
             read, after = query @ (key.transpose(2, 3) @ value), None
@@ -164,8 +162,8 @@ class LinearAttention(MatrixMemory):
 
 
 def _step(query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """The values that one position (B, K, 1, .) reads, and the memory after it."""
-    with without_autocast(memory.device):  # which would round the memory
+    """The values read by one position (B, K, 1, .), and the memory after it."""
+    with without_autocast(memory.device):  # autocast would round the memory
         key = key.to(memory.dtype) if gates.scale is None else key * gates.scale
         memory = gates.steps.exp().transpose(2, 3) * memory + key.transpose(2, 3) * value
         return query.to(memory.dtype) @ memory, memory
@@ -174,7 +172,7 @@ def _step(query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tenso
 def _read_chunks(
     query: Tensor, key: Tensor, value: Tensor, gates: list[Gates], memory: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The values that positions (B, K, L, .) read, chunk by chunk, all at once; and the memory after the last."""
+    """The values read by positions (B, K, L, .), computed in parallel chunks, and the memory after the last one."""
     length = query.shape[2]
     count = -(-length // CHUNK)
     size = CHUNK if torch.compiler.is_exporting() else -(-length // count)
@@ -189,20 +187,20 @@ def _read_chunks(
 
 
 def _chunks(x: Tensor, count: int, size: int) -> Tensor:
-    """(B, K, L, .) cut into (B, K, C, M, .), with zeros after the last position."""
+    """Cut (B, K, L, .) into (B, K, C, M, .), with zeros after the last position."""
     missing = count * size - x.shape[2]
     padded = F.pad(x, (0, 0, 0, missing)) if missing else x
     return padded.reshape(*x.shape[:2], count, size, x.shape[3])
 
 
 def _sums(steps: Tensor, backward: bool, dim: int) -> Tensor:
-    """c such that c_i - c_j adds up the steps from j to i: those of j + 1 .. i, or backwards those of i .. j - 1."""
+    """c such that c_i - c_j is the sum of steps from j to i: of j + 1 .. i, or backwards of i .. j - 1."""
     sums = steps.cumsum(dim)
     return steps - sums if backward else sums
 
 
 def _decays(steps: Tensor, backward: bool, diagonal: int = 0) -> Tensor:
-    """(..., M, M): what stays of j at i, of steps (..., M); zero where i does not read j."""
+    """The decay from position j to position i, (..., M, M), from steps (..., M); zero if i does not attend to j."""
     sums = _sums(steps, backward, -1)
     exponents = sums.unsqueeze(-1) - sums.unsqueeze(-2)
     readable = torch.ones(exponents.shape[-2:], dtype=torch.bool, device=steps.device)
@@ -211,7 +209,7 @@ def _decays(steps: Tensor, backward: bool, diagonal: int = 0) -> Tensor:
 
 
 def _within(query: Tensor, key: Tensor, gates: list[Gates]) -> Tensor:
-    """(B, K, C, M, M): the products of queries with keys of the same chunk, times what stays of these."""
+    """The products (B, K, C, M, M) of queries with keys of the same chunk, times their decay."""
     if gates[0].steps.shape[-1] > 1:
         products = [_products(query, key, each) for each in gates]
         return sum(products[1:], products[0])
@@ -224,11 +222,11 @@ def _within(query: Tensor, key: Tensor, gates: list[Gates]) -> Tensor:
 
 
 def _products(query: Tensor, key: Tensor, gates: Gates) -> Tensor:
-    """(B, K, C, M, M): the products of queries with keys that they read, each channel with a gate of its own.
+    """The products (B, K, C, M, M) of queries with keys that they read, if each channel has a gate.
 
-    The decay from j to i is a product of one from j to a position between them and one from there to i, so that no
-    exponent is above zero: a position between the two halves of the smallest block, of 2, 4, 8, ... positions, that has
-    both. Where the memory fades little, as can be seen on a CPU, the middle of the chunk serves for all of them.
+    The decay from j to i is a product of the decays from j to a position between them, and from there to i, so that no
+    exponent is positive. This position is the middle of the smallest block of 2, 4, 8, ... positions that contains
+    both. If the memory decays little, which is checked on a CPU, the middle of the chunk is used for all of them.
     """
     sums = _sums(gates.steps, gates.backward, 3)
     size, looking = sums.shape[3], may_look(sums)
@@ -252,7 +250,7 @@ def _products(query: Tensor, key: Tensor, gates: Gates) -> Tensor:
 def _between(
     query: Tensor, key: Tensor, value: Tensor, gates: Gates, memory: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The values (B, K, C, M, d_v) that positions read of other chunks and of `memory`, and the memory after all."""
+    """The values (B, K, C, M, d_v) read from other chunks and from `memory`, and the memory after the last chunk."""
     sums, last = _sums(gates.steps, gates.backward, 3), gates.steps.sum(3, keepdim=True)
     enter, leave = (sums + last, -sums) if gates.backward else (sums, last - sums)
     keys = key * leave.exp()

@@ -19,20 +19,19 @@ from headway.mixers.mixer import Mixed, MixerState, State, latest, require_causa
 from headway.mixers.relative import RelativePositions
 from headway.tensors.masks import band_mask
 
-# A block shares its keys among M queries: many make the products large, few make them hold little beyond the window.
+# The M queries of a block share its keys: a large M makes products large, a small one reads little beyond the window.
 SMALLEST_BLOCK = 32
 
 
 @dataclass(frozen=True)
 class LocalState(MixerState):
-    """Keys (n - 1, R, G, d_k) and values (n - 1, R, G, d_v) of the last positions, the newest last; zeros at first."""
+    """Keys (n - 1, R, G, d_k) and values (n - 1, R, G, d_v) of the last positions, newest last; initially zero."""
 
     keys: Tensor
     values: Tensor
     canon: CanonState | None = None
 
     def select(self, index: Tensor) -> "LocalState":
-        """A copy of the rows `index`."""
         rows = index.reshape(-1)
         keys, values = self.keys.index_select(1, rows), self.values.index_select(1, rows)
         canon = None if self.canon is None else self.canon.select(rows)
@@ -47,12 +46,12 @@ class LocalAttention(Attention):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        n: size of the window on either side, the position itself counted.
+        n: size of the window on either side, including the position itself.
         heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm, canon: as for
             `Attention`.
 
     Raises:
-        ValueError: what `Attention` refuses.
+        ValueError: `Attention` refuses its options.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class LocalAttention(Attention):
         )  # fmt: skip
         self.n, self.block = n, max(n - 1, SMALLEST_BLOCK)
 
-    def forward(  # type: ignore[override]  # which shares no values
+    def forward(  # type: ignore[override]  # shares no values
         self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False
     ) -> Mixed:
         if need_weights or x.shape[1] <= 2 * self.block:
@@ -88,7 +87,7 @@ class LocalAttention(Attention):
         return self._finish(self._attend_in_blocks(query, key, value, mask), None, mask)
 
     def _attend_in_blocks(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """(B, K, L, d_v): what queries (B, K, L, d_k) take of the keys and values in their windows, block by block."""
+        """The values (B, K, L, d_v) of queries (B, K, L, d_k) that attend within their windows, block by block."""
         rows, _, length, _ = query.shape
         before, after = self.n - 1, 0 if self.causal else self.n - 1
         query, key, value = (_blocks(x, self.block) for x in (query, key, value))  # each (B, C, K, M, ...)
@@ -104,7 +103,7 @@ class LocalAttention(Attention):
         return values.view(*query.shape[:4], -1).transpose(1, 2).flatten(2, 3)[:, :, :length]  # (B, K, L, d_v)
 
     def _dense(self, x: Tensor, mask: Tensor | None, need_weights: bool) -> Mixed:
-        """All L x L weights: quicker for a few blocks, and what is asked for with `need_weights`."""
+        """Attend with all L x L weights: faster for a few blocks, and required by `need_weights`."""
         length = x.shape[1]
         allowed = band_mask(length, length, self.n, self.causal, device=x.device)
         values, weights = attend(
@@ -117,7 +116,7 @@ class LocalAttention(Attention):
         return self._finish(values, weights, mask)
 
     def _allowed(self, rows: int, length: int, mask: Tensor | None, device: torch.device) -> Tensor:
-        """(B C, 1, M, S): the keys that each query of a block may attend to."""
+        """The mask (B C, 1, M, S) of the keys that each query of a block may attend to."""
         real = torch.ones(1, length, dtype=torch.bool, device=device) if mask is None else mask
         keys = _with_neighbours(
             _blocks(real[:, None, :, None], self.block), self.n - 1, 0 if self.causal else self.n - 1
@@ -134,7 +133,7 @@ class LocalAttention(Attention):
         canon = None if self.canon is None else self.canon.initial_state(rows)
         return LocalState(lengths, *self._slots(weight, self.n - 1, rows), canon)
 
-    def extend(  # type: ignore[override]  # which shares no values and reads no source
+    def extend(  # type: ignore[override]  # shares no values, reads no source
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, MixerState]:
         assert isinstance(state, LocalState)
@@ -148,7 +147,7 @@ class LocalAttention(Attention):
         return self._finish(self._read_window(query, keys, values, state), None, None).values, after
 
     def _read_window(self, query: Tensor, keys: Tensor, values: Tensor, state: LocalState) -> Tensor:
-        """The values that queries (R, K, N, d_k) take of keys and values (n - 1 + N, R, K, .), N their own."""
+        """The values of queries (R, K, N, d_k) from keys and values (n - 1 + N, R, K, .), whose last N are theirs."""
         count, before, extremes = query.shape[2], self.n - 1, state.bounds()
         if extremes is not None and (extremes[0] == extremes[1] or extremes[0] >= before):
             skipped, real = max(0, before - extremes[0]), None
@@ -172,15 +171,15 @@ class LocalAttention(Attention):
 
 
 def _themselves(queries: int, keys: int, shift: int, device: torch.device) -> Tensor:
-    """(queries, keys): True where key t + `shift` is that of query t itself.
+    """The mask (queries, keys), True if key t + `shift` is that of query t itself.
 
-    Padding may attend to itself, so that no query is left without any key, of which fused kernels make NaN.
+    Padding may attend to itself, so that every query has a key; otherwise fused kernels return NaN.
     """
     return torch.arange(keys, device=device) == torch.arange(queries, device=device)[:, None] + shift
 
 
 def _blocks(x: Tensor, size: int) -> Tensor:
-    """(B, K, L, d) cut into blocks (B, C, K, M, d), with zeros after the last position."""
+    """Cut (B, K, L, d) into blocks (B, C, K, M, d), with zeros after the last position."""
     missing = -x.shape[2] % size
     padded = F.pad(x, (0, 0, 0, missing)) if missing else x
     batch, heads, length, dim = padded.shape
@@ -188,7 +187,7 @@ def _blocks(x: Tensor, size: int) -> Tensor:
 
 
 def _with_neighbours(blocks: Tensor, before: int, after: int) -> Tensor:
-    """Blocks (B, C, K, M, d) with the last positions of the one before and the first of the next: (B, C, K, S, d)."""
+    """Extend blocks (B, C, K, M, d) by the last positions of the previous and the first of the next: (..., S, d)."""
     parts, size = [blocks], blocks.shape[3]
     if before:
         parts.insert(0, F.pad(blocks[:, :-1, :, size - before :], (0, 0, 0, 0, 0, 0, 1, 0)))

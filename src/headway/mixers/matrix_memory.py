@@ -1,4 +1,4 @@
-"""Heads whose memory is a matrix: what linear attention and the delta rule share around their recurrence.
+"""Mixers whose heads have a matrix as memory: the base class of linear attention and the delta rule.
 
 Shapes: B batch, L length, K heads, D model, d key, d_v value, R rows of a state, n new positions.
 """
@@ -17,49 +17,49 @@ from headway.mixers.mixer import Mixed, Mixer, MixerState, State, require_causal
 from headway.tensors.linear import Linear
 from headway.tensors.masks import zero_padding
 
-EPSILON = 1e-6  # added to the mean square of what a head has read
+EPSILON = 1e-6  # added to the mean square of a head's output
 
 
 def fading_rates(directions: int, heads: int) -> nn.Parameter:
-    """A of gates exp(-exp(A_h) softplus(...)), such that exp(A) begins between 1 and 16, as in Mamba-2's code."""
+    """A of gates exp(-exp(A_h) softplus(...)), initialised so that exp(A) is between 1 and 16, as in Mamba-2's code."""
     return nn.Parameter(torch.empty(directions, heads).uniform_(1, 16).log_())
 
 
 def step_sizes(count: int) -> nn.Parameter:
-    """b such that softplus(b) begins between 0.001 and 0.1, evenly by its logarithm, as in Mamba-2's code."""
+    """b, initialised so that softplus(b) is log-uniform between 0.001 and 0.1, as in Mamba-2's code."""
     sizes = torch.empty(count).uniform_(math.log(1e-3), math.log(1e-1)).exp_()
     return nn.Parameter(sizes + torch.log(-torch.expm1(-sizes)))  # the inverse of softplus
 
 
 @dataclass(frozen=True)
 class MatrixState(MixerState):
-    """The memory (R, K, d, d_v), in float32 at least, and the last vectors that the short convolution sees."""
+    """The memory (R, K, d, d_v), in float32 at least, and the state of the short convolution."""
 
     memory: Tensor
     recent: CanonState | None
 
 
 class MatrixMemory(Mixer):
-    """W_o [g^1 * norm(o^1); ...; g^K * norm(o^K)], o_t^h = S_t^T q_t what head h reads of its memory S_t.
+    """W_o [g^1 * norm(o^1); ...; g^K * norm(o^K)], where head h reads o_t^h = S_t^T q_t from its memory S_t.
 
-    Queries, keys and values are linear maps of x, by option after a short convolution (a Canon layer at point B,
-    Allen-Zhu 2025). norm divides by the root mean square of a head, with one learned scale for all heads, and
-    g = Swish(x W_g); an option leaves out either. A subclass says how the memory goes from position to position.
+    Queries, keys and values are linear maps of x, optionally followed by a short convolution (a Canon layer at point B,
+    Allen-Zhu 2025). norm divides by the root mean square of a head, with one learned scale for all heads, and g =
+    Swish(x W_g); both are optional. A subclass defines the update of the memory from position to position.
 
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
         heads: K.
-        head_dim: d and d_v where they are not given, by default D / K.
+        head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
-        canon: whether queries, keys and values are each mixed with those of their neighbours (point B of Canon layers).
-        output_norm: whether what a head has read is normalised.
+        canon: whether queries, keys and values are mixed with those of their neighbours (point B of Canon layers).
+        output_norm: whether the output of each head is normalised.
         output_gate: whether it is gated.
-        bias: whether the maps to queries, keys and values and the last one have one.
+        bias: whether the input and output projections have one.
 
     Raises:
-        ValueError: heads do not divide dim and no size of a head is given.
+        ValueError: dim is not divisible by heads, and no size of a head is set.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MatrixMemory(Mixer):
         self.causal, self.heads = causal, heads
         self.key_dim, self.value_dim = sizes_of_head(dim, heads, head_dim, key_dim, value_dim)
         self.widths = [heads * self.key_dim, heads * self.key_dim, heads * self.value_dim]
-        self.in_projection = Linear(dim, self.widths, bias=bias)  # queries, keys, values, one below the other
+        self.in_projection = Linear(dim, self.widths, bias=bias)  # queries, keys, values, concatenated
         self.canon = Canon(sum(self.widths), causal) if canon else None
         self.norm = nn.RMSNorm(self.value_dim, eps=EPSILON) if output_norm else None
         self.output_gate = Linear(dim, heads * self.value_dim, bias=False) if output_gate else None
@@ -98,23 +98,22 @@ class MatrixMemory(Mixer):
     def read(
         self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, memory: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Read at each position.
+        """Update the memory with each position, and read from it.
 
         Args:
-            x: (B, L, D), of which gates are made.
-            query: (B, K, L, d), zero at padding as are key and value.
+            x: (B, L, D), the input of gates.
+            query: (B, K, L, d), zero at padding like key and value.
             key: (B, K, L, d).
             value: (B, K, L, d_v).
-            mask: (B, L), True where a position is real, with padding anywhere; None when all are. Padding has to leave
-                the memory as it is.
-            memory: (B, K, d, d_v) before the first position; None for zeros, where no memory after the last is needed.
+            mask: (B, L), True at real positions, with padding anywhere; None if all are real. Padding keeps the memory.
+            memory: (B, K, d, d_v) before the first position; None for zeros, if the last memory is not needed.
 
         Returns:
-            (B, K, L, d_v) in float32 at least, and the memory after the last position where there was one before.
+            The values (B, K, L, d_v), in float32 at least, and the last memory, or None if `memory` is None.
         """
 
     def weights(self, x: Tensor, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
-        """(B, K, L, L): the share of each value in what is read, where a subclass has it; arguments as in `read`."""
+        """The weights (B, K, L, L) of each value in the output, or None by default; arguments as in `read`."""
         return None
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
@@ -130,13 +129,12 @@ class MatrixMemory(Mixer):
         return self.in_projection, slice(-self.widths[2], None)
 
     def _split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries and keys (B, K, L, d) and values (B, K, L, d_v)."""
         parts = torch.split(projected, self.widths, -1)
         query, key, value = (part.view(*part.shape[:2], self.heads, -1).transpose(1, 2) for part in parts)
         return query, key, value
 
     def _finish(self, read: Tensor, x: Tensor) -> Tensor:
-        """(B, L, D) of what is read (B, K, L, d_v)."""
+        """The output (B, L, D) from the values (B, K, L, d_v) that were read."""
         values = read.transpose(1, 2)
         values = (values if self.norm is None else self.norm(values)).flatten(2)
         if self.output_gate is not None:
@@ -153,7 +151,6 @@ class MatrixMemory(Mixer):
         )
 
     def _sizes(self) -> tuple[int, int]:
-        """The sizes of a head's memory."""
         return self.key_dim, self.value_dim
 
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:

@@ -1,7 +1,7 @@
-"""The contract of a mixer: how information moves between the positions of one sequence.
+"""The interface of a mixer, a module that moves information between the positions of a sequence.
 
 Shapes: B batch, L length, K heads, D model, P spans, d head, R rows of a state, n new positions of each. Masks are True
-where a position is real (see masks.py).
+at real positions (see masks.py).
 """
 
 from abc import ABC, abstractmethod
@@ -19,16 +19,16 @@ from headway.tensors.looking import may_look
 
 @dataclass(frozen=True)
 class State:
-    """The memory of decoding between two calls: a value, never an attribute of a layer.
+    """The state of decoding between two calls. It is passed as a value, and never stored in a module.
 
-    Subclasses are frozen dataclasses. Tensors have the rows first; states and tuples nest; anything else is the same
-    for every row.
+    Subclasses are frozen dataclasses. The first axis of tensors are rows. States and tuples may be nested. All other
+    fields are the same for every row.
     """
 
     def select(self, index: Tensor) -> Self:
-        """A copy of the rows `index` of this state, in that order; rows may repeat or be left out.
+        """A copy of the rows `index` of this state, in that order; rows may be repeated or left out.
 
-        An index of two axes, (N, W), says that the W entries of each line are rows of the same sentence.
+        In an index of two axes, (N, W), the W entries of each line are rows of the same sentence.
         """
         rows = index.reshape(-1)
 
@@ -39,7 +39,7 @@ class State:
 
 
 def mapped(value: Any, change: Callable[[Any], Any], *kinds: type) -> Any:
-    """A value with all parts of these kinds changed, the outer ones of those that nest."""
+    """Apply `change` to the outermost instances of `kinds` within nested tuples and dataclasses."""
     if isinstance(value, kinds):
         return change(value)
     if isinstance(value, tuple):
@@ -51,39 +51,39 @@ def mapped(value: Any, change: Callable[[Any], Any], *kinds: type) -> Any:
 
 @dataclass(frozen=True)
 class MixerState(State):
-    """The memory of a mixer. Its tensors keep their shapes however many positions there are.
+    """The state of a mixer. The shapes of its tensors do not depend on the number of positions.
 
     Attributes:
-        lengths: (R,) int64, the number of positions so far of each row.
+        lengths: (R,) int64, the number of positions of each row so far.
     """
 
     lengths: Tensor
 
     def grown(self, count: int) -> "MixerState":
-        """This state with room for `count` more positions; one without a capacity is as it was."""
+        """This state with room for `count` more positions; unchanged if it has no capacity."""
         return self
 
     def positions(self, count: int) -> Tensor:
-        """(R, n): the positions of the next `count` vectors of each row, counted from 0."""
+        """The positions (R, n) of the next `count` vectors of each row, counted from 0."""
         return next_positions(self.lengths, count)
 
     def lengths_after(self, count: int, lengths: Tensor | None) -> Tensor:
-        """(R,): `lengths` once `count` vectors of each row, or `lengths` of them, have been read."""
+        """The lengths (R,) after reading `count` more positions of each row, or `lengths` (R,) if given."""
         return self.lengths + (count if lengths is None else lengths)
 
     def bounds(self) -> tuple[int, int] | None:
-        """The lowest and the highest length; None on an accelerator, which it would wait for, and while compiling."""
+        """The minimum and maximum length; None while compiling and on an accelerator, where reading would wait."""
         return bounds(self.lengths)
 
 
 def next_positions(lengths: Tensor, count: int) -> Tensor:
-    """(R, n): the positions of the next `count` of rows that have `lengths` (R,) so far, counted from 0."""
+    """The next `count` positions (R, n) of rows that have `lengths` (R,) positions so far, counted from 0."""
     first = lengths.unsqueeze(1)
     return first if count == 1 else first + torch.arange(count, device=first.device)
 
 
 def bounds(lengths: Tensor) -> tuple[int, int] | None:
-    """The lowest and the highest of `lengths` (R,) where looking is cheap: on a CPU, and not while compiling."""
+    """Minimum and maximum of `lengths` (R,); None while compiling and on an accelerator, where reading would wait."""
     if not may_look(lengths):
         return None
     numbers = lengths.tolist()
@@ -91,16 +91,16 @@ def bounds(lengths: Tensor) -> tuple[int, int] | None:
 
 
 class Mixed(NamedTuple):
-    """Values (B, L, D) of a mixer and, where they were asked for and exist, attention weights (B, K, L, L)."""
+    """The output of a mixer: values (B, L, D) and, if requested and available, attention weights (B, K, L, L)."""
 
     values: Tensor
     weights: Tensor | None
 
 
 class Span(NamedTuple):
-    """A part of what a position reads: the positions `first` to `last` from it on; `None` stands for no bound there.
+    """A range of offsets that a position reads, from `first` to `last`; None stands for no bound.
 
-    A context of the whole sequence has neither, one of the positions so far ends at 0.
+    A context of the whole sequence has no bounds, one of the positions so far ends at 0.
     """
 
     name: str
@@ -109,20 +109,19 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, first: int, last: int | None = None) -> "Span":
-        """The span of one offset, named like -1, 0 or +1, or that of a range, named like -12..-5."""
+        """The span of one offset, named like -1, 0 or +1, or of a range, named like -12..-5."""
         last = first if last is None else last
         names = [f"{offset:+d}" if offset else "0" for offset in (first, last)]
         return cls(names[0] if first == last else "..".join(names), first, last)
 
 
 class Contributions(NamedTuple):
-    """The terms of a hidden layer before its activation, span by span: the exact decomposition of a sum.
+    """The terms of a hidden layer before its activation, one per span: an exact decomposition of a sum.
 
     Attributes:
-        spans: the P spans, from left to right, contexts of many positions after single offsets.
-        contributions: (B, K, L, P, d), zero at padding; with the bias they sum to what the activation is applied to.
-        values: (B, L, D), what `forward` gives, computed from the contributions, so that it has a gradient with respect
-            to them.
+        spans: the P spans, from left to right; contexts of many positions follow single offsets.
+        contributions: (B, K, L, P, d), zero at padding; with the bias they sum to the input of the activation.
+        values: (B, L, D), the output of `forward`, computed from the contributions, and differentiable by them.
     """
 
     spans: tuple[Span, ...]
@@ -132,33 +131,33 @@ class Contributions(NamedTuple):
 
 @runtime_checkable
 class Decomposable(Protocol):
-    """A mixer that has no weights but adds up what each span of its window says."""
+    """A mixer without attention weights that sums terms of the spans of its window."""
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
-        """The contribution of each span.
+        """Return the contribution of each span.
 
         Args:
             x: (B, L, D).
-            mask: (B, L), True where a position is real; None when all are.
+            mask: (B, L), True at real positions; None if all are real.
         """
         ...
 
 
 class Mixer(nn.Module, ABC):
-    """Moves information between positions. Whether it may look at the future is fixed when it is built.
+    """A module that moves information between positions. Whether it is causal is fixed at construction.
 
-    A subclass takes `dim` and `causal` and, keyword-only, its own few options; models never ask which mixer they have.
+    A subclass takes `dim` and `causal` and, keyword-only, its own options; models do not depend on the kind of mixer.
 
     Attributes:
         causal: whether a position may only see itself and those before it.
         needs_padding_last: whether padding must not precede real positions (in batches it follows them).
-        weights_sum_to_one: False where the weights, if there are any, are signed shares of no whole.
-        shares_values: whether `forward` and `extend` take `first`, a list with the values of the lowest layer that has
-            such, to be mixed in; the lowest layer itself finds it empty, and appends its own.
-        reads_source: whether they take `view`, which `project` makes of an encoded source: the weights then are those
-            of the source (B, K, L, S), followed by those of the sequence itself.
-        edits: by the name of a span, what `forward`, `extend` and `contributions` have to replace its term by
-            (`edited`); only of the `spans` that the mixer says. None at all but in an intervention.
+        weights_sum_to_one: False if the weights, if there are any, are signed and not normalised.
+        shares_values: whether `forward` and `extend` take `first`, a list with the values of the lowest layer that
+            shares values, to be mixed in. The lowest layer itself receives an empty list, and appends its values.
+        reads_source: whether they take `view`, which `project` computes from an encoded source. The weights then are
+            those of the source (B, K, L, S), followed by those of the sequence.
+        edits: by name of a span, the function that replaces its term in `forward`, `extend` and `contributions` (see
+            `edited`); only spans in `spans` can be replaced. Empty outside of interventions.
     """
 
     causal: bool
@@ -174,18 +173,18 @@ class Mixer(nn.Module, ABC):
 
         Args:
             x: (B, L, D).
-            mask: (B, L), True where a position is real; None when all are. In batches padding follows the real
-                positions. Causal attention relies on that on an accelerator, where looking would cost a wait.
+            mask: (B, L), True at real positions; None if all are real. In batches padding follows the real positions.
+                On an accelerator causal attention relies on this, because checking would wait for the device.
             need_weights: return the attention weights, if the mixer has any.
 
         Returns:
-            Values are zero at padding, and padding changes nothing elsewhere. Weights are zero wherever either position
-            is padding, and sum to one over the last axis for every real position if `weights_sum_to_one`.
+            Values are zero at padding, and padding does not change other values. Weights are zero if either position is
+            padding, and sum to one over the last axis for every real position if `weights_sum_to_one`.
         """
 
     @abstractmethod
     def initial_state(self, rows: int, capacity: int) -> MixerState:
-        """The state of R rows before their first position, with room for `capacity` positions of each.
+        """The state of R rows before their first position, with room for `capacity` positions each.
 
         Raises:
             ValueError: the mixer is not causal.
@@ -193,34 +192,34 @@ class Mixer(nn.Module, ABC):
 
     @abstractmethod
     def extend(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, MixerState]:
-        """Mix new positions of each row with those before them: one token, a prompt, a draft. No gradient is needed.
+        """Mix new positions of each row with those before them: one token, a prompt, a draft. Needs no gradient.
 
-        However a sequence is cut into such calls, they give what `forward` gives for the whole.
+        However a sequence is divided into such calls, their values equal those of `forward` on the whole sequence.
 
         Args:
             x: (R, n, D).
-            state: the state before them. Its tensors may be written to beyond its lengths, so that two ways to go on
-                from one state need a copy of it (`select`).
-            lengths: (R,), for rows with different numbers of new positions, as prompts have: the first `lengths[r]` of
-                row r are real, the rest is padding. None where all are real.
+            state: the state before them. Its tensors may be written to beyond its lengths, so to continue from one
+                state twice, copy it (`select`).
+            lengths: (R,), if rows have different numbers of new positions, as prompts do: the first `lengths[r]` of row
+                r are real, the rest is padding. None if all are real.
 
         Returns:
             Values (R, n, D), arbitrary at padding, and the state after the real positions.
 
         Raises:
-            ValueError: more positions than the state has room for, where that can be seen without waiting for a device.
+            ValueError: the positions exceed the capacity of the state, where checking does not wait for a device.
         """
 
     def value_map(self) -> tuple[nn.Module, slice] | None:
-        """The map that gives what a position hands to others, and the columns of that; None where no map does."""
+        """The map that computes the values of positions, and the slice of its outputs with these; None if none does."""
         return None
 
     def spans(self) -> tuple[Span, ...]:
-        """The spans whose terms `edits` reach, of a mixer that adds them up; none unless a mixer says so."""
+        """The spans whose terms `edits` can replace; none by default."""
         return ()
 
     def edited(self, terms: Tensor, spans: Sequence[Span]) -> Tensor:
-        """Terms (B, K, L, P, d) of these spans, as `edits` leave them."""
+        """Terms (B, K, L, P, d) of these spans after applying `edits`."""
         parts = list(terms.unbind(3))
         for index, (name, *_) in enumerate(spans):
             if name in self.edits:
@@ -229,7 +228,7 @@ class Mixer(nn.Module, ABC):
         return torch.stack(parts, 3)
 
     def points(self) -> Points:
-        """The heads, where `out_projection` joins `heads` of them, and the spans."""
+        """Intervention points: the heads, if `out_projection` joins `heads` of them, and the spans."""
         return head_points(self) | {f":offset={span.name}": self._term(span.name) for span in self.spans()}
 
     def _term(self, name: str) -> Place:
@@ -242,18 +241,17 @@ class Mixer(nn.Module, ABC):
         return put
 
     def extra_repr(self) -> str:
-        """The options, for print(model)."""
         return f"causal={self.causal}"
 
 
 def require_causal(causal: bool) -> None:
-    """Raise ValueError where decoding is asked of a mixer that sees the future."""
+    """Raise ValueError if a mixer that is not causal is used for decoding."""
     if not causal:
         raise ValueError("only a mixer built with causal=True can decode position by position")
 
 
 def working_dtype(weight: Tensor) -> torch.dtype:
-    """The type of products with `weight`: that of autocast, where it is on, so that states need no cast when read."""
+    """The type of products with `weight`: autocast's if it is enabled, so states need no cast when they are read."""
     kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
@@ -262,16 +260,16 @@ def latest(window: Tensor, count: int, lengths: Tensor | None, time: int = 1) ->
     """The last `count` positions of each row.
 
     Args:
-        window: (R, count + n, ...), old positions followed by n new ones; (count + n, R, ...) where `time` is 0.
-        count: how many.
+        window: (R, count + n, ...), old positions followed by n new ones; (count + n, R, ...) if `time` is 0.
+        count: the number of positions to return.
         lengths: (R,), how many of the n are real; None for all.
         time: the axis of positions.
     """
     new = window.shape[time] - count
     if lengths is None:
         recent = window.narrow(time, new, count)
-        # A view costs nothing, but one of a long prompt holds on to all of it, and in a compiled step the strides of a
-        # state have to be those of the state before.
+        # A view is free, but one of a long prompt would keep all of it in memory, and in a compiled step the strides of
+        # a state must not change.
         in_place = new == 1 and not torch.compiler.is_compiling()
         return recent if in_place else recent.clone(memory_format=torch.contiguous_format)
     index = next_positions(lengths, count)

@@ -1,7 +1,6 @@
-"""Multi-head neural n-grams (Loem et al. 2023): each position reads its neighbours through one matrix a head.
+"""Multi-head neural n-grams (Loem et al. 2023): each position reads its neighbours through one matrix per head.
 
-Shapes: B batch, L length, K heads, D model, d head, w positions of the window, R rows
-of a state, N new positions.
+Shapes: B batch, L length, K heads, D model, d head, w positions of the window, R rows of a state, N new positions.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from headway.tensors.masks import zero_padding
 
 @dataclass(frozen=True)
 class NgramState(MixerState):
-    """The last n - 1 projected vectors (R, n - 1, K d), zeros before the first, and the maximum so far (R, K d)."""
+    """The last n - 1 projected vectors (R, n - 1, K d), zero before the first, and the maximum so far (R, K d)."""
 
     recent: Tensor
     highest: Tensor | None
@@ -45,7 +44,7 @@ class Ngram(Mixer):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        n: size of the window on either side, the position itself counted.
+        n: size of the window on either side, including the position itself.
         heads: K.
         head_dim: d, by default D / K.
         global_context: True adds g^k, the maximum of x^k over the whole sequence (equation 7); "prefix" the maximum
@@ -53,8 +52,7 @@ class Ngram(Mixer):
         bias: whether the three maps have one.
 
     Raises:
-        ValueError: heads do not divide dim and head_dim is not given, or the whole sequence's context where it is
-            causal.
+        ValueError: dim is not divisible by heads and head_dim is not set, or a causal mixer has the global context.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class Ngram(Mixer):
         if global_context not in (True, False, "prefix"):
             raise ValueError(f"global_context is true, false or prefix; received {global_context!r}")
         if global_context != "prefix":
-            global_context = bool(global_context)  # 1 and numpy's truth say the same
+            global_context = bool(global_context)  # also for 1 and NumPy's bool
         if causal and global_context is True:
             raise ValueError(
                 "global_context: true takes the maximum over the whole sequence, so a causal mixer (a decoder) would"
@@ -80,13 +78,13 @@ class Ngram(Mixer):
             )
         self.causal, self.n, self.heads, self.head_dim = causal, n, heads, size_of_head(dim, heads, head_dim)
         width, self.window = heads * self.head_dim, n if causal else 2 * n - 1
-        self.in_projection = Linear(dim, width, bias=bias)  # the W_x^k, one below the other
+        self.in_projection = Linear(dim, width, bias=bias)  # the W_x^k, concatenated
         self.weight = nn.Parameter(torch.empty(heads, self.head_dim, self.head_dim, self.window))  # (K, out, in, w)
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
         self.global_weight = nn.Parameter(torch.empty(heads, self.head_dim, self.head_dim)) if global_context else None
         self.global_context, self.prefix = global_context, global_context == "prefix"
         self.out_projection = Linear(width, dim, bias=bias)
-        # Twice the variance of Xavier's for what goes into a ReLU (He et al. 2015), the input being all of a head's.
+        # Twice the variance of Xavier's because a ReLU follows (He et al. 2015); the inputs are all those of a head.
         inputs = self.head_dim * (self.window + (self.global_weight is not None))
         for weight in (self.weight, self.global_weight):
             if weight is not None:
@@ -104,7 +102,7 @@ class Ngram(Mixer):
         return self.in_projection, slice(None)
 
     def _context(self, projected: Tensor, mask: Tensor | None) -> Tensor | None:
-        """The context vectors (B, L or 1, K d) of projected vectors (B, L, K d), where there are any (equation 7)."""
+        """The context vectors (B, L or 1, K d) of projected vectors (B, L, K d), equation 7; None without context."""
         if self.global_weight is None:
             return None
         return _highest_so_far(projected, mask) if self.prefix else _highest(projected, mask)
@@ -116,15 +114,15 @@ class Ngram(Mixer):
         return self._finish(self._read_window(projected), highest)
 
     def _finish(self, hidden: Tensor, highest: Tensor | None) -> Tensor:
-        """Equation 4 for windows (B, L, K d) that went through the W^k, and the context that is still to be added."""
+        """Add the context, if given, to windows (B, L, K d) mapped by the W^k, and apply equation 4."""
         hidden = hidden if highest is None else hidden + self._read_global(highest)
         return self.out_projection(hidden.relu())  # type: ignore[no-any-return]
 
     def _read_window(self, projected: Tensor) -> Tensor:
-        """The windows of all positions through the W^k: (B, L, K d) to the same; to (B, L - n + 1, K d) if causal.
+        """Map the windows of all positions by the W^k: (B, L, K d), or (B, L - n + 1, K d) if causal.
 
-        A convolution in two dimensions, of which one has size one, since that one reads the memory as it lies, channels
-        last; of all forms of these sums it is the fastest (benchmarks/ngram.py).
+        This is a convolution in two dimensions, one of them of size one, because it reads the memory in place, channels
+        last. It is the fastest way to compute these sums (benchmarks/ngram.py).
         """
         if self.edits:
             hidden = self._joined(self.edited(self._terms(projected), self.spans()[: self.window]))
@@ -136,7 +134,7 @@ class Ngram(Mixer):
         return hidden.squeeze(2).transpose(1, 2)
 
     def _read_global(self, highest: Tensor) -> Tensor:
-        """Context vectors (B, L or 1, K d) through their part of the W^k."""
+        """Map context vectors (B, L or 1, K d) by their part of the W^k."""
         assert self.global_weight is not None
         read = torch.einsum("blki,koi->blko", self._heads(highest), self.global_weight)
         if self.edits:
@@ -144,11 +142,11 @@ class Ngram(Mixer):
         return read.flatten(2)
 
     def _heads(self, x: Tensor) -> Tensor:
-        """x (B, L, K d, ...) as (B, L, K, d, ...)."""
+        """x (B, L, K d, ...) to (B, L, K, d, ...)."""
         return x.reshape(*x.shape[:2], self.heads, self.head_dim, *x.shape[3:])
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
-        """Equation 5 (or 8) with its sum over positions left open: offset by offset, then the context."""
+        """The terms of the sum in equation 5 (or 8): one per offset, then the context."""
         projected = zero_padding(self.in_projection(x), mask)
         before = F.pad(projected, (0, 0, self.n - 1, 0)) if self.causal else projected
         terms, spans = self._terms(before), self.spans()
@@ -169,13 +167,12 @@ class Ngram(Mixer):
         return (*offsets, *(context if self.global_context else ()))
 
     def _terms(self, projected: Tensor) -> Tensor:
-        """(B, K, L, w, d): what `_read_window` sums up over the positions of a window."""
+        """The terms (B, K, L, w, d) that `_read_window` sums over the positions of a window."""
         padded = projected if self.causal else F.pad(projected, (0, 0, self.n - 1, self.n - 1))
         windows = padded.unfold(1, self.window, 1)  # (B, L, K d, w)
         return torch.einsum("blkiw,koiw->bklwo", self._heads(windows), self.weight)
 
     def _joined(self, terms: Tensor) -> Tensor:
-        """(B, L, K d) of terms (B, K, L, P, d)."""
         return terms.sum(3).transpose(1, 2).flatten(2)
 
     def initial_state(self, rows: int, capacity: int) -> MixerState:
@@ -199,8 +196,8 @@ class Ngram(Mixer):
         return self._finish(hidden, so_far), after
 
     def _read_one_window(self, window: Tensor) -> Tensor:
-        """`_read_window` for one window of each row (R, n, K d): (R, 1, K d), quicker than a convolution."""
-        # Per head, the window in the order in which its weights lie: (K, d n, R).
+        """`_read_window` for one window of each row (R, n, K d): (R, 1, K d), faster than a convolution."""
+        # Per head, the window in the order of its weights: (K, d n, R).
         columns = window.view(len(window), self.n, self.heads, self.head_dim).permute(2, 3, 1, 0).flatten(1, 2)
         hidden = torch.bmm(self.weight.flatten(2), columns).permute(2, 0, 1).flatten(1)[:, None]
         return hidden if self.bias is None else hidden + self.bias
@@ -211,7 +208,7 @@ class Ngram(Mixer):
 
 
 def _highest(projected: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, 1, K d): the maximum over real positions (equation 7); zero for a row without any."""
+    """The maximum (B, 1, K d) over real positions (equation 7); zero for a row without any."""
     if mask is None:
         return projected.amax(1, keepdim=True)
     highest = projected.masked_fill(~mask[..., None], -torch.inf).amax(1, keepdim=True)
@@ -219,7 +216,7 @@ def _highest(projected: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _highest_so_far(projected: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, L, K d): at each position the maximum over the real ones up to it; zero before the first."""
+    """The maximum (B, L, K d) over the real positions up to each position; zero before the first."""
     if mask is None:
         return projected.cummax(1).values
     highest = projected.masked_fill(~mask[..., None], -torch.inf).cummax(1).values

@@ -1,5 +1,5 @@
-"""The neural probabilistic language model's way of mixing (Bengio et al. 2003), with a distant context (Sun and Iyyer
-2021, section 2): the n most recent vectors and averages over blocks of what lies further off, through one hidden layer.
+"""The mixer of the neural probabilistic language model (Bengio et al. 2003), with a distant context (Sun and Iyyer
+2021, section 2): the n most recent vectors, and averages over blocks of earlier ones, are mapped by one hidden layer.
 
 Shapes: B batch, L length, D model, H hidden, M blocks, b positions of a block, C kernels, R rows of a state, N new
 positions.
@@ -20,7 +20,7 @@ from headway.tensors.masks import zero_padding
 
 @dataclass(frozen=True)
 class NplmState(MixerState):
-    """The vectors of as many positions as the mixer looks back, zeros before the first: (R, n - 1 + M b, D)."""
+    """The last n - 1 + M b vectors (R, n - 1 + M b, D), zero before the first position."""
 
     recent: Tensor
 
@@ -28,16 +28,16 @@ class NplmState(MixerState):
 class Nplm(Mixer):
     """A neural probabilistic language model: the last n positions, and means of blocks before these.
 
-    z_t = W_2 ReLU(W_1 [x_t; x_{t-1}; ...; x_{t-n+1}; a_{t,1}; ...; a_{t,M}]), with zeros outside the sequence.
-    a_{t,m} holds C averages over the m-th block before the n recent positions, x_{t-n-(m-1)b} .. x_{t-n-mb+1}: sums
-    weighted with position kernels of size b that are learned from 1 / b on. A mixer that is not causal has windows and
-    blocks on both sides, with kernels of their own. `n: 1` leaves the position itself and the distant context, as in
-    the higher layers of Sun and Iyyer's language model.
+    z_t = W_2 ReLU(W_1 [x_t; x_{t-1}; ...; x_{t-n+1}; a_{t,1}; ...; a_{t,M}]), with zeros outside the sequence. a_{t,m}
+    are C weighted averages over the m-th block before the n recent positions, x_{t-n-(m-1)b} .. x_{t-n-mb+1}; the
+    weights, position kernels of size b, are learned and initialised to 1 / b. A mixer that is not causal has windows
+    and blocks on both sides, with separate kernels. `n: 1` reads only the position itself and the distant context, as
+    in the higher layers of Sun and Iyyer's language model.
 
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        n: size of the window on either side, the position itself counted.
+        n: size of the window on either side, including the position itself.
         blocks: M, on either side; 0 for no distant context.
         block_size: b.
         kernels: C.
@@ -65,7 +65,7 @@ class Nplm(Mixer):
         hidden, sides = hidden or dim, 1 if causal else 2
         window = n if causal else 2 * n - 1
         self.reach = n - 1 + blocks * block_size
-        self.near = nn.Parameter(torch.empty(hidden, dim, window))  # from the leftmost position of the window on
+        self.near = nn.Parameter(torch.empty(hidden, dim, window))  # from left to right
         self.far = nn.Parameter(torch.empty(sides, hidden, kernels * dim, blocks)) if blocks else None  # nearest first
         self.kernels = nn.Parameter(torch.full((sides, kernels, block_size), 1 / block_size)) if blocks else None
         self.bias = nn.Parameter(torch.zeros(hidden)) if bias else None
@@ -93,18 +93,18 @@ class Nplm(Mixer):
     def _averages(self, x: Tensor, side: int) -> Tensor:
         """Averages over b positions of x (B, L, D), at every position: (B, L + (M - 1) b, C D).
 
-        Where blocks lie before a position (side 0), the last L are those of its nearest block; where they lie behind it
-        (side 1), the first L are. Those of each further block begin b positions further off.
+        If blocks are before a position (side 0), the last L are those of its nearest block; if they are after it (side
+        1), the first L are. Those of each further block are shifted by b positions.
         """
         assert self.kernels is not None
         dim, taken = x.shape[2], x.shape[1] + self.reach - self.n
-        # An average at every position, then a convolution whose taps lie b apart: cost linear in L.
+        # An average at every position, then a convolution with dilation b: the cost is linear in L.
         padded = F.pad(x, (0, 0, 0, self.reach))[:, -taken:] if side else F.pad(x, (0, 0, self.reach, 0))[:, :taken]
         kernels = _as_read(self.kernels[side], side)
         return torch.cat([depthwise(padded, kernel.expand(dim, -1)) for kernel in kernels], 2)
 
     def contributions(self, x: Tensor, mask: Tensor | None) -> Contributions:
-        """The sum in front of the ReLU left open: offset by offset, then block by block. There is one head."""
+        """The terms of the sum before the ReLU: one per offset, then one per block. There is one head."""
         x = zero_padding(x, mask)
         after = 0 if self.causal else self.n - 1
         windows = F.pad(x, (0, 0, self.n - 1, after)).unfold(1, self.near.shape[2], 1)  # (B, L, D, window)
@@ -128,7 +128,7 @@ class Nplm(Mixer):
         return tuple(spans)
 
     def _contributions_of_blocks(self, x: Tensor, side: int) -> Tensor:
-        """(B, L, M, H), nearest block first, of x (B, L, D)."""
+        """The terms (B, L, M, H) of blocks, nearest first, for x (B, L, D)."""
         assert self.far is not None
         averages, length = self._averages(x, side), x.shape[1]
         starts = [(block if side else self.blocks - 1 - block) * self.block_size for block in range(self.blocks)]
@@ -149,7 +149,7 @@ class Nplm(Mixer):
         return self._read_one_window(window), after
 
     def _read_one_window(self, window: Tensor) -> Tensor:
-        """(R, 1, D): the values of the last position of windows (R, n + M b, D), quicker than with convolutions."""
+        """The values (R, 1, D) at the last position of windows (R, n + M b, D), faster than convolutions."""
         hidden = torch.einsum("bnd,hdn->bh", window[:, -self.n :], self.near)
         if self.far is not None and self.kernels is not None:
             blocks = window[:, : -self.n].reshape(len(window), self.blocks, self.block_size, -1).flip(1, 2)
@@ -163,10 +163,10 @@ class Nplm(Mixer):
 
 
 def _as_image(x: Tensor) -> Tensor:
-    """x (B, L, D) as (B, D, 1, L), channels last: convolutions in two dimensions read it as it lies in memory."""
+    """x (B, L, D) as an image (B, D, 1, L), channels last, which convolutions in two dimensions read in place."""
     return x.transpose(1, 2).unsqueeze(2)
 
 
 def _as_read(weights: Tensor, side: int) -> Tensor:
-    """Weights (..., nearest first) in the order in which a convolution reads the positions of a side."""
+    """Weights (..., nearest first) in the order in which a convolution reads positions, left to right."""
     return weights if side else weights.flip(-1)

@@ -19,7 +19,7 @@ from headway.tensors.precision import exact_dtype
 
 
 class Position(nn.Module):
-    """The base of all positions: `AbsolutePosition`, which embeddings read, and `RelativePosition`, for attention."""
+    """The base class of `AbsolutePosition`, for embeddings, and `RelativePosition`, for attention."""
 
 
 class AbsolutePosition(Position, ABC):
@@ -27,7 +27,7 @@ class AbsolutePosition(Position, ABC):
 
     Args:
         dim: D.
-        max_length: the number of positions for which there is surely a vector.
+        max_length: the number of positions that must be supported.
     """
 
     def __init__(self, dim: int, max_length: int) -> None:
@@ -35,18 +35,18 @@ class AbsolutePosition(Position, ABC):
 
     @abstractmethod
     def between(self, start: int, stop: int) -> Tensor:
-        """(stop - start, D): the vectors of positions start .. stop - 1, or (1, D) where all have the same."""
+        """The vectors (stop - start, D) of positions start .. stop - 1, or (1, D) if all are equal."""
 
     @abstractmethod
     def forward(self, positions: Tensor) -> Tensor:
-        """(..., D): the vectors of `positions` (...) int64, counted from 0, or (1, D) where all have the same."""
+        """The vectors (..., D) of `positions` (...) int64, counted from 0, or (1, D) if all are equal."""
 
 
 Arrangement = Literal["interleaved", "halves"]
 
 
 def sinusoids(length: int, dim: int, arrangement: Arrangement = "interleaved") -> Tensor:
-    """(L, D): PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(t / 10000^(2i/D)).
+    """The vectors (L, D): PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(t / 10000^(2i/D)).
 
     In `halves` PE(t, i) = sin(t / 10000^(i/(T-1))), PE(t, T+i) = cos(t / 10000^(i/(T-1))), T = D / 2.
     """
@@ -54,7 +54,7 @@ def sinusoids(length: int, dim: int, arrangement: Arrangement = "interleaved") -
 
 
 def _sinusoids_at(positions: Tensor, dim: int, arrangement: Arrangement) -> Tensor:
-    """(..., D) for positions (...), computed in float64 where the device has it."""
+    """The vectors (..., D) of positions (...), computed in float64 if the device supports it."""
     exact, device = exact_dtype(positions.device), positions.device
     if arrangement == "halves":
         half = (dim + 1) // 2
@@ -69,7 +69,7 @@ def _sinusoids_at(positions: Tensor, dim: int, arrangement: Arrangement) -> Tens
 class Sinusoidal(AbsolutePosition):
     """Sines and cosines, defined for every length: those beyond the table are computed when they are needed.
 
-    They are not kept, so that threads can share the module.
+    They are not stored, so that threads can share the module.
 
     Args:
         dim: D.
@@ -95,7 +95,7 @@ class Sinusoidal(AbsolutePosition):
         self.table: Tensor
 
     def between(self, start: int, stop: int) -> Tensor:
-        if stop <= len(self.table) and not torch.compiler.is_exporting():  # a graph is for every length
+        if stop <= len(self.table) and not torch.compiler.is_exporting():  # an exported graph must support every length
             return self.table[start:stop]
         return self.forward(torch.arange(start, stop, device=self.table.device))
 
@@ -112,7 +112,7 @@ class Sinusoidal(AbsolutePosition):
 class Learned(AbsolutePosition):
     """One trained vector a position.
 
-    Past the trained length `between` raises UserError, as does `forward` on a CPU; on an accelerator torch stops there.
+    Beyond the trained length `between` raises UserError, as does `forward` on a CPU; on an accelerator torch fails.
     """
 
     def __init__(self, dim: int, max_length: int) -> None:
@@ -156,10 +156,10 @@ class NoPosition(AbsolutePosition):
 
 
 def build_absolute(config: Mapping[str, Any], dim: int, max_length: int) -> AbsolutePosition:
-    """The vectors that embeddings add for the `position` section of a model; none where attention itself reads it.
+    """Build the absolute positions of a model's `position` section; `NoPosition` if the kind is used by attention.
 
     Raises:
-        UserError: a kind that does not exist, or options that it does not have.
+        UserError: an unknown kind, or options that it does not have.
     """
     if not issubclass(POSITIONS.get(str(config.get("kind")), "model.position.kind"), AbsolutePosition):
         return NoPosition(dim, max_length)

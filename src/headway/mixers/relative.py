@@ -1,4 +1,4 @@
-"""Relative positions, which attention itself reads: T5's and ALiBi's biases, rotations.
+"""Relative positions, used within attention: the biases of T5 and ALiBi, and rotations.
 
 Shapes: B batch, K heads, L queries, S keys, O offsets, d head.
 """
@@ -19,42 +19,42 @@ from headway.mixers.positions import Position
 
 
 class RelativePosition(Position):
-    """The place of positions in attention; one such module can serve all layers of a stack.
+    """The interface of relative positions; one such module can serve all layers of a stack.
 
-    Subclasses change queries and keys before their product (`rotate`), add to the scores (`ScoreBias`), or both. The
-    module itself does neither.
+    Subclasses transform queries and keys before their product (`rotate`), add biases to the scores (`ScoreBias`), or
+    both. This class does neither.
     """
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys (B, K, L, d) that stand at `positions`, (L,) or (B, L)."""
+        """Transform queries or keys (B, K, L, d) at `positions`, (L,) or (B, L)."""
         return x
 
     def forward(
         self, queries: int, keys: int, offset: int | Tensor = 0, device: torch.device | None = None
     ) -> Tensor | None:
-        """Biases to add to scores, None for nothing.
+        """Return the biases of scores, or None if there are none.
 
         Args:
             queries: L.
             keys: S.
-            offset: query i and key j are j - i + `offset` apart; a tensor (B,) where rows differ.
-            device: where the biases are needed.
+            offset: query i and key j are j - i + `offset` apart; a tensor (B,) if rows differ.
+            device: the device of the biases.
 
         Returns:
-            (K, L, S), or (B, K, L, S) where rows differ.
+            (K, L, S), or (B, K, L, S) if rows differ.
         """
         return None
 
 
 class ScoreBias(RelativePosition, ABC):
-    """A number for each head and offset, added to the score."""
+    """A number for each head and offset that is added to the score."""
 
     @abstractmethod
     def bias(self, offsets: Tensor) -> Tensor:
-        """(..., K, O): the biases at `offsets` (..., O), key position minus query position."""
+        """The biases (..., K, O) at `offsets` (..., O), key position minus query position."""
 
     def forward(self, queries: int, keys: int, offset: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
-        if torch.compiler.is_exporting():  # a window has one size in a graph for other engines
+        if torch.compiler.is_exporting():  # graphs for other engines fix the size of a window
             return self._every_pair(queries, keys, offset, device)
         offsets = torch.arange(1 - queries, keys, device=device)
         offsets = offsets + (offset if isinstance(offset, int) else offset[:, None])
@@ -62,7 +62,7 @@ class ScoreBias(RelativePosition, ABC):
         return self.bias(offsets).unfold(-1, keys, 1).flip(-2)
 
     def _every_pair(self, queries: int, keys: int, offset: int | Tensor, device: torch.device | None) -> Tensor:
-        """`forward`, with the bias of each pair made by itself."""
+        """`forward`, with the bias of each pair computed separately."""
         offsets = torch.arange(keys, device=device) - torch.arange(queries, device=device)[:, None]
         offsets = offsets + (offset if isinstance(offset, int) else offset[:, None, None])
         bias = self.bias(offsets.flatten(-2))
@@ -72,15 +72,15 @@ class ScoreBias(RelativePosition, ABC):
 class T5Bias(ScoreBias):
     """A learned bias a head and bucket of offsets (Raffel et al. 2020, section 2.1; all layers share it).
 
-    Half of the buckets are single offsets, the others grow logarithmically up to `max_distance`; beyond it all share
-    the last. In both directions each side has half of the buckets.
+    Half of the buckets are single offsets, the others grow logarithmically up to `max_distance`; larger offsets share
+    the last bucket. If not causal, each direction has half of the buckets.
 
     Args:
         heads: K.
         head_dim: d, of queries and keys (not used).
         causal: whether keys only come before their query.
-        buckets: how many biases a head has.
-        max_distance: from which distance on all offsets share a bucket.
+        buckets: the number of biases per head.
+        max_distance: the distance from which all offsets share a bucket.
     """
 
     def __init__(
@@ -110,14 +110,13 @@ class T5Bias(ScoreBias):
         return self.table[self.bucket(offsets)].transpose(-1, -2)
 
     def extra_repr(self) -> str:
-        """The options, for print(model)."""
         return f"buckets={self.buckets}, max_distance={self.max_distance}"
 
 
 class Alibi(ScoreBias):
     """Scores fall linearly with distance, at a fixed slope a head (Press et al. 2022, section 3).
 
-    In both directions the distance counts alike. Arguments as for `T5Bias`.
+    In both directions the slope is the same. Arguments as for `T5Bias`.
     """
 
     def __init__(self, heads: int, head_dim: int, causal: bool) -> None:
@@ -130,8 +129,8 @@ class Alibi(ScoreBias):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8/K), 2^(-16/K), ... for a power of two; else those of the power below it, and between them every other of
-    the power above it (Press et al. 2022, footnote 5 and their code)."""
+    """2^(-8/K), 2^(-16/K), ... if K is a power of two; else those of the next lower power, and every other slope of the
+    next higher power (Press et al. 2022, footnote 5 and their code)."""
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
     return slopes + [2 ** (-4 * (2 * head + 1) / power) for head in range(heads - power)]
@@ -140,13 +139,13 @@ def alibi_slopes(heads: int) -> list[float]:
 class Rotary(RelativePosition):
     """Queries and keys are rotated by angles proportional to their positions (Su et al. 2021, equation 34).
 
-    Dimension i of the first `share` of a head is rotated together with the one half of that share further on.
+    Of the rotated dimensions, the first half and the second half form the pairs.
 
     Args:
         heads: K (not used).
         head_dim: d, of queries and keys.
         causal: not used.
-        share: of the head's dimensions, how many are rotated; the others carry no position.
+        share: the share of the head's dimensions that are rotated; the others carry no position.
         base: of the geometric sequence of angles.
     """
 
@@ -178,20 +177,19 @@ class Rotary(RelativePosition):
         return torch.cat([left * cosine - right * sine, right * cosine + left * sine, rest], 3)
 
     def extra_repr(self) -> str:
-        """How many dimensions are rotated, for print(model)."""
         return f"rotated={self.rotated}"
 
 
 def is_relative(kind: str, where: str = "position") -> bool:
-    """Whether attention reads positions of this kind, rather than the embeddings. Raises UserError for no kind."""
+    """Whether this kind of position is used by attention, not embeddings. Raises UserError for unknown kinds."""
     return issubclass(POSITIONS.get(kind, f"{where}.kind"), RelativePosition)
 
 
 class RelativePositions:
-    """The relative positions of a stack: one module for all mixers with the same heads, so that they share its weights.
+    """The relative positions of a stack: mixers with the same heads share one module with its weights.
 
     Args:
-        config: a kind, a kind with its options, or None for scores that depend on no position.
+        config: a kind, a kind with its options, or None for no positions.
         causal: whether keys only come before their query.
         where: the recipe key, for messages.
     """
@@ -202,7 +200,7 @@ class RelativePositions:
         self.built: dict[tuple[int, int], RelativePosition] = {}
 
     def build(self, heads: int, head_dim: int) -> RelativePosition:
-        """The module for mixers with K heads of size d. Raises UserError for a kind or options that do not exist."""
+        """The module for mixers with K heads of size d. Raises UserError for an unknown kind or options."""
         if not self.config:
             return RelativePosition()
         if (heads, head_dim) not in self.built:

@@ -1,4 +1,4 @@
-"""The simpler simple recurrent unit (Kim et al. 2019): a running mean of each channel, with a gate that forgets.
+"""The simpler simple recurrent unit (Kim et al. 2019): a running mean of each channel with a forget gate.
 
 Shapes: B batch, L length, D model, R rows of a state, n new positions of each.
 """
@@ -17,7 +17,7 @@ from headway.tensors.recurrence import recurrence
 
 @dataclass(frozen=True)
 class SsruState(MixerState):
-    """c (R, D) of the last position, zero before the first."""
+    """c (R, D) of the last position; zero before the first."""
 
     mean: Tensor
 
@@ -25,10 +25,9 @@ class SsruState(MixerState):
 class Ssru(Mixer):
     """The simpler simple recurrent unit: a gated mean of all positions so far.
 
-    f_t = sigmoid(W_f x_t + b), c_t = f_t c_{t-1} + (1 - f_t) W x_t, z_t = ReLU(c_t).
-    A mixer that is not causal adds a second mean that comes from the end of the sequence, with gates g_t = sigmoid(W_g
-    x_t + b_g) of its own: z_t = ReLU(c_t + g_t c'_{t+1}), which counts W x_t once. Gates and means are float32 at
-    least.
+    f_t = sigmoid(W_f x_t + b), c_t = f_t c_{t-1} + (1 - f_t) W x_t, z_t = ReLU(c_t). A mixer that is not causal adds a
+    second mean c' from the end of the sequence, with separate gates g_t = sigmoid(W_g x_t + b_g): z_t = ReLU(c_t + g_t
+    c'_{t+1}), which counts W x_t once. Gates and means are float32 at least.
 
     Args:
         dim: D.
@@ -45,7 +44,7 @@ class Ssru(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None, *, need_weights: bool = False) -> Mixed:
         values, gates = self._project(x)
-        if mask is not None:  # what was reached goes past padding as it is
+        if mask is not None:  # padding keeps the mean unchanged
             gates = gates.masked_fill(~mask[..., None], 1)
         forward, backward = gates[..., : x.shape[2]], gates[..., x.shape[2] :]
         mean = recurrence(forward, (1 - forward) * values)

@@ -46,17 +46,17 @@ __all__ = [
 def build_model(
     config: ModelConfig | Mapping[str, Any] | str, source_size: int, target_size: int, shared: bool
 ) -> Seq2Seq:
-    """The sequence-to-sequence model that `config` describes, with new weights from torch's global generator.
+    """Build the sequence-to-sequence model that `config` describes, initialised from torch's global generator.
 
     Args:
-        config: the `model` section of a recipe, checked or as a recipe has it: a preset's name, or keys.
-        source_size: how many tokens the source vocabulary has or, where `config.reads_frames()`, a frame has numbers.
-        target_size: how many tokens the target vocabulary has.
+        config: the `model` section of a recipe, validated or not: a preset's name, or keys.
+        source_size: the size of the source vocabulary or, if `config.reads_frames()`, the numbers per frame.
+        target_size: the size of the target vocabulary.
         shared: whether both sides have the same vocabulary.
 
     Raises:
-        UserError: what `model_section` refuses, a model that writes no sequences, options that do not go together, or a
-            number of parameters that cannot be matched.
+        UserError: `model_section` refuses the section, the model is no sequence-to-sequence model, options do not go
+            together, or a number of parameters cannot be matched.
     """
     section = model_section(config)
     if not isinstance(section, ModelConfig):

@@ -1,4 +1,4 @@
-"""The block of a Transformer. It receives its parts and never asks which ones they are.
+"""The block of a Transformer, composed of modules of any kind.
 
 Shapes: B batch, L positions, S source positions, D model, R rows of a decoding step, n new positions of a row, J
 sublayers, N outputs of a stack.
@@ -22,17 +22,17 @@ from headway.tensors.dropout import Dropout
 Beside = TypeVar("Beside")
 Other = TypeVar("Other")
 Last = TypeVar("Last")
-Stream = Tensor | tuple[Tensor, ...]  # what blocks hand on: vectors or, with attention over depth, all outputs so far
+Stream = Tensor | tuple[Tensor, ...]  # between blocks: vectors or, with attention over depth, all outputs so far
 
-EPSILON = 1e-6  # of the norm of keys over depth
+EPSILON = 1e-6  # for the norm of keys in attention over depth
 
 
 class Residual(nn.Module):
-    """The sum around a sublayer: post-norm Norm(x + Sublayer(x)), or pre-norm x + Sublayer(Norm(x)).
+    """The residual connection around a sublayer: post-norm Norm(x + Sublayer(x)), or pre-norm x + Sublayer(Norm(x)).
 
     Args:
         norm: of vectors (..., D).
-        dropout: of what the sublayer adds.
+        dropout: of the sublayer's output.
         post: whether the norm comes after the sum.
     """
 
@@ -41,13 +41,13 @@ class Residual(nn.Module):
         self.norm, self.dropout, self.post = norm, Dropout(dropout), post
 
     def forward(self, x: Any, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Any, Beside]:
-        """x after the sublayer, and whatever else the sublayer gives."""
+        """x after the sublayer, and the second result of the sublayer."""
         values, beside = sublayer(x if self.post else self.norm(x))
         total = x + (self.dropout(values) if self.training else values)
         return self.norm(total) if self.post else total, beside
 
     def added(self, edit: Edit) -> Callable[[], None]:
-        """The place of what the sublayer adds."""
+        """Intervention point: the sublayer's output before the sum."""
 
         def wrapped(_: nn.Module, given: tuple[Any, Callable[[Tensor], tuple[Tensor, Any]]]) -> Any:
             x, sublayer = given
@@ -61,7 +61,7 @@ class Residual(nn.Module):
         return self.register_forward_pre_hook(wrapped).remove
 
     def stream(self, edit: Edit) -> Callable[[], None]:
-        """The place of the vectors after the sum: with attention over depth, the last output."""
+        """Intervention point: the vectors after the sum; with attention over depth, the last output."""
 
         def edited(_: nn.Module, given: Any, after: tuple[Stream, Any]) -> Any:
             x, beside = after
@@ -71,9 +71,9 @@ class Residual(nn.Module):
 
 
 class DepthAttention(nn.Module):
-    """sum_i w_i h_i of the outputs h_i so far, w = softmax over i of q . RMSNorm(h_i) (Kimi Team 2026).
+    """Attention over outputs h_i so far: sum_i w_i h_i, w = softmax over i of q . RMSNorm(h_i) (Kimi Team 2026).
 
-    The query q begins at zero, where the sum is a plain mean. It could hold the gains of the norm, which has none.
+    The query q is initialised to zero, which gives the mean. The norm has no gains, because q could absorb them.
     """
 
     def __init__(self, dim: int) -> None:
@@ -81,29 +81,29 @@ class DepthAttention(nn.Module):
         self.query = nn.Parameter(torch.zeros(dim))
 
     def weights(self, outputs: tuple[Tensor, ...]) -> Tensor:
-        """(B, L, N)."""
+        """The weights (B, L, N) of the N outputs."""
         keys = [F.rms_norm(output, output.shape[-1:], eps=EPSILON) for output in outputs]
         return torch.stack([key @ self.query for key in keys], -1).softmax(-1)
 
     def forward(self, outputs: tuple[Tensor, ...]) -> Tensor:
-        """(B, L, D), of N outputs (B, L, D)."""
+        """The weighted sum (B, L, D) of N outputs (B, L, D)."""
         weights = self.weights(outputs).unsqueeze(-1).unbind(-2)
         total = weights[0] * outputs[0]
-        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # which copies none of them
+        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # without copying the outputs
             total = torch.addcmul(total, weight, output)
         return total
 
 
 class DepthResidual(Residual):
-    """A sublayer that attends to the outputs before it, in the place of the sum of all of them.
+    """A sublayer that attends to the outputs before it, instead of reading their sum.
 
-    It begins an output of its own, Sublayer(Norm(h)), or adds to the last, which begins with a block. The outputs of
-    post-norm are Norm(Sublayer(h)), or Norm(last + Sublayer(h)).
+    Its result is a new output, Sublayer(Norm(h)), or is added to the last output, which begins with a block. With
+    post-norm the outputs are Norm(Sublayer(h)), or Norm(last + Sublayer(h)).
 
     Args:
         norm, dropout, post: as for `Residual`.
-        depth: makes h of the outputs before; None for the first sublayer, for which there is only one.
-        begins: whether it begins an output.
+        depth: computes h from the outputs before; None for the first sublayer, which has only one.
+        begins: whether the result is a new output.
     """
 
     def __init__(self, norm: nn.Module, dropout: float, post: bool, depth: DepthAttention | None, begins: bool) -> None:
@@ -111,7 +111,7 @@ class DepthResidual(Residual):
         self.depth, self.begins = depth, begins
 
     def forward(self, x: Any, sublayer: Callable[[Tensor], tuple[Tensor, Beside]]) -> tuple[Any, Beside]:
-        """The outputs with those of the sublayer, and whatever else the sublayer gives."""
+        """The outputs including that of the sublayer, and the second result of the sublayer."""
         outputs = (x,) if isinstance(x, Tensor) else x
         given = outputs[0] if self.depth is None else self.depth(outputs)
         values, beside = sublayer(given if self.post else self.norm(given))
@@ -120,7 +120,7 @@ class DepthResidual(Residual):
         return (*(outputs if self.begins else outputs[:-1]), self.norm(total) if self.post else total), beside
 
     def weights(self, x: Stream) -> Tensor:
-        """(B, L, N): what the sublayer takes of each output."""
+        """The attention weights (B, L, N) of the sublayer over the outputs before it."""
         if self.depth is None:
             assert isinstance(x, Tensor)
             return torch.ones_like(x[..., :1])
@@ -130,12 +130,12 @@ class DepthResidual(Residual):
 
 
 def ended(end: nn.Module, x: Stream, depth: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-    """The vectors (B, L, D) at the top of a stack, and the weights (B, J, L, N) of all that attends to its outputs.
+    """Return the vectors (B, L, D) at the top of a stack, and the weights (B, J, L, N) of attention over depth.
 
     Args:
-        end: `DepthAttention`, or what leaves vectors as they are.
-        x: what the last block gave.
-        depth: the weights (B, L, up to N) of each sublayer, where they were asked for; zeros stand for later outputs.
+        end: `DepthAttention`, or the identity.
+        x: the output of the last block.
+        depth: the weights (B, L, up to N) of each sublayer, if captured; padded with zeros for later outputs.
     """
     if not depth:
         return end(x), None
@@ -146,7 +146,7 @@ def ended(end: nn.Module, x: Stream, depth: Sequence[Tensor]) -> tuple[Tensor, T
 
 
 class Wanted(NamedTuple):
-    """The attention that a caller asks a block for: the mixer's, cross-attention's, its scores, and that over depth."""
+    """The attention that a block should return: of the mixer, of cross-attention, its scores, and over depth."""
 
     mixer: bool = False
     cross: bool = False
@@ -155,10 +155,10 @@ class Wanted(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """The attention of a block: the mixer's weights, cross-attention's, and its scores; None where there is none.
+    """The attention of a block: weights of the mixer and of cross-attention, and its scores; None if there is none.
 
-    `depth` are the weights (B, L, N) of each sublayer over the outputs before it, where they were asked for. `first`
-    are the values of the lowest attention of a stack whose layers share these.
+    `depth` are the weights (B, L, N) of each sublayer over the outputs before it, if requested. `first` are the values
+    of the lowest attention of a stack whose layers share these.
     """
 
     mixer: Tensor | None
@@ -170,7 +170,7 @@ class Attended(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockState(State):
-    """The state of a block with Canon layers: its mixer's, and those of the layers around it."""
+    """The state of a block with Canon layers: those of its mixer and of its Canon layers."""
 
     mixer: State
     mixer_canon: CanonState | None = None
@@ -179,16 +179,16 @@ class BlockState(State):
 
 
 class Block(nn.Module):
-    """A mixer, attention to a source where there is one, and a feed-forward network, each within a residual.
+    """A mixer, cross-attention if the stack reads a source, and a feed-forward network, each in a residual connection.
 
     Args:
-        mixer: moves information between positions.
+        mixer: mixes information between positions.
         cross: attention to an encoded source; None in a stack that reads one sequence.
         feed_forward: maps each position.
-        residual: makes the residual around one of them; it is told whether that is the first.
-        mixer_canon: what the mixer's input goes through within its residual, after a pre-norm: point A of the paper.
+        residual: builds the residual connection of a sublayer; its argument says whether it is the first.
+        mixer_canon: applied to the mixer's input within its residual, after a pre-norm: point A of the paper.
         feed_forward_canon: the same before the feed-forward network: point C.
-        feed_forward_inner_canon: what its hidden layer goes through before the activation: point D.
+        feed_forward_inner_canon: applied to the hidden layer before the activation: point D.
     """
 
     def __init__(
@@ -219,9 +219,9 @@ class Block(nn.Module):
         wanted: Wanted = Wanted(),  # noqa: B008
         first: Tensor | None = None,
     ) -> tuple[Stream, Attended]:
-        """All positions x (B, L, D), real where `mask` is True, and those of `memory` (B, S, D) that they read.
+        """Compute all positions x (B, L, D), real where `mask` is True, reading `memory` (B, S, D).
 
-        `first` is what the block below has attended with.
+        `first` are the values of the lowest attention of the stack, if layers share these.
         """
         values, merged = [] if first is None else [first], self.mixer.reads_source
 
@@ -258,13 +258,13 @@ class Block(nn.Module):
         return x, Attended(weights, crossed, scores, tuple(depth or ()), values[0] if values else None)
 
     def view(self, memory: Tensor, mask: Tensor | None) -> View:
-        """The part of the block's attention to `memory` (B, S, D) that is the same for every target."""
+        """The part of attention to `memory` (B, S, D) that does not depend on the target."""
         reader: Any = self.mixer if self.mixer.reads_source else self.cross
         view: View = reader.project(memory, mask)
         return view
 
     def points(self) -> Points:
-        """The vectors that sublayers add, parts of mixer and cross-attention, and what the block hands on."""
+        """Intervention points: outputs of sublayers, parts of mixer and cross-attention, and the block's output."""
         found: Points = {".residual": self.feed_forward_residual.stream}
         sublayers: dict[str, tuple[Any, Residual]] = {
             ".self": (self.mixer, self.mixer_residual),
@@ -278,7 +278,7 @@ class Block(nn.Module):
         return found
 
     def initial_state(self, rows: int, capacity: int) -> State:
-        """The state of R rows before their first position, with room for `capacity` positions of each.
+        """The state of R rows before their first position, with room for `capacity` positions each.
 
         Raises:
             ValueError: the block is not causal.
@@ -299,16 +299,16 @@ class Block(nn.Module):
         lengths: Tensor | None = None,
         first: list[Tensor] | None = None,
     ) -> tuple[Stream, State]:
-        """The next n positions of every row, and the state after them.
+        """Compute the next n positions of every row, and return them with the new state.
 
         Args:
             x: (R, n, D).
-            state: the block's, before them.
-            view: what the block sees of the sources, where it reads them; `width` rows share each.
-            width: hypotheses a sentence.
-            positions: (R,) of the first of the n, where the block reads a source.
-            lengths: (R,), how many of the n are real, where they are not all.
-            first: the values of the lowest attention, which appends them, where layers share these.
+            state: of the block, before these positions.
+            view: of the sources, if the block reads them; `width` rows share each.
+            width: hypotheses per sentence.
+            positions: (R,) of the first of the n, if the block reads a source.
+            lengths: (R,), how many of the n are real; None if all are.
+            first: the list to which the lowest attention appends its values, if layers share these.
         """
 
         before = state if isinstance(state, BlockState) else BlockState(state)
@@ -345,9 +345,9 @@ class Block(nn.Module):
         feed: Callable[[Tensor], tuple[Tensor, Last]],
         depth: list[Tensor] | None = None,
     ) -> tuple[Stream, Beside, Other | None, Last]:
-        """x after the mixer, the source and the feed-forward network, in this order, and what each of them gives.
+        """Apply mixer, cross-attention and feed-forward network, and return x with the second result of each.
 
-        `depth` gets the weights of each over the outputs before it.
+        The weights of each over the outputs before it are appended to `depth`.
         """
 
         def within(residual: Residual, x: Stream, sublayer: Callable[[Tensor], Any]) -> Any:
@@ -365,7 +365,7 @@ class Block(nn.Module):
 
 
 def points_of(**stacks: nn.ModuleList) -> Points:
-    """The points of the blocks of stacks, whose names they have."""
+    """The intervention points of the blocks of stacks, by name of stack and number of block."""
     return {
         f"{name}.{number}{point}": place
         for name, stack in stacks.items()

@@ -1,5 +1,5 @@
-"""The registries of models and of their components, norms and feed-forward networks, the presets of papers, and the
-reading of a `model` section.
+"""The registries of models and their components, norms and feed-forward networks, presets from papers, and the
+validation of `model` sections.
 
 Shapes: D model.
 """
@@ -23,36 +23,36 @@ from headway.tensors.linear import Linear
 
 
 class FeedForward(nn.Module, ABC):
-    """A map of each position on its own. A subclass takes `dim` and its `Config`, or keyword-only options."""
+    """A map applied to each position. A subclass takes `dim` and its `Config`, or keyword-only options."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., D)."""
+        """Map (..., D) to (..., D)."""
 
 
 class HiddenFeedForward(FeedForward):
-    """A feed-forward network whose hidden layer can be changed before its activation.
+    """A feed-forward network whose hidden layer can be modified before its activation.
 
     Attributes:
-        width: H, the size of what the activation is applied to.
+        width: H, the size of the hidden layer before its activation.
     """
 
     width: int
 
     @abstractmethod
     def hidden(self, x: Tensor) -> Tensor:
-        """(..., H) of x (..., D), before the activation."""
+        """The hidden layer (..., H) of x (..., D), before the activation."""
 
     @abstractmethod
     def finish(self, hidden: Tensor) -> Tensor:
-        """(..., D): the activation of `hidden` (..., H), and what follows."""
+        """The output (..., D): the activation of `hidden` (..., H), and the output layer."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.finish(self.hidden(x))
 
 
 class FeedForwardConfig(Section):
-    """The options of these networks. `hidden`: the size of the hidden layer."""
+    """The options of feed-forward networks. `hidden`: the size of the hidden layer."""
 
     hidden: Width = 2048
 
@@ -85,7 +85,6 @@ class ReluFeedForward(HiddenFeedForward):
         return self.outer(self.activation(hidden))  # type: ignore[no-any-return]
 
     def activation(self, hidden: Tensor) -> Tensor:
-        """The hidden layer (..., H) after its activation."""
         return F.relu(hidden)
 
 
@@ -127,7 +126,6 @@ class SwigluFeedForward(HiddenFeedForward):
         return self.outer(self.activation(gate) * inner)  # type: ignore[no-any-return]
 
     def activation(self, gate: Tensor) -> Tensor:
-        """The gate (..., H) after its activation."""
         return F.silu(gate)
 
 
@@ -143,7 +141,7 @@ class LayerNorm(nn.LayerNorm):
 
     Args:
         dim: D.
-        eps: what is added to the variance.
+        eps: added to the variance.
     """
 
     def __init__(self, dim: int, *, eps: Annotated[float, Field(gt=0, le=1)] = 1e-5) -> None:
@@ -155,7 +153,7 @@ class RmsNorm(nn.RMSNorm):
 
     Args:
         dim: D.
-        eps: what is added to the mean square.
+        eps: added to the mean square.
     """
 
     def __init__(self, dim: int, *, eps: Annotated[float, Field(gt=0, le=1)] = 1e-6) -> None:
@@ -205,12 +203,12 @@ NORMS: Registry[nn.Module] = Registry(
 )
 
 
-# Vaswani et al. (2017), table 3 (base, big); small and tiny are the sizes used for corpora of tens of thousands of
-# pairs; modern has the block of recent language models, whose gated network is 2/3 as wide for as many parameters. The
-# n of multi-head neural n-grams is not in their paper; these come near its numbers of parameters (62M for translation,
-# 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose maxout has 500 units, here
-# as many as the embedding); Luong et al. (2015), section 4.1. student is what translation engines in browsers
-# compute, with the decoder of Kim et al. (2019).
+# Vaswani et al. (2017), table 3 (base, big); small and tiny are the usual sizes for corpora of tens of thousands of
+# pairs; modern has the block of recent language models, whose gated network is 2/3 as wide for the same number of
+# parameters. The n of multi-head neural n-grams is not in their paper; these are close to its numbers of parameters
+# (62M for translation, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose
+# maxout has 500 units, here the size of the embedding); Luong et al. (2015), section 4.1. student is the model of
+# translation engines in browsers, with the decoder of Kim et al. (2019).
 _STUDENT: dict[str, Any] = {
     "dim": 384, "feed_forward": 1536, "heads": 8, "tied": "all", "output_bias": True, "first_input": "zero",
     "norm_kind": {"kind": "layer", "eps": 1e-6}, "position": {"kind": "sinusoidal", "arrangement": "halves"},
@@ -265,12 +263,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def model_section(value: Any) -> ModelSection:
-    """A checked `model` section: a preset's name, `{preset: NAME, ...}` with changes to it, or keys.
+    """Validate a `model` section: a preset's name, `{preset: NAME, ...}` with changes to it, or keys.
 
-    Its class is the `Config` of the model that `kind` names, a Transformer by default.
+    The class of the result is the `Config` of the model that `kind` names, a Transformer by default.
 
     Raises:
-        UserError: an unknown preset, kind or key, or values that are not allowed; every mistake with its key.
+        UserError: an unknown preset, kind or key, or values that are not allowed; lists every mistake with its key.
     """
     if isinstance(value, ModelSection):
         return value
@@ -283,7 +281,7 @@ def model_section(value: Any) -> ModelSection:
 
 
 def _expanded(value: Any) -> dict[str, Any]:
-    """The settings that a preset's name stands for, with changes to them."""
+    """The keys of a `model` section with its preset filled in."""
     value = named(value, "preset")
     if not isinstance(value, dict):
         raise UserError("input should be a valid dictionary", where="model", received=value)

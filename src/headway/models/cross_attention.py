@@ -1,7 +1,7 @@
-"""Attention from a target to an encoded source: the contract of all kinds, and multi-head attention.
+"""Attention from a target to an encoded source: the interface of all kinds, and multi-head attention.
 
-Shapes: B sentences, T queries, S source, K heads, d_k key, d_v value, D query, E memory, W hypotheses of a sentence,
-R = B * W rows of a decoding step, those of one sentence one after the other, n new positions of a row.
+Shapes: B sentences, T queries, S source, K heads, d_k key, d_v value, D query, E memory, W hypotheses of a sentence, R
+= B * W rows of a decoding step, grouped by sentence, n new positions of a row.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headway.tensors.linear import Linear
 
 
 class Choice(NamedTuple):
-    """Weights (B, T, S) and, where they are all on one source position, that `position` (B, T).
+    """Attention weights (B, T, S) and, for hard attention, the chosen `position` (B, T).
 
-    `log_probability` and `entropy` (B, T), of the distribution it was drawn from, exist where REINFORCE needs them.
+    `log_probability` and `entropy` (B, T) of the distribution it was drawn from are None unless REINFORCE needs them.
     """
 
     weights: Tensor
@@ -34,17 +34,16 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """The part of cross-attention that depends on the source alone: tensors with the sentences first, or None."""
+    """The part of cross-attention that depends only on the source: tensors whose first axis are sentences, or None."""
 
     def select(self, sentences: Tensor) -> Self:
-        """The view of these sentences (B',), in that order."""
         view: Self = mapped(self, lambda part: part.index_select(0, sentences), Tensor)
         return view
 
 
 class Read(NamedTuple):
-    """Cross-attention's answer: values (B, T, `size`), weights (B, K, T, S) where they were asked for or come for
-    nothing, and the choices of attention that takes one position."""
+    """The result of cross-attention: values (B, T, `size`), weights (B, K, T, S) if requested or computed anyway, and
+    the choices of hard attention."""
 
     values: Tensor
     weights: Tensor | None
@@ -52,15 +51,15 @@ class Read(NamedTuple):
 
 
 class CrossMixer(nn.Module, ABC):
-    """Attention from a target to an encoded source. It serves Transformers and recurrent models alike.
+    """Attention from a target to an encoded source, for Transformers and recurrent models.
 
     A subclass takes `dim` (D), `memory_dim` (E), `positions` (the longest source in training) and its `Config` or
     keyword-only options.
 
     Attributes:
         size: the size of its values.
-        ordered: whether a query needs to know which source position the one before it chose.
-        sampled: whether training draws positions, so that the model has to add the losses of REINFORCE.
+        ordered: whether a query needs the source position that the query before it chose.
+        sampled: whether positions are drawn in training, so that the model must add the losses of REINFORCE.
     """
 
     size: int
@@ -69,11 +68,11 @@ class CrossMixer(nn.Module, ABC):
 
     @abstractmethod
     def project(self, memory: Tensor, mask: Tensor | None) -> View:
-        """The view of memory (B, S, E), real where mask (B, S) is True; None where all of it is."""
+        """The view of memory (B, S, E), real where mask (B, S) is True; None if all of it is real."""
 
     @abstractmethod
     def forward(self, x: Tensor, view: View, *, need_weights: bool = False) -> Read:
-        """All queries x (B, T, D) of whole targets. Weights are those before dropout."""
+        """Attend with all queries x (B, T, D) of whole targets. The weights are those before dropout."""
 
     @abstractmethod
     def extend(
@@ -86,36 +85,36 @@ class CrossMixer(nn.Module, ABC):
         *,
         need_weights: bool = False,
     ) -> Read:
-        """The next n queries of each hypothesis, equal to `forward` at their positions.
+        """Attend with the next n queries of each hypothesis; equal to `forward` at their positions.
 
         Args:
             x: (R, n, D).
-            view: that of the B sentences.
+            view: of the B sentences.
             width: W.
-            positions: (R,) position in the target of the first of the n.
+            positions: (R,) the target position of the first of the n.
             previous: (R,), for `ordered` attention: the source position that each row chose last.
             need_weights: return the weights.
 
         Returns:
-            Values (R, n, `size`); weights and choices have the W * n queries of a sentence in the place of T.
+            Values (R, n, `size`); weights and choices have the W * n queries of a sentence instead of T.
         """
 
     def points(self) -> Points:
-        """The heads, where `out_projection` joins `heads` of them."""
+        """Intervention points: the heads, if `out_projection` joins `heads` of them."""
         return head_points(self)
 
     @abstractmethod
     def scores(self, x: Tensor, view: View) -> Tensor:
-        """(B, K, T, S): what the weights of queries x (B, T, D) are the softmax of, before masking."""
+        """The scores (B, K, T, S) of queries x (B, T, D), before masking and softmax."""
 
     def value_map(self) -> tuple[nn.Module, slice] | None:
-        """The map that gives the values of a source, and the columns of these; None where no map does."""
+        """The map that computes the values of a source, and the slice of its outputs; None if there is no such map."""
         return None
 
 
 @dataclass(frozen=True)
 class MultiHeadView(View):
-    """Keys (B, K, S, d_k), values (B, K, S, d_v), and where a query may look (B, 1, 1, S); None for everywhere."""
+    """Keys (B, K, S, d_k), values (B, K, S, d_v), and the allowed positions (B, 1, 1, S); None if all are allowed."""
 
     keys: Tensor
     values: Tensor
@@ -130,14 +129,14 @@ class MultiHeadCross(CrossMixer):
         memory_dim: E.
         positions: not used.
         heads: K.
-        head_dim: d_k and d_v where they are not given, by default D / K.
+        head_dim: the default of d_k and d_v, itself by default D / K.
         key_dim: d_k, of queries and keys.
         value_dim: d_v, of values.
         dropout: probability of dropping a weight while training.
         bias: whether the three maps have one.
 
     Raises:
-        ValueError: heads do not divide dim and no size of a head is given.
+        ValueError: dim is not divisible by heads, and no size of a head is set.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class MultiHeadCross(CrossMixer):
     def project(self, memory: Tensor, mask: Tensor | None) -> MultiHeadView:
         projected = torch.split(self.memory_projection(memory), self.widths, -1)
         keys, values = (part.view(*memory.shape[:2], self.heads, -1).transpose(1, 2) for part in projected)
-        if not torch.is_grad_enabled():  # decoding reads them at every step, and would copy them each time
+        if not torch.is_grad_enabled():  # otherwise every decoding step would copy them
             keys, values = keys.contiguous(), values.contiguous()
         return MultiHeadView(keys, values, None if mask is None else mask[:, None, None, :])
 
@@ -203,5 +202,4 @@ class MultiHeadCross(CrossMixer):
         return self.memory_projection, slice(self.widths[0], None)
 
     def _queries(self, x: Tensor) -> Tensor:
-        """(B, K, T, d_k)."""
         return self.query_projection(x).unflatten(-1, (self.heads, self.key_dim)).transpose(1, 2)  # type: ignore[no-any-return]

@@ -2,8 +2,8 @@
 
 Shapes: B batch, S source, T target, L both in one sequence, K heads, D model, V vocabulary, R rows of a decoding step.
 
-The sequence of a row is x1 .. xm EOS BOS y1 .. yn without anything in between, and padding follows it, so that what the
-row looks like does not depend on what else is in its batch.
+The sequence of a row is x1 .. xm EOS BOS y1 .. yn without padding between source and target; padding follows, so a row
+does not depend on the other rows of its batch.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class DecoderOnlyConfig(StackedConfig):
 
 @dataclass(frozen=True)
 class DecoderOnlyState(State):
-    """The state of each layer. `lengths` (R,) counts the tokens so far, those of the source among them."""
+    """The state of each layer. `lengths` (R,) counts the tokens so far, including the source."""
 
     layers: tuple[State, ...]
     lengths: Tensor
 
 
 class DecoderOnly(Seq2Seq):
-    """A stack of causal layers over source and target; the logits, and so the loss, are the target's alone.
+    """A stack of causal layers over source and target; only the target has logits, and a loss.
 
     Args:
         config: the `model` section of a recipe.
-        source_size: size of the source vocabulary.
-        target_size: size of the target vocabulary.
-        shared: whether both sides have the same vocabulary; then they also share one embedding, unless `tied` says
-            otherwise. Sides with vocabularies of their own each have an embedding.
+        source_size: the size of the source vocabulary.
+        target_size: the size of the target vocabulary.
+        shared: whether both sides have the same vocabulary; if so they share one embedding, unless `tied` says
+            otherwise. Sides with different vocabularies have separate embeddings.
 
     Raises:
         UserError: options of the recipe that do not go together.
@@ -79,11 +79,11 @@ class DecoderOnly(Seq2Seq):
         vectors, mask = self._pack(batch, lengths)
         padding = drop_full(mask)
         attention: dict[str, Tensor] = {}
-        depth: list[Tensor] = []  # `list[Tensor]()` is nothing that can be compiled
+        depth: list[Tensor] = []  # torch.compile does not support `list[Tensor]()`
         over_depth = isinstance(self.end, DepthAttention) and wanted("decoder.layers", capture)
         x: Stream = self._embed(vectors)
         first: Tensor | None = None
-        # (B, T): where the target stands; padding behind the last token that any row has stands there as well.
+        # (B, T): the positions of the target; those of padding beyond the end are clamped to the last position.
         target = next_positions(lengths, steps).clamp(max=mask.shape[1] - 1)
         for number, layer in enumerate(self.decoder, start=1):
             names = f"decoder.{number}.self", f"decoder.{number}.cross"
@@ -98,7 +98,7 @@ class DecoderOnly(Seq2Seq):
         return Output(self.projection(self.norm(take(values, target))), attention)
 
     def _pack(self, batch: Batch, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Token vectors (B, L, D) of the packed sequences, and their mask; `lengths` (B,) are those of the sources."""
+        """The token vectors (B, L, D) of the packed sequences, and their mask; `lengths` (B,) are of the sources."""
         size, steps, all_lengths = (
             batch.source.shape[1],
             batch.target_input.shape[1],
@@ -106,13 +106,13 @@ class DecoderOnly(Seq2Seq):
         )
         length = size + steps
         if self.trained_positions is not None and length > self.trained_positions:
-            # The longest source and the longest target need not be of one row: only real positions can be too many.
+            # The longest source and target may be in different rows, so the limit applies to real positions only.
             length = int(all_lengths.max())
         both = torch.cat([self.source_tokens(batch.source), self.target_tokens(batch.target_input)], 1)
         return take(both, packing(lengths, size, steps)[:, :length]), padding_mask(all_lengths, length)
 
     def longest_source(self) -> int:
-        return self.max_position - 2  # an end mark and a begin mark stand between source and target
+        return self.max_position - 2  # without the end and begin tokens between source and target
 
     def longest_target(self, source_length: int) -> int | None:
         return None if self.trained_positions is None else self.trained_positions - 2 - source_length
@@ -142,7 +142,7 @@ class DecoderOnly(Seq2Seq):
         first: list[Tensor] = []
         positions = next_positions(state.lengths, count)
         if self.trained_positions is not None:
-            # A search may carry rows along that have ended, past the last position. Nothing is read of them.
+            # Finished rows may move past the last position during a search. Their outputs are ignored.
             positions = positions.clamp(max=self.trained_positions - 1)
         x: Stream = self.dropout(self.target_tokens(tokens) * self.scale + self.position(positions))
         for block, before in zip(self._decoder_blocks(), state.layers, strict=True):
@@ -155,7 +155,7 @@ class DecoderOnly(Seq2Seq):
         return list(self.decoder)  # type: ignore[arg-type]
 
     def _embed(self, vectors: Tensor) -> Tensor:
-        """Token vectors (B, L, D) as the first layer reads them, at positions 0, 1, ..."""
+        """Scale token vectors (B, L, D) and add positions 0, 1, ...: the input of the first layer."""
         x = vectors * self.scale + self.position.between(0, vectors.shape[1])
         return self.dropout(x)  # type: ignore[no-any-return]
 
@@ -167,10 +167,10 @@ class DecoderOnly(Seq2Seq):
 
 
 def packing(lengths: Tensor, size: int, steps: int) -> Tensor:
-    """(B, L): the position, of the S + T of source and target side by side, that fills each packed position.
+    """The index (B, L) that packs padded source and target, concatenated to S + T positions, without gaps.
 
     Args:
-        lengths: (B,) of the sources, end marks included.
+        lengths: (B,) of the sources, counting end-of-sentence tokens.
         size: S.
         steps: T.
     """
@@ -180,13 +180,13 @@ def packing(lengths: Tensor, size: int, steps: int) -> Tensor:
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """The vectors of x (B, L, D) at `index` (B, N) of their own rows: (B, N, D)."""
+    """The vectors (B, N, D) of x (B, L, D) at the positions `index` (B, N) of each row."""
     offsets = torch.arange(len(x), device=x.device)[:, None] * x.shape[1]
     return x.flatten(0, 1).index_select(0, (offsets + index).flatten()).view(*index.shape, -1)
 
 
 def _of_source(weights: Tensor, target: Tensor, source_mask: Tensor) -> Tensor:
-    """(B, K, T, S): the part of the weights (B, K, L, L) with which the target reads the source."""
+    """The part (B, K, T, S) of the weights (B, K, L, L) from the target to the source."""
     index = target[:, None, :, None].expand(-1, weights.shape[1], -1, source_mask.shape[1])
     read = weights[..., : source_mask.shape[1]].gather(2, index)
     return read.masked_fill(~source_mask[:, None, None, :], 0)

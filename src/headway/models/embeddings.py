@@ -1,4 +1,4 @@
-"""Token embeddings and the projection to the vocabulary, which may be one and the same matrix.
+"""Token embeddings and the output projection, which may share one matrix.
 
 Shapes: B batch, S source, L length, D model, V vocabulary.
 """
@@ -23,35 +23,35 @@ Tied = Literal["all", "target", "none"]
 
 
 class SourceReader(nn.Module, ABC):
-    """The way from a source, as a batch holds it, into a model."""
+    """A module that maps the sources of a batch, ids or frames, to the input vectors of the encoder."""
 
     @abstractmethod
     def read(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """A padded source with its mask (B, S), to (B, S', D) with the mask (B, S') of what is left."""
+        """Map padded sources with a mask (B, S) to vectors (B, S', D) with a mask (B, S')."""
 
     @abstractmethod
     def lengths(self, lengths: Tensor) -> Tensor:
-        """How many positions are left of sources of these lengths, end marks included."""
+        """The output lengths S' for sources of these lengths, which count end-of-sentence tokens."""
 
     @abstractmethod
     def longest(self, positions: int) -> int:
-        """The longest source, its end mark not counted, of which at most so many positions are left."""
+        """The maximum source length, without end-of-sentence token, whose output length S' is at most `positions`."""
 
     @abstractmethod
     def trial(self, length: int) -> NDArray[Any]:
-        """A source of this length, without its end mark, that holds nothing in particular."""
+        """A dummy source of this length, without end-of-sentence token."""
 
 
 class Embedding(SourceReader):
     """Token vectors times a factor, plus positions, then dropout (Vaswani et al. 2017, sections 3.4, 3.5 and 5.4).
 
     Args:
-        tokens: their vectors.
-        position: the vectors of positions.
-        dropout: the share of elements that are left out.
+        tokens: the token embedding.
+        position: the position vectors.
+        dropout: the probability of dropout.
         scale: the factor.
-        zero_first: whether position 0 has a zero vector in the place of its token's, as Marian's decoders have.
-        norm: of the sum, before dropout, as BART has it (Lewis et al. 2020); None for none.
+        zero_first: whether position 0 has a zero vector instead of its token's, as in Marian's decoders.
+        norm: applied to the sum, before dropout, as in BART (Lewis et al. 2020); None for none.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Embedding(SourceReader):
         self.zero_first, self.norm = zero_first, norm
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Whole sequences of ids (B, L) to (B, L, D)."""
+        """Map whole sequences of ids (B, L) to vectors (B, L, D)."""
         x = self._scaled(ids, torch.arange(ids.shape[-1], device=ids.device) if self.zero_first else None)
         return self._end(x + self.position.between(0, ids.shape[-1]))
 
     def at(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Ids (R, n) at `positions` (R, n) to (R, n, D)."""
+        """Map ids (R, n) at `positions` (R, n) to vectors (R, n, D)."""
         return self._end(self._scaled(ids, positions) + self.position(positions))
 
     def _scaled(self, ids: Tensor, positions: Tensor | None) -> Tensor:
@@ -97,14 +97,14 @@ class Embedding(SourceReader):
 
 
 def token_embedding(size: int, dim: int) -> nn.Embedding:
-    """Vectors of variance 1 / D, so that after the factor sqrt(D) each element has variance one."""
+    """A new embedding with elements of variance 1 / D, so that the factor sqrt(D) scales them to variance one."""
     embedding = TokenEmbedding(size, dim)
     nn.init.normal_(embedding.weight, std=dim**-0.5)
     return embedding
 
 
 def tying(config: ModelConfig, shared: bool) -> Tied:
-    """`model.tied`, or its default for a vocabulary that is `shared` or not. Raises UserError where it cannot be."""
+    """`model.tied`, by default `all` if the vocabulary is shared, else `target`. Raises UserError if it cannot be."""
     tied = config.tied or ("all" if shared else "target")
     if tied == "all" and not shared:
         raise UserError(
@@ -117,7 +117,7 @@ def tying(config: ModelConfig, shared: bool) -> Tied:
 
 
 def output_projection(target: nn.Embedding, tied: Tied, *, bias: bool = False) -> Linear:
-    """(..., D) to logits (..., V), with the target's embedding as its weight unless nothing is tied."""
+    """A map from (..., D) to logits (..., V), whose weight is the target embedding's unless `tied` is `none`."""
     projection = Linear(target.embedding_dim, target.num_embeddings, bias=False)
     if bias:
         projection.bias = nn.Parameter(torch.zeros(target.num_embeddings))

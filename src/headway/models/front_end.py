@@ -1,6 +1,6 @@
-"""The way of speech into a model: frames, shortened by convolutions, in the place of embedded tokens.
+"""The front end of a model that reads speech: convolutions that shorten the frames, instead of an embedding of tokens.
 
-Shapes: B batch, F frames, M numbers a frame, C channels, S positions that are left, D model.
+Shapes: B batch, F frames, M numbers a frame, C channels, S output positions, D model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from headway.tensors.masks import drop_full, padding_mask, zero_padding
 class FrontEndConfig(Section):
     """Convolutions over frames, each with a gated linear unit, before the encoder of a model that reads speech.
 
-    Every layer leaves one of `stride` positions. `channels`: the size between layers, before the gate halves it.
+    Each layer divides the number of positions by `stride`. `channels`: the size between layers, before the gate halves
+    it.
     """
 
     layers: Layers = 2
@@ -40,19 +41,19 @@ class FrontEndConfig(Section):
 
 
 class FrontEnd(SourceReader):
-    """Convolutions, each with a gated linear unit, then times a factor, plus positions, then dropout.
+    """Convolutions with gated linear units; the result is scaled, positions are added, and dropout is applied.
 
-    That of fairseq's speech-to-text Transformer (Wang et al. 2020, section 3.1, after Synnaeve et al. 2020): with two
-    layers of kernel 5 and stride 2, one position of four is left. A layer's padding is zero wherever it comes from, the
-    end of an utterance or a longer one in the same batch, so that neither changes a real position.
+    This is the front end of fairseq's speech-to-text Transformer (Wang et al. 2020, section 3.1, after Synnaeve et al.
+    2020). Two layers of kernel 5 and stride 2 leave one of four positions. Padding of every layer is zero, whether the
+    utterance ends or a longer one is in the same batch, so padding never changes a real position.
 
     Args:
         config: layers, kernel, stride and channels C.
         features: M.
         dim: D.
-        position: what is added to positions start .. stop - 1.
+        position: the vectors added to positions start .. stop - 1.
         dropout: its probability.
-        scale: the factor, sqrt(D) there.
+        scale: the factor, sqrt(D) in fairseq.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class FrontEnd(SourceReader):
         return self(source, mask)  # type: ignore[no-any-return]
 
     def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames (B, F, M) with their mask (B, F) to (B, S, D) with theirs (B, S)."""
+        """Map frames (B, F, M) with a mask (B, F) to vectors (B, S, D) with a mask (B, S)."""
         x, lengths = zero_padding(source, drop_full(mask)), mask.sum(1)
         for convolution in self.convolutions:
             x = F.glu(convolution(x.transpose(1, 2)), dim=1).transpose(1, 2)
@@ -99,5 +100,5 @@ class FrontEnd(SourceReader):
         return np.zeros((length, self.features), dtype=np.float32)
 
     def _after_layer(self, length: Tensor) -> Tensor:
-        """An odd kernel, padded by half of it, leaves ceil(length / stride) positions."""
+        """The length after one layer, whose odd kernel is padded by half of its size: ceil(length / stride)."""
         return torch.div(length + self.stride - 1, self.stride, rounding_mode="floor")

@@ -1,15 +1,15 @@
-"""Interventions: the values of named parts of a model are replaced while it runs.
+"""Interventions: replace the values of named parts of a model while it runs.
 
-A part is a place (`encoder.2.self`, `decoder.1.cross`, `decoder.1.feed_forward`), what is within it
-(`decoder.1.cross:head=3`, `encoder.1.self:offset=-1`), or a layer (`encoder.2`), which stands for all that its
-sublayers add. With y the vector that a sublayer adds to the residual stream, and o^k what its head k gives,
+A part is the output of a sublayer (`encoder.2.self`, `decoder.1.cross`, `decoder.1.feed_forward`), a component of it
+(`decoder.1.cross:head=3`, `encoder.1.self:offset=-1`), or a layer (`encoder.2`), which stands for all of its sublayers.
+With y the vector that a sublayer adds to the residual stream, and o^k the output of its head k,
 
     y = W_o [o^1; ...; o^K] + b = sum over k of W_o^k o^k + b
 
-an intervention in the sublayer replaces y, and one in head k replaces o^k: a head that is zeroed adds nothing, and all
-else stays. One in an offset j of an n-gram replaces the term h_j of its hidden layer, ReLU(sum over j of h_j + b).
-`encoder.2.residual` is what the layer hands on, `decoder.1.state` what a recurrent layer hands on to what is above it;
-its own memory stays as it is.
+an intervention in the sublayer replaces y, and one in head k replaces o^k: a zeroed head adds nothing, and everything
+else is unchanged. An intervention in an offset j of an n-gram replaces the term h_j of its hidden layer,
+ReLU(sum over j of h_j + b). `encoder.2.residual` is the output of the layer, `decoder.1.state` the output of a
+recurrent layer; the recurrent state itself is not changed.
 
 Shapes: B rows, L positions, C channels, R rows of a decoding step, n new positions.
 """
@@ -33,28 +33,28 @@ from headway.mixers.points import Edit, Points
 
 SHORT = {"layers": "*.*", "heads": "*.*.*:head=*", "offsets": "*.*.*:offset=*"}
 SUBLAYERS = ("self", "cross", "feed_forward")
-DRAWS = 1 << 12  # after so many positions the sentences that are drawn repeat
+DRAWS = 1 << 12  # the random sentences repeat after this number of positions
 
-Recorded = Mapping[str, Sequence[Tensor]]  # by part, the values (L, C) of each sentence
+Recorded = Mapping[str, Sequence[Tensor]]  # by part: the values (L, C) in each sentence
 
 
 class Rule(ABC):
-    """Values in the place of those that a part has."""
+    """A replacement for the output of one part of a model (a head, an offset, a layer)."""
 
     @abstractmethod
     def values(self, name: str, given: Tensor, positions: Tensor, whole: bool) -> Tensor:
-        """The values of a part.
+        """Return the replacement values (B, L, C).
 
         Args:
             name: the part.
-            given: (B, L, C), those that it has.
+            given: (B, L, C), the values that the model has computed.
             positions: (B or 1, L), counted from 0.
-            whole: whether all positions are read at once.
+            whole: whether all positions of the rows are read in this call, as opposed to a decoding step.
         """
 
 
 def _of(recorded: Recorded, name: str) -> Sequence[Tensor]:
-    """The values that were recorded of a part. Raises UserError where there are none."""
+    """The recorded values of a part. Raises UserError if there are none."""
     if not recorded.get(name):
         what = "a rule leaves this part no value: none was recorded"
         raise UserError(what, where=name, received=list(recorded), allowed="model.recorded([name, ...], batches)")
@@ -62,7 +62,7 @@ def _of(recorded: Recorded, name: str) -> Sequence[Tensor]:
 
 
 class Zero(Rule):
-    """Zeros."""
+    """Replace values by zeros."""
 
     def values(self, name: str, given: Tensor, positions: Tensor, whole: bool) -> Tensor:
         return torch.zeros_like(given)
@@ -70,7 +70,7 @@ class Zero(Rule):
 
 @dataclass(frozen=True)
 class Mean(Rule):
-    """The mean over all positions of what was recorded."""
+    """Replace values by the mean of the recorded values over all positions."""
 
     recorded: Recorded
 
@@ -80,9 +80,9 @@ class Mean(Rule):
 
 @dataclass(frozen=True)
 class Resample(Rule):
-    """At each position the value that one of the recorded sentences, drawn by `seed`, has there, or at its end.
+    """Replace the value at each position by that of a random recorded sentence there, or at its end.
 
-    The draw depends on the position and the seed alone, so that scoring, search and any batch meet the same values.
+    The sentence depends only on the position and the seed, so scoring, search and all batches use the same values.
     """
 
     recorded: Recorded
@@ -99,10 +99,10 @@ class Resample(Rule):
 
 @dataclass(frozen=True)
 class Freeze(Rule):
-    """The values of another input, position by position: of the one sentence that was recorded, or one a row.
+    """Replace values by those of another input, position by position: of one sentence, or of one per row.
 
     `lengths` is the rule for an input of another length: beyond the recorded positions a part keeps its own values
-    (`own`) or has the last (`last`).
+    (`own`) or repeats the last recorded value (`last`).
     """
 
     recorded: Recorded
@@ -131,7 +131,7 @@ class Freeze(Rule):
 
 @dataclass(frozen=True)
 class Apply(Rule):
-    """The result of a function of the values (B, L, C)."""
+    """Replace values (B, L, C) by the result of a function of them."""
 
     function: Callable[[Tensor], Tensor]
 
@@ -143,7 +143,7 @@ Rules = Mapping[str, Rule | Callable[[Tensor], Tensor] | Literal["zero"]]  # by 
 
 
 def parts_of(points: Points) -> dict[str, tuple[str, ...]]:
-    """The parts of a model by name, each with the places it stands for: a layer with its sublayers."""
+    """The names of the parts of a model, each with the names of its points: a layer has the points of its sublayers."""
     parts: dict[str, tuple[str, ...]] = {name: (name,) for name in points}
     for name in points:
         layer, _, kind = name.rpartition(".")
@@ -153,13 +153,13 @@ def parts_of(points: Points) -> dict[str, tuple[str, ...]]:
 
 
 def named_parts(points: Points, pattern: str) -> list[str]:
-    """The parts that a name or a pattern asks for. `*` stands for anything between dots.
+    """The names of the parts that match a name or a pattern. `*` matches anything between dots.
 
-    `heads`, `offsets`, `layers`, `self`, `cross` and `feed_forward` alone are those of all layers; `:heads` and
-    `:offsets` after a place are all of it.
+    `heads`, `offsets`, `layers`, `self`, `cross` and `feed_forward` alone match those of all layers; `:heads` and
+    `:offsets` after a sublayer match all of its heads or offsets.
 
     Raises:
-        UserError: there is none.
+        UserError: no part matches.
     """
     parts = parts_of(points)
     asked = SHORT.get(pattern, f"*.*.{pattern}" if pattern in SUBLAYERS else pattern)
@@ -183,23 +183,23 @@ def named_parts(points: Points, pattern: str) -> list[str]:
 
 
 class Clock:
-    """The positions that a model reads just now: those of a decoding step, or None where a pass reads all at once."""
+    """The positions that a model is reading: of the current decoding step, or None if it reads all at once."""
 
     def __init__(self) -> None:
         self.now: Tensor | None = None
 
     def positions(self, values: Tensor) -> Tensor:
-        """(B or 1, L) of values (B, L, C); those with more positions than a step has end with it."""
+        """The positions (B or 1, L) of values (B, L, C); if L exceeds the current step, the last L, ending with it."""
         rows, length = values.shape[:2]
         if self.now is None:
             return torch.arange(length, device=values.device)[None]
-        if self.now.numel() == rows * length:  # also where the hypotheses of a sentence are one row
+        if self.now.numel() == rows * length:  # also if the hypotheses of a sentence form one row
             return self.now.reshape(rows, length)
         return (self.now[:, -1:] + torch.arange(1 - length, 1, device=values.device)).clamp(min=0)
 
     @contextmanager
     def listening(self, module: nn.Module, method: str) -> Iterator[None]:
-        """Within this context know the positions of calls `method(tokens (R, n), state)`."""
+        """Return a context in which calls `method(tokens (R, n), state)` of `module` set the current positions."""
         call, outer = getattr(module, method), vars(module).get(method)
 
         def timed(new: Tensor, state: Any, *more: Any) -> Any:
@@ -210,7 +210,7 @@ class Clock:
             finally:
                 self.now = before
 
-        vars(module)[method] = timed  # before the method of the class
+        vars(module)[method] = timed  # takes precedence over the method of the class
         try:
             yield
         finally:
@@ -220,7 +220,7 @@ class Clock:
 
 @contextmanager
 def edited(model: Any, places: Mapping[str, Callable[[Tensor, Tensor, bool], Tensor]]) -> Iterator[None]:
-    """The context in which functions of values, positions and whether all are read at once replace values."""
+    """Return a context in which functions replace the values of points. Their arguments are as in `Rule.values`."""
     points, clock = model.points(), Clock()
 
     def edit(replaced: Callable[[Tensor, Tensor, bool], Tensor]) -> Edit:

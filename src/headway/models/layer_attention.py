@@ -1,7 +1,6 @@
-"""One vector a token out of all layers of an encoder: multi-head attention over layers (Kaneko and Komachi), and less.
+"""Combinations of all layers of an encoder into one vector per token, such as attention over layers (Kaneko & Komachi).
 
-Each way takes the L layers' vectors of N tokens, lowest layer first and without the embeddings, and gives (N, `size`).
-Which tokens, and what is learned from them, is not its business: any task of tokens can use it.
+Each `LayerMix` maps the L layers' vectors of N tokens, lowest layer first and without the embeddings, to (N, `size`).
 
 Shapes: L layers, N tokens, D encoder, J heads, d head.
 """
@@ -16,11 +15,11 @@ from headway.tensors.dropout import Dropout
 
 
 class LayerMix(nn.Module, ABC):
-    """A way to make one vector out of L.
+    """A module that combines the vectors of L layers into one vector.
 
     Attributes:
-        size: how long that vector is.
-        depth: how many of the layers it reads, from the last.
+        size: the size of that vector.
+        depth: the number of layers it reads, counted from the last.
     """
 
     size: int
@@ -28,11 +27,11 @@ class LayerMix(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, layers: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """The last `depth` layers, (N, D) each, to (N, size), and their weights (N, J, L), undropped, if it has any."""
+        """Map the last `depth` layers, (N, D) each, to (N, size) and the weights (N, J, L) before dropout, or None."""
 
 
 class LastLayer(LayerMix):
-    """The last layer alone, dropped out: the usual way to fine-tune an encoder (equation 3)."""
+    """The last layer with dropout: the usual way to fine-tune an encoder (equation 3)."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -92,14 +91,14 @@ class LayerAttention(LayerMix):
 
 
 def _linear(layers: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:
-    """Weights (L, inputs, outputs) and biases (L, 1, outputs), drawn as those of torch's own linear layers."""
+    """Weights (L, inputs, outputs) and biases (L, 1, outputs), initialised as in `nn.Linear`."""
     bound = inputs**-0.5
     weight = torch.empty(layers, inputs, outputs).uniform_(-bound, bound)
     return nn.Parameter(weight), nn.Parameter(torch.empty(layers, 1, outputs).uniform_(-bound, bound))
 
 
 def build_layer_mix(kind: str, layers: int, dim: int, heads: int, head_dim: int | None, dropout: float) -> LayerMix:
-    """`last`, `average` or `attention`; `head_dim` is D / J where it is not given."""
+    """Build a `last`, `average` or `attention` mix; `head_dim` is D / J by default."""
     if kind == "last":
         return LastLayer(dim, dropout)
     if kind == "average":

@@ -1,4 +1,4 @@
-"""Sizing a model to the number of parameters of another."""
+"""Size a model to match the number of parameters of another."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,19 +18,19 @@ Build = Callable[[ModelConfig], nn.Module]
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers training changes; what is shared counts once."""
+    """The number of trainable parameters; shared ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def matched(config: StackedConfig, build: Build) -> StackedConfig:
-    """`config` with the size that `match_parameters` asks for; as it is where it asks for none.
+    """Return `config` with the size that `match_parameters` requests, or unchanged if it requests none.
 
     Args:
         config: the model.
-        build: makes a model of a section, with the vocabularies that both are to have.
+        build: builds a model from a section, with the same vocabularies for both models.
 
     Raises:
-        UserError: no size comes near enough, or no mixer has the option that is to be sized.
+        UserError: no size comes close enough, or no mixer has the option to be sized.
     """
     match = config.match_parameters
     if match is None:
@@ -41,7 +41,7 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
             return count_parameters(build(section))
 
     def count_with(size: int) -> int:
-        """The parameters with a size; 0 where that is too small for a model, as heads of 1 are for rotary positions."""
+        """The number of parameters with a size; 0 if it is not allowed, such as heads of 1 with rotary positions."""
         try:
             return count(_with_size(config, match, size))
         except UserError:
@@ -56,7 +56,7 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
         low, high = (middle, high) if count_with(middle) < goal else (low, middle)
     counts = {size: parameters for size in (low, high) if (parameters := count_with(size))}
     if not counts:
-        count(_with_size(config, match, high))  # raises what no size mends
+        count(_with_size(config, match, high))  # raises the error that occurs with every size
     size = min(counts, key=lambda size: abs(counts[size] - goal))
     if abs(counts[size] - goal) > match.within * goal:
         raise UserError(
@@ -69,7 +69,7 @@ def matched(config: StackedConfig, build: Build) -> StackedConfig:
 
 
 def other_model(to: Any) -> ModelConfig:
-    """The model whose number of parameters is wanted. Raises UserError where it is none that reads and writes."""
+    """The model whose number of parameters is the goal. Raises UserError if it is no sequence-to-sequence model."""
     where = "model.match_parameters.to"
     try:
         other = model_section(to)
@@ -81,7 +81,6 @@ def other_model(to: Any) -> ModelConfig:
 
 
 def _with_size(config: StackedConfig, match: MatchConfig, size: int) -> StackedConfig:
-    """`config` with that size, and nothing left to match."""
     if match.by == "feed_forward":
         given = config.feed_forward
         sized = size if isinstance(given, int) else {**given, "hidden": size}

@@ -1,7 +1,7 @@
-"""Attention of a decoder to the source and to its own prefix at once (T5Gemma 2, Zhang et al. 2025).
+"""Attention of a decoder to the source and to its own prefix with one softmax (T5Gemma 2, Zhang et al. 2025).
 
 Shapes: B sentences, L queries, S source, P prefix, K heads, D model, W hypotheses of a sentence, R = B * W rows of a
-decoding step, those of one sentence one after the other, n new positions of a row.
+decoding step, grouped by sentence, n new positions of a row.
 """
 
 from typing import Any
@@ -19,17 +19,16 @@ from headway.tensors.masks import additive, causal_mask
 class MergedAttention(Attention):
     """softmax(Q [K_source; K]^T / sqrt(d_k)) [V_source; V]: one softmax over source and prefix, by one set of maps.
 
-    Relative positions are those of the prefix: keys of the source are neither rotated nor biased, and gates
-    forget none of them.
+    Relative positions and forget gates apply only to the prefix: source keys are neither rotated, biased nor forgotten.
     """
 
     reads_source = True
 
     def project(self, memory: Tensor, mask: Tensor | None) -> MultiHeadView:
-        """The view of memory (B, S, D), real where mask (B, S) is True; None where all of it is."""
-        at_zero = torch.zeros(memory.shape[1], dtype=torch.int64, device=memory.device)  # a rotation by nothing
+        """The view of memory (B, S, D), real where mask (B, S) is True; None if all of it is real."""
+        at_zero = torch.zeros(memory.shape[1], dtype=torch.int64, device=memory.device)  # position 0: no rotation
         _, keys, values = self._project(memory, at_zero, mask)
-        if not torch.is_grad_enabled():  # decoding reads them at every step, and would copy them each time
+        if not torch.is_grad_enabled():  # otherwise every decoding step would copy them
             keys, values = keys.contiguous(), values.contiguous()
         return MultiHeadView(keys, values, None if mask is None else mask[:, None, None, :])
 
@@ -64,16 +63,16 @@ class MergedAttention(Attention):
         return self._finish(values, weights, mask)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Tensor:
-        """The values that queries take of their own prefix and of the view, which the rows of a sentence share."""
+        """The values (R, K, n, d_v) of queries from their prefix and the view, which rows of a sentence share."""
         view, bias = options["view"], options["bias"]
         (count, size), sentences = query.shape[2:], len(view.keys)
 
         def by_sentence(x: Tensor) -> Tensor:
-            """(B, K, W n, ...) of (R, K, n, ...)."""
+            """(R, K, n, ...) to (B, K, W n, ...)."""
             return x.view(sentences, -1, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
 
         def by_row(x: Tensor) -> Tensor:
-            """(R, K, n, ...) of (B, K, W n, ...)."""
+            """(B, K, W n, ...) to (R, K, n, ...)."""
             return x.view(*x.shape[:2], -1, count, x.shape[3]).transpose(1, 2).flatten(0, 1)
 
         query = query * size**-0.5
@@ -93,6 +92,6 @@ class MergedAttention(Attention):
 
 
 def _products(x: Tensor, y: Tensor) -> Tensor:
-    """(R, K, n, b): x (R, K, n, a) times y (R, G, a, b), of which K / G heads share each."""
+    """Multiply x (R, K, n, a) by y (R, G, a, b), which K / G heads share: (R, K, n, b)."""
     product: Tensor = x.reshape(len(x), y.shape[1], -1, x.shape[3]) @ y
     return product.view(*x.shape[:3], -1)

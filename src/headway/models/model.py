@@ -1,4 +1,4 @@
-"""The contract of a model: all that search, scoring, training and analysis know of it, and its part of a recipe.
+"""The interface of a model, used by search, scoring, training and analysis, and its section of a recipe.
 
 Shapes: B batch, S source, T target, K heads, D model, V vocabulary, R rows of a decoding step.
 """
@@ -31,28 +31,28 @@ from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 
 
 class ModelSection(Section):
-    """A `model` section, whatever its kind.
+    """A `model` section of any kind.
 
     A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it. `from`: the model that
-    training begins from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
+    training starts from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
     """
 
     kind: str
     from_: str | None = Field(default=None, alias="from")
 
     def width(self) -> int | None:
-        """D, or None where the recipe alone does not say it."""
+        """D, or None if the recipe alone does not determine it."""
         return None
 
 
 class ModelConfig(ModelSection):
     """The options of every kind of sequence-to-sequence model.
 
-    `max_position`: longer inputs are refused (end mark included), since no model was trained on such; what a model
-    reads as one sequence, as a decoder-only model does source and target, counts as one input. `tied`: `all`
-    shares source, target and output embeddings, `target` the last two, `none` nothing; by default `all` where the
-    vocabulary is shared and `target` elsewhere. `scale_embeddings`: whether vectors that enter the layers are
-    multiplied by the root of `dim` (Vaswani et al. 2017, section 3.4), which recurrent models of papers before do not.
+    `max_position`: longer inputs, counting the end-of-sentence token, are refused, because the model was not trained on
+    them. A sequence that joins source and target, as in a decoder-only model, is one input. `tied`: `all` shares
+    source, target and output embeddings, `target` the last two, `none` nothing; the default is `all` if the vocabulary
+    is shared, else `target`. `scale_embeddings`: whether embeddings are multiplied by the root of `dim` before the
+    first layer (Vaswani et al. 2017, section 3.4), unlike in recurrent models of earlier papers.
     """
 
     dim: Width = 512
@@ -62,22 +62,21 @@ class ModelConfig(ModelSection):
     scale_embeddings: bool = True
 
     def embedding_scale(self) -> float:
-        """The factor of vectors that enter the layers."""
         return self.dim**0.5 if self.scale_embeddings else 1.0
 
     def width(self) -> int | None:
         return self.dim
 
     def reads_frames(self) -> bool:
-        """Whether a source is frames of numbers, as speech is, instead of tokens of text."""
+        """Whether sources are frames of features, as for speech, instead of tokens."""
         return False
 
 
 @dataclass(frozen=True)
 class Memory:
-    """An encoded source: values (B, S, D) and a mask (B, S), True where a position is real.
+    """An encoded source: values (B, S, D) and a mask (B, S), True at real positions.
 
-    S is the source's own length, or what a model that shortens its source makes of it (`Seq2Seq.source_lengths`).
+    S is the length of the source, or less if the model shortens its source (`Seq2Seq.source_lengths`).
     """
 
     values: Tensor
@@ -87,9 +86,8 @@ class Memory:
 class Axes(NamedTuple):
     """The tokens of a row that attend (`queries`) and those that are attended to (`keys`).
 
-    `source`: x1 .. xm EOS, or the positions of a shortened source; `target`: BOS y1 .. yn; `both`: the one directly
-    followed by the other. Padding comes last. `outputs` are no tokens, but what sublayers have given so far, the
-    embeddings first.
+    `source`: x1 .. xm EOS, or the positions of a shortened source. `target`: BOS y1 .. yn. `both`: the source directly
+    followed by the target. Padding comes last. `outputs`: no tokens, but the outputs so far, the embeddings first.
     """
 
     queries: Literal["source", "target", "both"]
@@ -97,16 +95,16 @@ class Axes(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The answer of a model for a whole target: logits (B, T, V), and the attention that was asked for, by name.
+    """The output of a model for whole targets: logits (B, T, V), and the captured attention weights by name.
 
     `losses` are those that the model itself adds to the objective in training, by name, each summed over target tokens.
 
     Names are `encoder.LAYER.self` (B, K, S, S), `decoder.LAYER.self` (B, K, T, T), `decoder.LAYER.cross` (B, K, T, S):
-    weights, before dropout. `decoder.LAYER.cross_scores` (B, K, T, S), which no pattern but its full name asks for, are
-    what the last are the softmax of, before masking. In a decoder-only model `decoder.LAYER.self` is
-    (B, K, S + T, S + T), of which `decoder.LAYER.cross` is the part with which the target reads the source, so that its
-    rows sum to at most one. Layers count from 1. `encoder.layers` and `decoder.layers` (B, J, T, N) are the weights of
-    each of J sublayers, and last of the top of the stack, over the outputs before it, where a stack has such.
+    weights, before dropout. `decoder.LAYER.cross_scores` (B, K, T, S) are the scores before masking and softmax; only
+    their full name captures them, no pattern. In a decoder-only model `decoder.LAYER.self` is (B, K, S + T, S + T), and
+    `decoder.LAYER.cross` is its part from the target to the source, so its rows sum to at most one. Layers count from
+    1. `encoder.layers` and `decoder.layers` (B, J, T, N), in a stack with attention over depth, are the weights of each
+    of J sublayers, and last of the top of the stack, over the outputs before it.
     """
 
     logits: Tensor
@@ -115,17 +113,17 @@ class Output(NamedTuple):
 
 
 class Model(nn.Module, ABC, Generic[AnyBatch]):
-    """A model as training sees it, whatever its task: it reads the batches of that task.
+    """A model of any task as training sees it: a module that maps the batches of its task to logits.
 
     Attributes:
-        Config: the `model` section of a recipe with this kind of model.
+        Config: the class of the `model` section of a recipe with this kind of model.
     """
 
     Config: ClassVar[type[ModelSection]]
 
     @abstractmethod
     def forward(self, batch: AnyBatch, *, capture: Sequence[str] = ()) -> Output:
-        """Logits for every target position at once.
+        """Return the logits of all target positions.
 
         Args:
             batch: a batch of the model's task.
@@ -133,53 +131,53 @@ class Model(nn.Module, ABC, Generic[AnyBatch]):
         """
 
     def points(self) -> Points:
-        """The places whose values can be replaced, by name; none unless a model says so."""
+        """The intermediate values that can be replaced, by name; none by default."""
         return {}
 
     def steps(self) -> Sequence[tuple[nn.Module, str]]:
-        """The modules with their methods that read new positions (R, n, ...), given a state with `lengths`."""
+        """The modules and names of methods that read new positions (R, n, ...) with a state that has `lengths`."""
         return ()
 
     def intervened(self, rules: Rules) -> AbstractContextManager[Counter[str]]:
-        """The context in which the values of named parts are replaced, in scoring, search and evaluation alike.
+        """Return a context in which the values of named parts are replaced, in scoring, search and evaluation.
 
-        It is the same for all threads that use the model. Without it nothing of it is there, and nothing is slower.
+        All threads that use the model see the replaced values. Outside of the context nothing is slower.
 
         Args:
-            rules: by the name of a part or a pattern of names (`decoder.*.cross:heads`; see `interventions`): `zero`,
-                a rule such as `Mean(recorded)`, or a function of the values (B, L, C). A later one replaces an earlier.
+            rules: by the name of a part or a pattern of names (`decoder.*.cross:heads`; see `interventions`): `zero`, a
+                rule such as `Mean(recorded)`, or a function of the values (B, L, C). Later rules replace earlier ones.
 
         Returns:
-            A context; it gives how often each place was reached so far.
+            A context that yields a counter of how often each part was replaced so far.
 
         Raises:
-            UserError: a name that no part has; within the context, a rule that leaves a part no value.
+            UserError: no part has such a name; within the context, a rule does not return values for a part.
         """
         return intervened(self, rules)
 
     def recorded(self, patterns: Iterable[str], batches: Iterable[AnyBatch]) -> dict[str, list[Tensor]]:
-        """The values (L, C) of each place in each row of batches without padding, as rules read them.
+        """Return the values (L, C) of each named part, in each row of `batches`, for use in rules.
 
         Raises:
-            UserError: a name that no part has.
-            ValueError: a batch with padding.
+            UserError: no part has such a name.
+            ValueError: a batch has padding.
         """
         return recorded(self, patterns, batches)
 
     def blocks(self) -> Sequence[nn.Module]:
-        """The modules that are alike and follow each other, lowest first; none unless a model says so.
+        """The repeated modules of the model, lowest first; none by default.
 
-        Training may compute what happens in them a second time instead of keeping it.
+        Training can recompute their activations in the backward pass instead of storing them.
         """
         return ()
 
     def layers(self) -> Sequence[nn.Module]:
-        """The modules that sharded training gathers one at a time."""
+        """The modules whose weights sharded training gathers one at a time."""
         return self.blocks()
 
 
 class Seq2Seq(Model[Batch]):
-    """A model that reads a source and says which token comes next in a target."""
+    """A model that encodes a source and predicts the next token of a target."""
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
@@ -187,7 +185,7 @@ class Seq2Seq(Model[Batch]):
 
     @abstractmethod
     def forward(self, batch: Batch, *, capture: Sequence[str] = ()) -> Output:
-        """Logits for every target position at once, given the true tokens before it.
+        """Return the logits of all target positions, computed from the true tokens before each position.
 
         Args:
             batch: sources and target ids with their masks.
@@ -199,25 +197,25 @@ class Seq2Seq(Model[Batch]):
 
     @abstractmethod
     def longest_source(self) -> int:
-        """The most tokens, or frames, that a source may have, its end mark not counted."""
+        """The maximum number of tokens, or frames, of a source, not counting the end-of-sentence token."""
 
     @abstractmethod
     def longest_target(self, source_length: int) -> int | None:
-        """The most tokens that a target can have beside a source of so many, or None where there is no limit."""
+        """The maximum number of tokens of a target whose source has `source_length`, or None if there is no limit."""
 
     def learned_sources(self) -> bool:
-        """Whether each place of a source is learned, so that no source can be longer, not even in evaluation."""
+        """Whether source positions have learned weights, so that even evaluation cannot read longer sources."""
         return any(isinstance(part, Location) for part in self.modules())
 
     def longest_read(self, asked: int | None) -> int:
-        """The most tokens of a source that are read where so many are asked for: learned places are all there are."""
+        """The maximum number of source tokens to read if `asked` are requested; learned positions limit it."""
         longest = self.longest_source()
         if asked is None or self.learned_sources() or self.longest_target(1) is not None:
             return min(longest, asked or longest)
         return asked
 
     def longest_pair(self, most: int) -> int:
-        """The most tokens, up to `most`, that a source and a target can both have, their end marks not counted."""
+        """The maximum length, up to `most`, of both source and target, not counting end-of-sentence tokens."""
 
         def too_long(length: int) -> bool:
             longest = self.longest_target(length)
@@ -226,30 +224,29 @@ class Seq2Seq(Model[Batch]):
         return bisect_left(range(1, most + 1), True, key=too_long)
 
     def source_lengths(self, lengths: Tensor) -> Tensor:
-        """How many positions the memory has for sources of these lengths, end marks included."""
+        """The number of memory positions for sources of these lengths, counting end-of-sentence tokens."""
         return lengths
 
     def trial_source(self, length: int) -> NDArray[Any]:
-        """A source of this length, without its end mark, to try the model on."""
+        """A dummy source of this length, without end-of-sentence token."""
         return np.full(length, UNKNOWN)
 
     @abstractmethod
     def start(self, memory: Memory, capacity: int) -> State:
-        """The state before the first target token, one row a source, with room for `capacity` tokens of each row."""
+        """The state before the first target token, one row per source, with room for `capacity` tokens per row."""
 
     @abstractmethod
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Read n more tokens (R, n) of each row.
+        """Read the next n tokens (R, n) of each row.
 
         Returns:
-            Log probabilities (R, V) of the token after the last of them, and the state after them. `state.select` takes
-            an index (R',) or, for the W hypotheses of each of N' sentences, (N', W): all entries of a line then are
-            rows of the same sentence, and, where N' is the number of sentences of the state, line i those of sentence
-            i.
+            The log probabilities (R, V) of the token after the last of them, and the new state. `state.select` takes an
+            index (R',) or, for W hypotheses of each of N' sentences, (N', W): the entries of each line must be rows of
+            one sentence and, if N' is the number of sentences of the state, line i must belong to sentence i.
         """
 
     def attention_axes(self, name: str) -> Axes:
-        """The tokens that the last two axes of the attention called `name` stand for."""
+        """The tokens that the last two axes of the attention called `name` refer to."""
         side: Literal["source", "target"] = "source" if name.startswith("encoder.") else "target"
         if name.endswith(".layers"):
             return Axes(side, "outputs")
@@ -257,7 +254,7 @@ class Seq2Seq(Model[Batch]):
 
 
 def wanted(name: str, capture: Sequence[str]) -> bool:
-    """Whether the attention called `name` was asked for."""
+    """Whether a pattern of `capture` matches the name of an attention."""
     return any(fnmatchcase(name, pattern) for pattern in capture)
 
 
@@ -267,17 +264,17 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def sentences_of(index: Tensor, width: int, count: int) -> tuple[int, Tensor | None]:
-    """The sentences whose hypotheses the rows `index` of a state are; no value of `index` is looked at.
+    """Group the selected rows of a decoding state by sentence, without reading values of `index`.
 
     Args:
-        index: rows; two axes (N', W') say that the W' entries of each line belong to one sentence, and, where N' is
-            `count`, that line i belongs to sentence i.
-        width: how many consecutive rows of the state belong to one sentence.
-        count: the sentences of the state.
+        index: rows; in an index (N', W') the W' entries of each line belong to one sentence, and, if N' is `count`,
+            line i belongs to sentence i.
+        width: the number of consecutive rows of the state per sentence.
+        count: the number of sentences of the state.
 
     Returns:
-        How many consecutive entries of `index` belong to one sentence, and the sentences in their order, or None where
-        these are those of the state as they are.
+        The number of consecutive entries of `index` per sentence, and the index of the sentences, or None if these are
+        all sentences of the state in their order.
     """
     if index.dim() == 2:
         return index.shape[1], None if index.shape[0] == count else index[:, 0] // width

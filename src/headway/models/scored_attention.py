@@ -1,8 +1,8 @@
-"""Attention to the source with one head: a score, a window and a choice (Luong et al. 2015; Bahdanau et al. 2015).
+"""Single-head attention to the source: a score, a window and a choice (Luong et al. 2015; Bahdanau et al. 2015).
 
-Scores say how well each source position suits a query (Luong et al. 2015, section 3.1), windows which positions it may
-look at (section 3.2), and choices make weights of the scores, spread over positions (soft) or all on one (hard). The
-values are the encoded source itself, s_j; h is a query. Positions count from 0.
+Scores say how well each source position matches a query (Luong et al. 2015, section 3.1). Windows restrict the
+positions (section 3.2). Choices turn scores into weights, either spread over positions (soft) or on one of them (hard).
+The values are the encoded source itself, s_j; h is a query. Positions count from 0.
 
 Shapes: B sentences, T queries, S source, E memory, H query, W hypotheses of a sentence, R = B * W rows of a decoding
 step, n new positions of a row.
@@ -27,7 +27,7 @@ from headway.tensors.masks import additive
 
 
 class AttentionScore(nn.Module, ABC):
-    """Scores of all source positions: products with keys, which depend on the source alone, unless `forward` differs.
+    """The scores of all source positions: by default dot products of queries and keys, which depend only on the source.
 
     Args:
         memory_dim: E.
@@ -43,7 +43,7 @@ class AttentionScore(nn.Module, ABC):
         """The keys (B, S, H) of the encoded source (B, S, E)."""
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scores (B, T, S) for query (B, T, H)."""
+        """The scores (B, T, S) of queries (B, T, H) and keys (B, S, H)."""
         return torch.bmm(query, keys.transpose(1, 2))
 
 
@@ -84,7 +84,7 @@ class Additive(AttentionScore):
 
 
 class Location(AttentionScore):
-    """Row j of W h, whatever the source says (equation 8); there are as many rows as positions in training."""
+    """Row j of W h, independent of the source (equation 8); there are as many rows as positions in training."""
 
     def __init__(self, memory_dim: int, dim: int, positions: int) -> None:
         super().__init__(memory_dim, dim, positions)
@@ -103,11 +103,11 @@ class Location(AttentionScore):
 
 
 class AttentionWindow(nn.Module, ABC):
-    """A choice of source positions.
+    """A restriction of attention to some source positions.
 
     Args:
         dim: H.
-        width: how far from its centre a window reaches, in positions.
+        width: how far a window reaches from its centre, in positions.
     """
 
     def __init__(self, dim: int, width: int) -> None:
@@ -116,15 +116,15 @@ class AttentionWindow(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Positions that each query may look at, and the factors of its weights.
+        """Return the positions that each query may attend to, and factors of its weights.
 
         Args:
             query: (B, T, H).
-            mask: (B, S), True where the source is real.
+            mask: (B, S), True at real source positions.
             positions: (B or 1, T) of the queries in their target.
 
         Returns:
-            A mask (B, T or 1, S), which leaves at least one position of a source, and factors (B, T, S) or None.
+            A mask (B, T or 1, S) with at least one source position per query, and factors (B, T, S) or None.
         """
 
 
@@ -136,7 +136,7 @@ class Global(AttentionWindow):
 
 
 class LocalMonotonic(AttentionWindow):
-    """local-m: up to D positions from the query's own position, or from the source's end once that lies behind."""
+    """local-m: up to D positions from the query's own position, or from the end of the source if that comes first."""
 
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, None]:
         centre = torch.minimum(positions, mask.sum(1, keepdim=True) - 1)
@@ -144,7 +144,7 @@ class LocalMonotonic(AttentionWindow):
 
 
 class LocalPredictive(AttentionWindow):
-    """local-p: up to D positions from p = length * sigmoid(v^T tanh(W h)), weighed by a Gaussian around p.
+    """local-p: up to D positions from p = length * sigmoid(v^T tanh(W h)), weighted by a Gaussian around p.
 
     Its deviation is D / 2 (equations 9 and 10); the weights are not normalised again.
     """
@@ -156,7 +156,7 @@ class LocalPredictive(AttentionWindow):
             nn.init.xavier_uniform_(layer.weight)
 
     def forward(self, query: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        # In float32 also under autocast: bf16 cannot tell neighbouring positions beyond 256 apart.
+        # In float32 also under autocast: bf16 cannot represent all positions beyond 256.
         share = self.v(self.hidden(query).tanh()).squeeze(2)
         share = share.to(torch.promote_types(share.dtype, torch.float32)).sigmoid()
         distances = _distances(mask, mask.sum(1, keepdim=True) * share)
@@ -165,7 +165,7 @@ class LocalPredictive(AttentionWindow):
 
 
 def _distances(mask: Tensor, centre: Tensor) -> Tensor:
-    """How far each source position lies behind `centre` (B, T): (B, T, S)."""
+    """The signed distance (B, T, S) of each source position from `centre` (B, T)."""
     return torch.arange(mask.shape[1], device=mask.device) - centre[:, :, None]
 
 
@@ -173,15 +173,15 @@ WINDOWS: dict[str, type[AttentionWindow]] = {"global": Global, "local-m": LocalM
 
 
 def soft(scores: Tensor, factor: Tensor | None) -> Choice:
-    """The softmax, times `factor`."""
+    """Soft attention: the softmax of the scores (B, T, S), times `factor` if given."""
     weights = scores.softmax(-1)
     return Choice(weights if factor is None else weights * factor)
 
 
 def hard(scores: Tensor, estimator: str, training: bool) -> Choice:
-    """One position: the best one, or, where `reinforce` trains, one drawn with the softmax of the scores.
+    """Hard attention: the position of the highest score or, in training by `reinforce`, a sample from the softmax.
 
-    Training by `straight_through` passes the gradient of the weights on to the softmax.
+    In training by `straight_through`, the gradient of the weights is passed to the softmax.
     """
     if not training or estimator == "straight_through":
         position = scores.argmax(-1)
@@ -202,7 +202,7 @@ def hard(scores: Tensor, estimator: str, training: bool) -> Choice:
 
 
 def joined(choices: list[Choice]) -> Choice:
-    """The choices of n single queries of W hypotheses as those of W * n queries, those of a hypothesis together."""
+    """Combine the choices of n steps, (B, W) queries each, into that of W * n queries, grouped by hypothesis."""
 
     def join(name: str) -> Tensor | None:
         parts = [getattr(choice, name) for choice in choices]
@@ -217,7 +217,7 @@ class ScoredConfig(Section):
 
     `window`: `global`, or positions up to `width` from a centre: the query's own position (`local-m`) or a predicted
     one (`local-p`). `choice`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one
-    position that never moves back. `estimator`, in training of the last two: `reinforce` or `straight_through`.
+    position that never moves back. `estimator`, for training the last two: `reinforce` or `straight_through`.
     """
 
     window: Literal["global", "local-m", "local-p"] = "global"
@@ -235,14 +235,14 @@ class ScoredConfig(Section):
 
 
 class ProductConfig(ScoredConfig):
-    """The options where scores are products. `scaled` divides them by the root of H, so that attention begins soft."""
+    """The options of scores that are products. `scaled` divides them by the root of H, for initially soft attention."""
 
     scaled: bool = False
 
 
 @dataclass(frozen=True)
 class ScoredView(View):
-    """Values (B, S, E), a mask (B, S), and the keys that the score made of them."""
+    """The encoded source: values (B, S, E), a mask (B, S), and the keys (B, S, H) of the score."""
 
     values: Tensor
     mask: Tensor
@@ -304,7 +304,7 @@ class ScoredAttention(CrossMixer):
         return scores[:, None]
 
     def _read(self, x: Tensor, view: ScoredView, positions: Tensor, previous: Tensor | None) -> Read:
-        """The queries x (B, W * n, H), W hypotheses one after the other; `previous` (B, W) for `ordered` attention."""
+        """Attend with queries x (B, W * n, H), grouped by hypothesis; `previous` (B, W) for `ordered` attention."""
         allowed, factor = self.window(x, view.mask, positions)
         scores = self.score(x, view.keys) * self.scale
         scores = scores + additive(allowed, scores.dtype)
@@ -319,7 +319,7 @@ class ScoredAttention(CrossMixer):
         return Read(values, choice.weights[:, None], choice)
 
     def _in_order(self, scores: Tensor, previous: Tensor) -> Choice:
-        """Choices from scores (B, W * n, S), none of them before that of the query before it, at first `previous`."""
+        """Choose positions from scores (B, W * n, S), none before that of the previous query, at first `previous`."""
         hypotheses = scores.view(*previous.shape, -1, scores.shape[-1])  # (B, W, n, S)
         source, choices = torch.arange(scores.shape[-1], device=scores.device), list[Choice]()
         for step in hypotheses.unbind(2):
@@ -354,6 +354,6 @@ class AdditiveAttention(ScoredAttention):
 
 
 class LocationAttention(ScoredAttention):
-    """Scores W h, whatever the source says."""
+    """Scores W h, independent of the source."""
 
     Config, AttentionScore = ProductConfig, Location

@@ -25,10 +25,10 @@ MERGED = {"kind": "merged"}
 
 
 class ResidualConfig(Section):
-    """The residuals of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
+    """The residual connections of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
 
-    `over`: all `layers` (the default; one output a sublayer) or `blocks`, within which outputs are summed (Kimi Team
-    2026).
+    `over`: the outputs of all sublayers (`layers`, the default) or of `blocks`, within which outputs are summed (Kimi
+    Team 2026).
     """
 
     kind: Literal["plain", "attention"] = "plain"
@@ -42,7 +42,7 @@ class ResidualConfig(Section):
 
     @property
     def depth(self) -> str | None:
-        """The outputs that sublayers attend to; None where they do not."""
+        """The outputs that sublayers attend to, `layers` or `blocks`; None for plain residuals."""
         return None if self.kind == "plain" else self.over or "layers"
 
 
@@ -55,11 +55,11 @@ def _points(value: Any) -> str | None:
 
 
 class StackConfig(Section):
-    """One side of a Transformer: its layers, and how information moves in them (one mixer, or a list, one a layer).
+    """One side of a Transformer: its layers and their mixers, one mixer for all, or a list with one for each layer.
 
-    `residual`: `plain`, or `{kind: attention, over: layers | blocks}`, see `ResidualConfig`.
-    `canon`: where each layer has a Canon layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the
-    mixer's queries, keys and values, C before its feed-forward network, D on that one's hidden layer.
+    `residual`: `plain`, or `{kind: attention, over: layers | blocks}`, see `ResidualConfig`. `canon`: the positions of
+    Canon layers in each layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the mixer's queries,
+    keys and values, C before its feed-forward network, D on the hidden layer of that network.
     """
 
     layers: Layers = 6
@@ -74,7 +74,6 @@ class StackConfig(Section):
         return self
 
     def mixers(self) -> list[dict[str, Any]]:
-        """The mixer options of each layer, lowest first."""
         return list(self.mixer) if isinstance(self.mixer, list) else [self.mixer] * self.layers
 
 
@@ -98,16 +97,15 @@ class ReadingStackConfig(StackConfig):
 
     @property
     def merged(self) -> bool:
-        """Whether one attention reads source and prefix."""
         return self.cross.get("kind") == MERGED["kind"]
 
 
 class MatchConfig(Section):
-    """A wish for as many parameters as another model has.
+    """The options for matching the number of parameters of another model.
 
-    `to`: their number, or another recipe (its `model` section is taken over when the recipe is read). `by`: what is
-    sized for it; `head_dim`, `n` and `hidden` are those of every mixer of the stacks that has such an option.
-    `within`: the share by which the numbers may differ.
+    `to`: the number, or another recipe (its `model` section is copied when the recipe is read). `by`: the option that
+    is adjusted; `head_dim`, `n` and `hidden` are those of every mixer of the stacks that has this option. `within`: the
+    largest relative difference between the numbers.
     """
 
     to: Annotated[int, Field(gt=0, le=10**12)] | dict[str, Any]
@@ -116,16 +114,15 @@ class MatchConfig(Section):
 
 
 class StackedConfig(ModelConfig):
-    """The options that models made of Transformer blocks share.
+    """The options that all models made of Transformer blocks share.
 
-    `head_dim` frees the size of a head from dim / heads; `key_dim` is that of queries and keys alone, `value_dim` that
-    of values (d_k and d_v of Vaswani et al. 2017).
-    `bias`: whether linear maps have one. `query_key_norm`: whether self-attention normalises queries and keys.
-    `value_residual`: whether it mixes the values of the lowest layer into its own. What a mixer says goes before these.
-    `feed_forward`: the hidden size of a network with `activation`, or a kind with its options, such as
-    `{kind: swiglu, hidden: 1024}`. `norm`: where the norm stands, `norm_kind` which one it is (layer, rms).
-    `position`: a kind, or a kind with its options; one that attention itself reads goes to every mixer that can use it.
-    `match_parameters`: see `MatchConfig`; a number or a recipe stands for `{to: ...}`.
+    `head_dim` sets the size of a head, by default dim / heads; `key_dim` that of queries and keys only, `value_dim`
+    that of values (d_k and d_v of Vaswani et al. 2017). `bias`: whether linear maps have one. `query_key_norm`: whether
+    self-attention normalises queries and keys. `value_residual`: whether it mixes the values of the lowest layer into
+    its own. Options of a mixer override these. `feed_forward`: the hidden size of a network with `activation`, or a
+    kind with its options, such as `{kind: swiglu, hidden: 1024}`. `norm`: the position of the norm, `norm_kind`: its
+    kind (layer, rms). `position`: a kind, or a kind with its options; a kind that attention reads is passed to every
+    mixer that can use it. `match_parameters`: see `MatchConfig`; a number or a recipe is short for `{to: ...}`.
     """
 
     feed_forward: Width | dict[str, Any] = 2048
@@ -156,41 +153,37 @@ class StackedConfig(ModelConfig):
         return self
 
     def stacks(self) -> tuple[str, ...]:
-        """The names of the fields that hold a stack."""
         return tuple(name for name in type(self).model_fields if isinstance(getattr(self, name), StackConfig))
 
     def feed_forward_options(self) -> dict[str, Any]:
-        """The feed-forward network as a kind with its options."""
         given = {"hidden": self.feed_forward} if isinstance(self.feed_forward, int) else self.feed_forward
         return {"kind": self.activation, **given}
 
     def trained_positions(self) -> int | None:
-        """The most positions that one sequence can have, or None where there is no such limit."""
+        """The maximum number of positions of a sequence, or None if there is no limit."""
         return self.max_position if self.position.get("kind") == "learned" else None
 
 
 def build_norm(config: StackedConfig) -> nn.Module:
-    """A new norm of the kind that the model asks for. Raises UserError where there is none."""
     return NORMS.build(config.norm_kind, config.dim, where="model.norm_kind")
 
 
 def last_norm(config: StackedConfig) -> nn.Module:
-    """The norm at the top of a stack: post-norm blocks end in one, a pre-norm stack needs one more."""
+    """The norm at the top of a stack: one more for pre-norm; the identity for post-norm, whose blocks end in a norm."""
     return build_norm(config) if config.norm == "pre" else nn.Identity()
 
 
 def stack_end(config: StackedConfig, stack: StackConfig) -> nn.Module:
-    """The way from what blocks hand on to the vectors at the top of their stack."""
     return nn.Identity() if stack.residual.depth is None else DepthAttention(config.dim)
 
 
 def build_blocks(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> nn.ModuleList:
-    """The blocks of a stack, lowest first.
+    """Build the blocks of a stack, lowest first.
 
     Args:
         config: the model.
         stack: its encoder or decoder.
-        causal: whether positions may only see the past.
+        causal: whether positions may only attend to earlier ones.
         where: the recipe key of the stack.
 
     Raises:
@@ -231,7 +224,6 @@ def build_blocks(config: StackedConfig, stack: StackConfig, causal: bool, where:
 
 
 def _attention_options(config: StackedConfig) -> dict[str, Any]:
-    """The options that the model sets for all its attention, self and cross."""
     sizes = {name: getattr(config, name) for name in ("heads", "head_dim", "key_dim", "value_dim")}
     return sizes | {"dropout": config.attention_dropout, "bias": config.bias}
 
@@ -250,7 +242,7 @@ def _build_cross(config: StackedConfig, options: dict[str, Any], where: str) -> 
 
 
 def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where: str) -> list[Mixer]:
-    """The mixers of a stack; relative positions are one module for all that can use them."""
+    """Build the mixers of a stack; those that can use relative positions share one module of these."""
     defaults = _attention_options(config) | {
         "query_key_norm": config.query_key_norm, "value_residual": config.value_residual
     }  # fmt: skip
@@ -291,7 +283,7 @@ def _stack_mixers(config: StackedConfig, stack: StackConfig, causal: bool, where
 
 
 def _share_values(mixers: Sequence[Mixer], stack: StackConfig, where: str) -> None:
-    """Let the lowest attention of a stack give its values to those above it that mix them in (Zhou et al. 2024)."""
+    """Let the lowest attention of a stack pass its values to the higher ones that mix them in (Zhou et al. 2024)."""
     able = [number for number, options in enumerate(stack.mixers()) if options["kind"] == "attention"]
     readers = [mixers[number] for number in able[1:] if mixers[number].shares_values]
     if not readers and any(options.get("value_residual") for options in stack.mixers()):
@@ -310,6 +302,6 @@ def _share_values(mixers: Sequence[Mixer], stack: StackConfig, where: str) -> No
 
 
 def shared_positions(model: nn.Module) -> Sequence[nn.Module]:
-    """The relative positions in `model` that have weights: layers share them, so sharding takes them first."""
+    """The modules of relative positions that have weights: layers share them, so they are sharded first."""
     positions = (module for module in model.modules() if isinstance(module, RelativePosition))
     return [module for module in positions if list(module.parameters())]

@@ -1,4 +1,4 @@
-"""A pretrained encoder that labels words: its layers, mixed at each word's first piece, and one linear map.
+"""A pretrained encoder that labels words: its layers are combined at each word's first piece, and mapped to labels.
 
 Shapes: B batch, P tokens, W words, N words of the whole batch, L layers, D encoder, K heads, J heads over layers,
 V labels.
@@ -30,10 +30,9 @@ class TaggerConfig(ModelSection):
     """A pretrained encoder that labels words.
 
     `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package. `pretrained`:
-    whether it begins with its weights or with random ones; `freeze`: whether they stay. `layers`: what a label is read
-    from, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all; `heads` and
-    `head_dim` (by default the encoder's size / heads) are that attention's. `dropout` falls on what is read, on the
-    keys and on the weights.
+    whether to start from its weights or from random ones; `freeze`: whether they are kept. `layers`: the input of the
+    labels, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all, with `heads`
+    and `head_dim` (by default the encoder's size / heads). `dropout` applies to the layers, the keys and the weights.
     """
 
     kind: Literal["tagger"] = "tagger"
@@ -53,11 +52,11 @@ class Tagger(Model[TokenBatch]):
 
     Args:
         config: the recipe's model section.
-        encoder: an encoder of Hugging Face's kind; its own `config` says how many layers and how large.
+        encoder: an encoder of Hugging Face's kind, whose `config` has its number of layers and its sizes.
         labels: V.
 
     Raises:
-        UserError: the heads over layers do not divide the encoder's D.
+        UserError: the encoder's D is not divisible by the heads over layers.
     """
 
     Config: ClassVar = TaggerConfig
@@ -75,15 +74,14 @@ class Tagger(Model[TokenBatch]):
         self.output = Linear(self.mix.size, labels)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode; a frozen encoder stays as it is."""
+        """Set training mode; a frozen encoder stays in evaluation mode."""
         super().train(mode)
         if self.frozen:
             self.encoder.eval()
         return self
 
     def points(self) -> Points:
-        """The sums of the layers of the encoder, its heads where they are called as BERT's are, those of `layers`, and
-        the layers that these read."""
+        """Intervention points: encoder layers, their heads if named as in BERT, heads and inputs of the layer mix."""
         found: Points = {}
         sizes: Any = self.encoder.config
         for number, block in enumerate(self.blocks(), start=1):
@@ -99,7 +97,7 @@ class Tagger(Model[TokenBatch]):
 
     def forward(self, batch: TokenBatch, *, capture: Sequence[str] = ()) -> Output:
         hidden, attention = self._encode(batch, capture)
-        # (N,): the real words in the flattened (B, W). To count them is the only wait for an accelerator.
+        # (N,): the real words in the flattened (B, W). Counting them is the only synchronisation with an accelerator.
         words = batch.word_mask.flatten().nonzero().squeeze(1)
         rows = words // batch.first.shape[1]
         indices = rows * batch.tokens.shape[1] + batch.first.flatten().index_select(0, words)  # in the flattened (B, P)
@@ -119,7 +117,7 @@ class Tagger(Model[TokenBatch]):
         return ()
 
     def _encode(self, batch: TokenBatch, capture: Sequence[str]) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
-        """The layers' outputs (B, P, D), lowest first, and the self-attention that was asked for."""
+        """The outputs (B, P, D) of the encoder's layers, lowest first, and the captured self-attention by name."""
         encoder: Any = self.encoder
         names = [f"encoder.{layer}.self" for layer in range(1, encoder.config.num_hidden_layers + 1)]
         need_weights = any(wanted(name, capture) for name in names)
@@ -133,26 +131,26 @@ class Tagger(Model[TokenBatch]):
 
 
 def added_by(block: nn.Module) -> Place:
-    """The place of what a layer (B, P, D) adds to what it reads."""
+    """The point of the difference between the output (B, P, D) of a layer and its input."""
 
     def edited(edit: Edit, given: tuple[Any, ...], after: Any) -> Any:
         values, *more = after if isinstance(after, tuple) else (after,)
         new = given[0] + edit(values - given[0])
         return (new, *more) if isinstance(after, tuple) else new
 
-    def put(edit: Edit) -> Callable[[], None]:  # before the library's hook, which keeps what the layer gives
+    def put(edit: Edit) -> Callable[[], None]:  # before the library's hook, which collects the layer's output
         return block.register_forward_hook(lambda _, given, after: edited(edit, given, after), prepend=True).remove
 
     return put
 
 
 def of_words(place: Place) -> Place:
-    """A place whose values (N, C) are those of all words of a batch, one after the other."""
+    """The same point with values (1, N, C) instead of (N, C), for all words of a batch."""
     return lambda edit: place(lambda values: edit(values[None])[0])
 
 
 def read_by(mix: LayerMix, index: int) -> Place:
-    """The place of one of the layers (N, D) that a mix of layers reads."""
+    """The point of one of the layers (N, D) that a mix of layers reads."""
 
     def edited(edit: Edit, layers: Sequence[Tensor]) -> tuple[list[Tensor]]:
         return ([*layers[:index], edit(layers[index][None])[0], *layers[index + 1 :]],)
@@ -161,7 +159,7 @@ def read_by(mix: LayerMix, index: int) -> Place:
 
 
 def _weights(attentions: Any, tokens: Tensor) -> Sequence[Tensor]:
-    """The attention that an encoder gave. Raises UserError unless it is (B, K, P, P), over all of its tokens."""
+    """The attention weights of an encoder. Raises UserError unless they are (B, K, P, P), over all of its tokens."""
     length = tokens.shape[1]
     if not attentions or any(weights is None or weights.shape[2:] != (length, length) for weights in attentions):
         raise UserError("this encoder has no attention of all tokens to all", where=option("capture"), allowed=[LAYERS])
@@ -169,11 +167,11 @@ def _weights(attentions: Any, tokens: Tensor) -> Sequence[Tensor]:
 
 
 def with_explicit_attention(encoder: nn.Module) -> Any:
-    """A view of the encoder that gives attention weights, which fused attention does not.
+    """Return a view of the encoder that returns attention weights, which fused attention does not.
 
-    Its modules are twins of the encoder's that share all parameters and buffers but have configurations of their own,
-    which say how attention is computed, and none of the hooks by which the library collects what layers give. The
-    encoder stays as it is, so that threads may share it.
+    Its modules are copies that share all parameters and buffers with the encoder. They have their own configurations,
+    which select the implementation of attention, and none of the hooks by which the library collects outputs of layers.
+    The encoder is not modified, so threads may share it.
     """
     configs: dict[int, Any] = {}
 
@@ -197,7 +195,7 @@ def with_explicit_attention(encoder: nn.Module) -> Any:
 
 
 def check_heads(config: TaggerConfig, hidden: int) -> None:
-    """Raise UserError where the heads over layers do not divide the encoder's D."""
+    """Raise UserError if the encoder's D is not divisible by the heads over layers."""
     if config.layers == "attention" and config.head_dim is None and hidden % config.heads:
         raise UserError(
             f"heads do not divide the encoder's size of {hidden}; set head_dim or another number of heads",
@@ -207,6 +205,6 @@ def check_heads(config: TaggerConfig, hidden: int) -> None:
 
 
 def _padded(values: Tensor, words: Tensor, like: Tensor) -> Tensor:
-    """(B, W, ...): `values` (N, ...) at the indices `words` (N,) of the flattened `like` (B, W), zeros elsewhere."""
+    """Scatter `values` (N, ...) to indices `words` (N,) of the flattened `like` (B, W): (B, W, ...), else zero."""
     flat = values.new_zeros(like.numel(), *values.shape[1:]).index_copy(0, words, values)
     return flat.view(*like.shape, *values.shape[1:])

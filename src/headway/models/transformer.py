@@ -1,4 +1,4 @@
-"""The Transformer (Vaswani et al. 2017), with any mixer in the place of self-attention, per layer.
+"""The Transformer (Vaswani et al. 2017), with any mixer instead of self-attention in each layer.
 
 Shapes: B batch, S source, T target, D model, V vocabulary, R rows of a decoding step (hypotheses of all sentences).
 """
@@ -37,11 +37,11 @@ from headway.tensors.masks import drop_full
 
 
 class TransformerConfig(StackedConfig):
-    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its source are frames instead of tokens.
+    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its sources are frames instead of tokens.
 
-    `output_bias`: whether logits have a bias, as Marian's have. `first_input`: what the decoder reads before the first
-    token, the vector of the begin mark (`bos`) or, as in Marian, a zero vector (`zero`), plus the position of 0.
-    `embedding_norm`: whether the sum of a token's and its position's vector is normalised, as BART's is.
+    `output_bias`: whether logits have a bias, as in Marian. `first_input`: the first input of the decoder, the vector
+    of the begin-of-sentence token (`bos`) or, as in Marian, a zero vector (`zero`), plus position 0. `embedding_norm`:
+    whether the sum of token and position vectors is normalised, as in BART.
     """
 
     kind: Literal["transformer"] = "transformer"
@@ -58,7 +58,7 @@ class TransformerConfig(StackedConfig):
 
 @dataclass(frozen=True)
 class DecoderState(State):
-    """The state of a Transformer decoder. Its views of the source are kept once a sentence, not once a hypothesis.
+    """The state of a Transformer decoder. The source views are stored per sentence, not per hypothesis.
 
     `lengths` (R,) counts the tokens so far.
     """
@@ -66,10 +66,10 @@ class DecoderState(State):
     layers: tuple[State, ...]
     sources: tuple[View, ...]
     lengths: Tensor
-    width: int  # hypotheses a sentence, one after the other
+    width: int  # hypotheses per sentence, in consecutive rows
 
     def select(self, index: Tensor) -> DecoderState:
-        """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
+        """Select rows by `index`. With an index (N, W), the W hypotheses of each sentence share its source views."""
         rows = index.reshape(-1)
         width, sentences = sentences_of(index, self.width, self.lengths.shape[0] // self.width)
         return DecoderState(
@@ -85,8 +85,8 @@ class Transformer(Seq2Seq):
 
     Args:
         config: the `model` section of a recipe.
-        source_size: size of the source vocabulary or, with a front end, how many numbers a frame has.
-        target_size: size of the target vocabulary.
+        source_size: the size of the source vocabulary or, with a front end, the numbers per frame.
+        target_size: the size of the target vocabulary.
         shared: whether both sides have the same vocabulary.
 
     Raises:
@@ -128,7 +128,7 @@ class Transformer(Seq2Seq):
         vectors, mask = self.source_embedding.read(source, mask)
         padding = drop_full(mask)
         attention: dict[str, Tensor] = {}
-        depth: list[Tensor] = []  # `list[Tensor]()` is nothing that can be compiled
+        depth: list[Tensor] = []  # torch.compile does not support `list[Tensor]()`
         over_depth = isinstance(self.encoder_end, DepthAttention) and wanted("encoder.layers", capture)
         x: Stream = vectors
         first: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Optimizers, and learning rates over the updates."""
+"""Optimizers and learning rate schedules."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Optimizers, and the recipe's section of the optimizer and its learning rate."""
+"""Optimizers, and the `optimizer` section of a recipe with its learning rate schedule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AdamConfig(Section):
     weight_decay: WeightDecay = 0.0
 
     def arguments(self) -> dict[str, Any]:
-        """The options as torch names them; the learning rate is set before each update."""
+        """The arguments of the torch optimizer; the learning rate is set before each update."""
         return {
             "lr": 0.0,
             "betas": self.betas,
@@ -56,7 +56,7 @@ class FusedAdamW(AdamW):
 
 
 class SgdConfig(Section):
-    """The options of stochastic gradient descent, which is plain by default."""
+    """The options of stochastic gradient descent, without momentum by default."""
 
     momentum: Probability = 0.0
     nesterov: bool = False
@@ -75,10 +75,12 @@ class FusedSgd(SGD):
     Config = SgdConfig
 
     def __init__(self, parameters: Iterable[nn.Parameter], config: SgdConfig) -> None:
-        from torch.distributed.tensor import DTensor  # which takes a second to import
+        from torch.distributed.tensor import DTensor  # takes a second to import
 
         given = list(parameters)
-        fused = not any(isinstance(parameter, DTensor) for parameter in given)  # torch has no fused step of shards
+        fused = not any(
+            isinstance(parameter, DTensor) for parameter in given
+        )  # torch has no fused step for sharded parameters
         super().__init__(given, lr=0.0, **config.model_dump(), fused=fused)
 
 
@@ -102,10 +104,10 @@ class ForeachAdadelta(Adadelta):
 
 
 class MuonConfig(AdamConfig):
-    """The options of Muon and of the AdamW beside it, whose `betas` and `epsilon` these are.
+    """The options of Muon, and of AdamW for all other parameters, which has these `betas` and `epsilon`.
 
-    `momentum`, `nesterov` and `steps` (of Newton and Schulz) are Muon's. `adamw_rate`: the learning rate of AdamW, in
-    times that of the matrices.
+    `momentum`, `nesterov` and `steps` (of Newton and Schulz) are Muon's. `adamw_rate`: the learning rate of AdamW,
+    relative to that of Muon.
     """
 
     momentum: Probability = 0.95
@@ -117,8 +119,8 @@ class MuonConfig(AdamConfig):
 class MuonWithAdamW(Optimizer):
     """Muon (Jordan et al. 2024) for the linear maps in a model's blocks, AdamW for all else.
 
-    Updates of a matrix are 0.2 sqrt(max(rows, columns)) times orthogonal, so that one learning rate suits both (Liu et
-    al. 2025).
+    The update of a matrix is orthogonal, scaled by 0.2 sqrt(max(rows, columns)), so one learning rate suits both
+    optimizers (Liu et al. 2025).
     """
 
     Config = MuonConfig
@@ -139,7 +141,6 @@ class MuonWithAdamW(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of all parameters, at the learning rate of their group."""
         loss = None if closure is None else closure()
         for part, group, times in zip(self.parts, self.param_groups, self.rates, strict=False):
             part.state, part.param_groups = self.state, [{**group, "lr": group["lr"] * times}]
@@ -148,7 +149,7 @@ class MuonWithAdamW(Optimizer):
 
 
 def _for_muon(blocks: Iterable[nn.Module], learning: Iterable[Tensor]) -> list[dict[str, Any]]:
-    """The weights of linear maps in `blocks`, and all others that learn."""
+    """Parameter groups for `MuonWithAdamW`: weights of linear maps in `blocks`, and all others in `learning`."""
     linears = {id(part.weight) for block in blocks for part in block.modules() if isinstance(part, nn.Linear)}
     parts: list[list[Tensor]] = [[], []]
     for parameter in learning:
@@ -157,11 +158,11 @@ def _for_muon(blocks: Iterable[nn.Module], learning: Iterable[Tensor]) -> list[d
 
 
 class OptimizerConfig(Section):
-    """The optimizer and the learning rate over the updates.
+    """The optimizer and its learning rate schedule.
 
-    `kind`: a name in `OPTIMIZERS`, or `module:Class` of a torch optimizer; its own options stand beside the other keys.
-    `schedule`: a name in `SCHEDULES`, or `{kind: module:Class, ...options}`; the schedule says what `learning_rate`
-    and `warmup` mean.
+    `kind`: a name in `OPTIMIZERS`, or `module:Class` of a torch optimizer; the options of the kind are further keys of
+    the section. `schedule`: a name in `SCHEDULES`, or `{kind: module:Class, ...options}`, which determines the meaning
+    of `learning_rate` and `warmup`.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -179,7 +180,7 @@ class OptimizerConfig(Section):
 
     @model_validator(mode="after")
     def _check_options(self) -> OptimizerConfig:
-        """Check the options of the optimizer, and give those that are left out their defaults."""
+        """Validate the options of the optimizer, and fill in defaults."""
         section, given = OPTIMIZERS.config(self.kind), self.__pydantic_extra__
         assert given is not None
         closure = signature(OPTIMIZERS.get(self.kind).step).parameters.get("closure")
@@ -202,12 +203,11 @@ class OptimizerConfig(Section):
         return self
 
     def options(self) -> dict[str, Any]:
-        """The optimizer's own options."""
         return dict(self.__pydantic_extra__ or {})
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module, blocks: Sequence[nn.Module] = ()) -> Optimizer:
-    """The optimizer of all parameters of `model` that learn, `blocks` being its hidden layers.
+    """Build the optimizer of all trainable parameters of `model`; `blocks` are its hidden layers.
 
     Raises:
         UserError: options that it refuses.
@@ -221,16 +221,16 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module, blocks: Sequence[
 def build_schedule(
     config: OptimizerConfig, *, dim: int | None, updates: int | None, evaluated: bool = True
 ) -> Schedule:
-    """The learning rate as a function of the progress.
+    """Build the learning rate schedule.
 
     Args:
         config: the recipe's section.
-        dim: D of the model, where it has one.
-        updates: the last update, where it is known.
+        dim: D of the model, if it has one.
+        updates: the last update, if known.
         evaluated: whether there is a dev corpus to evaluate on.
 
     Raises:
-        UserError: a schedule that needs what is not known, or options that it refuses.
+        UserError: the schedule needs a value that is not known, or refuses its options.
     """
     context = ScheduleContext(config.learning_rate, config.warmup, dim, updates, evaluated)
     return SCHEDULES.build(config.schedule, context, where="optimizer.schedule")

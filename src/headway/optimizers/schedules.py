@@ -1,4 +1,4 @@
-"""Learning rates over the updates. Updates count from 1."""
+"""Learning rate schedules. Updates count from 1."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,13 +16,12 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingProgress(NamedTuple):
-    """The point in training where an update stands. It is the same in a run that was resumed.
+    """The progress of training at an update. It is the same in a resumed run.
 
     Attributes:
-        update: its number.
-        epochs: the passes over the corpus that were made before it; 2.5 is the middle of the third.
-        gains: of each evaluation before it, whether it was better than all before: by its score or, where that is
-            equal, by its loss.
+        update: the number of the update.
+        epochs: the passes over the corpus before it; 2.5 is the middle of the third.
+        gains: for each evaluation before it, whether it was the best so far, by score or, on ties, by loss.
     """
 
     update: int
@@ -31,13 +30,13 @@ class TrainingProgress(NamedTuple):
 
 
 class ScheduleContext(NamedTuple):
-    """All that a schedule may depend on besides its own options.
+    """The values that a schedule may depend on besides its own options.
 
     Attributes:
         learning_rate: the recipe's `optimizer.learning_rate`.
         warmup: the recipe's `optimizer.warmup`, in updates.
-        dim: D of the model, None where it has none.
-        updates: the last update, None where it is not known.
+        dim: D of the model, None if it has none.
+        updates: the last update, None if it is not known.
         evaluated: whether there is a dev corpus to evaluate on.
     """
 
@@ -49,7 +48,7 @@ class ScheduleContext(NamedTuple):
 
 
 class Schedule(ABC):
-    """The learning rate as a function of the progress; keyword-only arguments of a subclass are its options."""
+    """The learning rate as a function of training progress; keyword-only arguments of a subclass are its options."""
 
     def __init__(self, context: ScheduleContext) -> None:
         self.context = context
@@ -59,7 +58,7 @@ class Schedule(ABC):
         """The learning rate of an update."""
 
     def rate(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update. Raises UserError where a schedule from elsewhere gives none."""
+        """The learning rate of an update. Raises UserError if a foreign schedule does not return a valid one."""
         rate: Any = self(progress)
         if not (isinstance(rate, Real) and 0 <= float(rate) < math.inf):
             what = f"{type(self).__name__} gives no learning rate for update {progress.update:,}"
@@ -67,7 +66,7 @@ class Schedule(ABC):
         return float(rate)
 
     def warm(self, update: int) -> float:
-        """The share of the learning rate that linear warm-up allows."""
+        """The factor of the learning rate during linear warm-up, 1 after it."""
         return update / self.context.warmup if update < self.context.warmup else 1.0
 
 
@@ -75,7 +74,6 @@ class InverseSquareRoot(Schedule):
     """Linear warm-up to `learning_rate`, then proportional to update ** -0.5."""
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
         decayed = (max(self.context.warmup, 1) / progress.update) ** 0.5
         return float(self.context.learning_rate * min(self.warm(progress.update), decayed))
 
@@ -93,7 +91,6 @@ class Noam(Schedule):
         self.dim = context.dim
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
         update, warmup = progress.update, self.context.warmup
         rise = update * warmup**-1.5 if warmup else update**-0.5
         return float(self.context.learning_rate * self.dim**-0.5 * min(update**-0.5, rise))
@@ -102,7 +99,7 @@ class Noam(Schedule):
 class LinearDecay(Schedule):
     """Linear warm-up to `learning_rate`, then linearly down to zero after the last update.
 
-    Raises ValueError where the last update is not known.
+    Raises ValueError if the last update is not known.
     """
 
     def __init__(self, context: ScheduleContext) -> None:
@@ -112,11 +109,9 @@ class LinearDecay(Schedule):
         self.updates = context.updates
 
     def left(self, update: int) -> float:
-        """The share that is left of the updates after the warm-up."""
         return max(0.0, (self.updates + 1 - update) / max(1, self.updates + 1 - self.context.warmup))
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
         return self.context.learning_rate * min(self.warm(progress.update), self.left(progress.update))
 
 
@@ -124,10 +119,10 @@ class CosineDecay(LinearDecay):
     """Linear warm-up to `learning_rate`, then down half a cosine (Loshchilov and Hutter 2017, eq. 5, without restarts).
 
     Args:
-        context: what it depends on.
+        context: the values that it depends on.
         lowest: the share of `learning_rate` that is reached after the last update.
 
-    Raises ValueError where the last update is not known.
+    Raises ValueError if the last update is not known.
     """
 
     def __init__(self, context: ScheduleContext, *, lowest: Share = 0.0) -> None:
@@ -135,7 +130,6 @@ class CosineDecay(LinearDecay):
         self.lowest = lowest
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
         half = (1 - math.cos(math.pi * min(1.0, self.left(progress.update)))) / 2
         share = self.lowest + (1 - self.lowest) * half
         return self.context.learning_rate * min(self.warm(progress.update), share)
@@ -145,18 +139,17 @@ class Constant(Schedule):
     """Linear warm-up to `learning_rate`, which then stays."""
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
         return self.context.learning_rate * self.warm(progress.update)
 
 
 class StepDecay(Schedule):
     """Linear warm-up to `learning_rate`, which is multiplied by `factor` at some ends of epochs.
 
-    Luong et al. (2015) halve it after the fifth epoch and after each epoch that follows, Sutskever et al. (2014) after
-    the fifth and after each half epoch that follows (`every: 0.5`).
+    Luong et al. (2015) halve it after the fifth epoch and after each following epoch, Sutskever et al. (2014) after the
+    fifth and after each following half epoch (`every: 0.5`).
 
     Args:
-        context: what it depends on.
+        context: the values that it depends on.
         after: the epochs before the first decay.
         every: the epochs between two decays.
         factor: of each decay.
@@ -174,8 +167,7 @@ class StepDecay(Schedule):
         self.after, self.every, self.factor = after, every, factor
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
-        # A multiple of 0.1 may be a little less than that, and is one all the same.
+        # In floating point, a multiple of 0.1 may be a little less than that.
         beyond = (progress.epochs - self.after) / self.every + 1e-9
         decays = 1 + int(beyond) if beyond >= 0 else 0
         return float(self.context.learning_rate * self.warm(progress.update) * self.factor**decays)
@@ -184,15 +176,15 @@ class StepDecay(Schedule):
 class PlateauDecay(Schedule):
     """Linear warm-up to `learning_rate`, which is multiplied by `factor` where evaluations bring no better score.
 
-    The score is that of `training.best_by`; of equal scores the one with the lower loss on dev is better.
+    The score is that of `training.best_by`; on ties the one with the lower loss on dev is better.
 
     Args:
-        context: what it depends on.
-        patience: the evaluations in a row without a better score, since the last decay, that make a decay.
+        context: the values that it depends on.
+        patience: the consecutive evaluations without a better score, since the last decay, that trigger a decay.
         factor: of each decay.
         lowest: the share of `learning_rate` that it never falls below.
 
-    Raises ValueError where nothing is evaluated.
+    Raises ValueError if there is no evaluation.
     """
 
     def __init__(
@@ -209,7 +201,6 @@ class PlateauDecay(Schedule):
         self.patience, self.factor, self.lowest = patience, factor, lowest
 
     def __call__(self, progress: TrainingProgress) -> float:
-        """The learning rate of an update."""
         decays = waiting = 0
         for gained in progress.gains:
             waiting = 0 if gained else waiting + 1

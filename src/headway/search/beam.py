@@ -1,7 +1,7 @@
-"""Greedy and beam search, and ensembles. Of a model it sees start, extend and select: any object with these will do.
+"""Greedy and beam search, and ensembles. Any object with the methods `start`, `extend` and `select` can be searched.
 
-Rows keep their shape from step to step: W hypotheses of each of N sentences, of which some may be finished. Tokens and
-parents are kept step by step, and followed backwards once a sentence is done.
+The number of rows stays fixed while no sentence is dropped: W hypotheses of each of N sentences, some of them finished.
+Tokens and back-pointers are stored at each step, and followed backwards once the search ends.
 
 Shapes: N sentences, W hypotheses of a sentence, C candidates of a sentence at a step, V vocabulary, T steps.
 """
@@ -23,18 +23,18 @@ from headway.search.decoding_options import UNPENALIZED, Ranking
 from headway.search.limits import Hypothesis, Limits, check_scores
 from headway.tensors.batch import EOS
 
-# For each step and sentence the parents, tokens and log probabilities of the W hypotheses.
-Way = list[dict[int, tuple[list[int], list[int], list[float]]]]
+# For each step, by sentence: the parents, tokens and log probabilities of its W hypotheses.
+BackPointers = list[dict[int, tuple[list[int], list[int], list[float]]]]
 
-BLOCK = 16  # scores of which a maximum is taken
-LOOK_EVERY = 8  # steps between two looks at whether all is done, on an accelerator: every look waits for it
+BLOCK = 16  # scores in a block; the maximum of each block is taken first
+LOOK_EVERY = 8  # steps between two checks whether all is done, on an accelerator: each check waits for the device
 
 
 class Searchable(Protocol):
-    """The part of a model that search uses (see `Seq2Seq`)."""
+    """The methods of a model that search calls (see `Seq2Seq`)."""
 
     def start(self, memory: Memory, capacity: int) -> State:
-        """The state before the first token, one row a sentence, with room for `capacity` tokens."""
+        """The state before the first token: one row per sentence, with room for `capacity` tokens."""
         ...
 
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -43,13 +43,13 @@ class Searchable(Protocol):
 
 
 def time_to_look(time: int, device: torch.device) -> bool:
-    """Whether search may look at what it has computed after step `time`: always on a CPU, seldom elsewhere."""
+    """Whether to check after step `time` if search is done: always on a CPU, every `LOOK_EVERY` steps elsewhere."""
     return device.type == "cpu" or (time + 1) % LOOK_EVERY == 0
 
 
 class _Candidates(NamedTuple):
-    """Continuations of each sentence, best first, all (N, C): their scores, parents and tokens, and the log
-    probability of the token alone."""
+    """Candidate continuations of each sentence, best first. All fields are (N, C): the scores of the hypotheses, the
+    indices of their parents, their new tokens, and the log probabilities of these tokens."""
 
     scores: Tensor
     parents: Tensor
@@ -57,19 +57,19 @@ class _Candidates(NamedTuple):
     log_probabilities: Tensor
 
     def rows(self, index: Tensor) -> _Candidates:
-        """Those of some sentences."""
+        """The candidates of the sentences in `index`."""
         return _Candidates(*(part[index] for part in self))
 
     def may_end(self) -> bool:
-        """Whether some may end. That none does is seen on a CPU alone: elsewhere it would have to be waited for."""
+        """Whether any candidate ends its hypothesis; always True on an accelerator, where checking would wait."""
         return self.tokens.device.type != "cpu" or bool((self.tokens == EOS).any())
 
     def first(self, count: int) -> _Candidates:
-        """The best so many."""
+        """The `count` best candidates of each sentence."""
         return _Candidates(*(part[:, :count] for part in self))
 
     def survivors(self, beam: int) -> _Candidates:
-        """The best `beam` of those that do not end."""
+        """The `beam` best candidates of each sentence that do not end their hypothesis."""
         scores, order = self.scores.masked_fill(self.tokens == EOS, -torch.inf).sort(
             dim=1, descending=True, stable=True
         )
@@ -80,18 +80,18 @@ class _Candidates(NamedTuple):
 class _Finished:
     """The best W finished hypotheses of each of N sentences, best first, and which sentences are done.
 
-    A hypothesis is a row of numbers: its score, the log probability of its end, and the step and the parent where the
-    way back from it begins. A score of minus infinity says that there is none.
+    A hypothesis is a row of four numbers: its score, the log probability of its end-of-sentence token, the step at
+    which it ended, and the index of its parent at that step. A score of minus infinity marks an empty row.
     """
 
     def __init__(self, count: int, beam: int, ranking: Ranking, like: Tensor) -> None:
         self.ranking = ranking
-        exact = torch.promote_types(like.dtype, torch.float32)  # bf16 counts no further than 256
+        exact = torch.promote_types(like.dtype, torch.float32)  # bf16 represents integers only up to 256
         self.rows = torch.full((count, beam, 4), -torch.inf, dtype=exact, device=like.device)
         self.done = torch.zeros(count, dtype=torch.bool, device=like.device)
 
     def add(self, sentences: Tensor, time: int, candidates: _Candidates) -> None:
-        """Note those of the best W candidates of some sentences (N',) that end, where they belong to the best W."""
+        """Add those of the best W candidates of `sentences` (N',) that end, and keep the best W finished hypotheses."""
         sums, parents, tokens, log_probabilities = candidates.first(self.rows.shape[1])
         ended = (tokens == EOS) & ~self.done[sentences, None]
         scores = (sums / self.ranking.penalty(time + 1)).masked_fill(~ended, -torch.inf)
@@ -100,49 +100,48 @@ class _Finished:
         order = rows[..., 0].sort(dim=1, descending=True, stable=True).indices[:, : self.rows.shape[1]]
         self.rows[sentences] = rows.gather(1, order[..., None].expand(-1, -1, 4))
 
-    def settle(self, sentences: Tensor, time: int, best: Tensor) -> None:
-        """Note the sentences (N',) that are done where the log probability of the best alive is `best` (N',)."""
+    def mark_done(self, sentences: Tensor, time: int, best: Tensor) -> None:
+        """Mark the sentences (N',) whose finished hypotheses no longer can be overtaken by the `best` (N',) alive."""
         self.done[sentences] |= self.ranking.ends(self.rows[sentences, :, 0], best, time + 1)
 
     def some_wait(self, sentences: Tensor) -> bool:
-        """Whether some of the sentences (N',) have W finished hypotheses and are not done."""
+        """Whether any of `sentences` (N',) has W finished hypotheses but is not done."""
         return bool(((self.rows[sentences, -1, 0] > -torch.inf) & ~self.done[sentences]).any())
 
 
-class _Trail:
-    """The way back: at each step the sentences that went on, and the hypotheses chosen of each."""
+class _Steps:
+    """The back-pointers of a search: for each step, the active sentences and their surviving candidates."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[Tensor, _Candidates]] = []
 
-    def write(self, sentences: Tensor, chosen: _Candidates) -> None:
-        """Note what a step has chosen for some sentences."""
+    def append(self, sentences: Tensor, chosen: _Candidates) -> None:
         self.steps.append((sentences, chosen))
 
     def log_probabilities(self, like: Tensor) -> Tensor:
-        """Those of all tokens, one after the other."""
+        """The log probabilities of all stored tokens in one vector of the type and device of `like`."""
         return torch.cat([like.new_zeros(0), *(chosen.log_probabilities.flatten() for _, chosen in self.steps)])
 
     def hypotheses(self, finished: _Finished) -> list[list[Hypothesis]]:
         """The finished hypotheses of each sentence, best first."""
-        way = self._way()
+        pointers = self._back_pointers()
         return [
-            [_unrolled(way, sentence, *row) for row in rows if row[0] > -math.inf]
+            [_follow(pointers, sentence, *row) for row in rows if row[0] > -math.inf]
             for sentence, rows in enumerate(finished.rows.tolist())
         ]
 
-    def _way(self) -> Way:
+    def _back_pointers(self) -> BackPointers:
         return [
             dict(zip(sentences.tolist(), zip(*(part.tolist() for part in chosen[1:]), strict=True), strict=True))
             for sentences, chosen in self.steps
         ]
 
 
-def _unrolled(way: Way, sentence: int, score: float, end: float, step: float, parent: float) -> Hypothesis:
-    """The hypothesis of which `parent` is the part before its end at `step`."""
+def _follow(pointers: BackPointers, sentence: int, score: float, end: float, step: float, parent: float) -> Hypothesis:
+    """Return the hypothesis that ends at `step` with log probability `end`, following back-pointers from `parent`."""
     ids, logs, index = [], [end], int(parent)
     for time in range(int(step) - 1, -1, -1):
-        parents, tokens, log_probabilities = way[time][sentence]
+        parents, tokens, log_probabilities = pointers[time][sentence]
         ids.append(tokens[index])
         logs.append(log_probabilities[index])
         index = parents[index]
@@ -153,19 +152,18 @@ def _unrolled(way: Way, sentence: int, score: float, end: float, step: float, pa
 def beam_search(
     model: Searchable, memory: Memory, limits: Limits, *, beam: int, ranking: Ranking = UNPENALIZED
 ) -> list[list[Hypothesis]]:
-    """The best outputs of each of N sentences, best first; beam 1 is greedy search.
+    """Return the `beam` best outputs of each of N sentences, best first; beam 1 is greedy search.
 
-    At each step the 2 * beam best continuations of a sentence are ranked; those among the first `beam` that end are
-    finished, and the best `beam` of the others live on. A sentence is done when the ranking says so, or when its
-    longest length is reached, where the end is forced. The best `beam` of the finished are given. A score is what
-    `Hypothesis` says, so it equals the re-scoring.
+    At each step the 2 * beam best candidates of a sentence are ranked. Those among the first `beam` that end are
+    finished, and the best `beam` of the others survive. A sentence is done when `ranking.ends` says so, or when it has
+    reached its longest length, where the end is forced. The scores are those of `Hypothesis`, and equal re-scoring.
 
     Args:
-        model: anything with start and extend.
+        model: any object with `start` and `extend`.
         memory: the encoded sources, N rows.
         limits: shortest and longest output, forced prefixes, repetitions.
         beam: W.
-        ranking: the length penalty, and what may end the search of a sentence.
+        ranking: the length penalty, and the condition that ends the search of a sentence.
 
     Raises:
         NotFiniteError: the model's scores are not finite.
@@ -176,7 +174,7 @@ def beam_search(
     state = model.start(memory, steps + last.shape[1])
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)
-    trail, finished, waiting = _Trail(), _Finished(count, beam, ranking, raw), False
+    stored, finished, waiting = _Steps(), _Finished(count, beam, ranking, raw), False
     for time in range(steps + 1):
         check_waited_for()
         width = scores.shape[1]
@@ -187,9 +185,9 @@ def beam_search(
         if time == steps:
             break
         chosen = candidates.survivors(beam) if ending else candidates.first(beam)
-        trail.write(sentences, chosen)
+        stored.append(sentences, chosen)
         if ending or waiting:
-            finished.settle(sentences, time, chosen.scores[:, 0])
+            finished.mark_done(sentences, time, chosen.scores[:, 0])
         rows = torch.arange(len(sentences), device=device)
         if (ending or waiting or time >= min(limits.longest)) and time_to_look(time, device):
             rows = _rows_to_go(finished, sentences, longest, time)
@@ -206,22 +204,22 @@ def beam_search(
             scores = scores.where(scores == -torch.inf, 0.0)
         raw, state = model.extend(last, state)
     unsound = (
-        trail.log_probabilities(raw).isnan().any(),
+        stored.log_probabilities(raw).isnan().any(),
         raw.isnan().any(),
         (finished.rows[:, 0, 0] == -torch.inf).any(),
     )
     check_scores(torch.stack(unsound))
-    return trail.hypotheses(finished)
+    return stored.hypotheses(finished)
 
 
 def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: int) -> Tensor:
-    """The rows of `sentences` (N',) to go on with: on a CPU those that are not done, elsewhere see `halved`."""
+    """The rows of `sentences` (N',) to continue: on a CPU those that are not done, elsewhere see `halved`."""
     going = ~finished.done[sentences] & (time < longest[sentences])
     return going.nonzero().squeeze(1) if sentences.device.type == "cpu" else halved(going)
 
 
 def halved(going: Tensor) -> Tensor:
-    """The rows to go on with, in few sizes: all, or those `going` (N',) among half, a quarter, ... of all."""
+    """The rows to continue: all, or the `going` (N',) filled up to half, a quarter, ... of all, for few batch sizes."""
     left, size = going.nonzero().squeeze(1), len(going)
     while 0 < 2 * len(left) <= size:
         size //= 2
@@ -231,10 +229,10 @@ def halved(going: Tensor) -> Tensor:
 def _candidates(
     scores: Tensor, raw: Tensor, limits: Limits, sentences: Tensor, time: int, history: Tensor, count: int
 ) -> _Candidates:
-    """The `count` best continuations of each sentence, whose hypotheses have `scores` (N, W).
+    """The `count` best candidates of each sentence, whose hypotheses have `scores` (N, W).
 
-    Those of a sentence are among those of its rows, so that no more than these are ever added up. `raw` (N * W, V), the
-    log probabilities that the model gave, stays as it is.
+    The best candidates of each hypothesis are selected before scores are added, so only these are added up. `raw` (N *
+    W, V) holds the log probabilities of the model, and is not modified.
     """
     width, vocabulary = scores.shape[1], raw.shape[1]
     forbidden = limits.forbidden(time)
@@ -248,7 +246,7 @@ def _candidates(
     shown = values.shape[1]
     total = (scores.reshape(-1, 1) + values).reshape(len(scores), -1)
     best, places = total.topk(min(count, total.shape[1]), dim=1)
-    if (missing := count - best.shape[1]) > 0:  # fewer continuations than the beam is wide: add impossible ones
+    if (missing := count - best.shape[1]) > 0:  # fewer candidates than `count`: add impossible ones
         best = torch.cat([best, best.new_full((len(best), missing), -torch.inf)], 1)
         places = torch.cat([places, places.new_zeros(len(places), missing)], 1)
     tokens, values = (part.reshape(len(scores), -1).gather(1, places) for part in (tokens, values))
@@ -256,16 +254,16 @@ def _candidates(
 
 
 def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest values of each row of scores (R, V), and their columns, both (R, count), best first.
+    """The `count` largest values of each row of `scores` (R, V), best first, and their columns, both (R, count).
 
-    The largest numbers are in the blocks with the largest maxima. A CPU finds maxima many numbers at a time, where it
-    sorts one by one.
+    On a CPU each row is split into blocks, and only the blocks with the largest maxima are sorted: maxima are computed
+    with vector instructions, whereas sorting is not.
     """
     rows, size = scores.shape
     blocks = size // BLOCK
     if scores.device.type != "cpu" or torch.compiler.is_compiling() or blocks < 4 * count:
         return scores.topk(count, dim=1)
-    cut = blocks * BLOCK  # a block is every `blocks`-th column up to here
+    cut = blocks * BLOCK  # a block consists of every `blocks`-th column before this one
     chosen = scores[:, :cut].reshape(rows, BLOCK, blocks).amax(1).topk(count, dim=1, sorted=False).indices
     columns = (chosen[:, :, None] + torch.arange(0, cut, blocks)).flatten(1)
     columns = torch.cat([columns, torch.arange(cut, size).expand(rows, -1)], 1) if cut < size else columns
@@ -275,37 +273,35 @@ def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """The memories of all models; `values` and `mask` are those of the first."""
+    """The memories of all models; `values` and `mask` are those of the first model."""
 
     members: tuple[Memory, ...]
 
 
 @dataclass(frozen=True)
 class EnsembleState(State):
-    """The states of all models."""
+    """The states of all models of an ensemble."""
 
     members: tuple[State, ...]
 
 
 class Ensemble:
-    """Models over the same vocabularies; the next token's probability is the mean of theirs."""
+    """Models with the same vocabularies. The probability of the next token is the mean of their probabilities."""
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         self.models = tuple(models)
 
     def encode(self, source: Tensor, mask: Tensor) -> EnsembleMemory:
-        """Encode a source with every model."""
         members = tuple(model.encode(source, mask) for model in self.models)
         return EnsembleMemory(members[0].values, members[0].mask, members)
 
     def start(self, memory: Memory, capacity: int) -> EnsembleState:
-        """The states of all models before the first token."""
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self.models, memory.members, strict=True)
         return EnsembleState(tuple(model.start(member, capacity) for model, member in pairs))
 
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, EnsembleState]:
-        """Log of the mean probability (R, V) of the token after tokens (R, n)."""
+        """The log of the mean probability (R, V) of the token after `tokens` (R, n), and the new states."""
         assert isinstance(state, EnsembleState)
         steps = [model.extend(tokens, member) for model, member in zip(self.models, state.members, strict=True)]
         scores = torch.stack([log_probabilities for log_probabilities, _ in steps]).logsumexp(0) - math.log(len(steps))

@@ -1,4 +1,4 @@
-"""The options of search: the `decoding` section of a recipe, and a part of the options of every prediction."""
+"""The options of search: the `decoding` section of a recipe, also among the options of every prediction command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from headway.core.config import Section, mistake
 
-if TYPE_CHECKING:  # the command line says its options without torch
+if TYPE_CHECKING:  # the command line shows its options without importing torch
     from torch import Tensor
 
 MOST_HYPOTHESES = 10_000  # of a sentence
@@ -19,22 +19,22 @@ LONGEST = 100_000  # tokens of an output
 
 @dataclass(frozen=True)
 class Ranking:
-    """The penalty that log probabilities are divided by, and the end of search, as `SearchOptions` has them."""
+    """The length penalty that divides log probabilities, and the stopping rule of search (see `SearchOptions`)."""
 
     exponent: float = 0.0
     kind: Literal["wu", "power"] = "wu"
     stop: Literal["best", "worst", "full"] = "best"
 
     def penalty(self, length: int) -> float:
-        """((5 + length) / 6) ** exponent, Wu et al. (2016), equation 14, or a power; `length` counts the end mark."""
+        """((5 + length) / 6) ** exponent, Wu et al. (2016), equation 14, or a power; `length` counts the end token."""
         return float((length if self.kind == "power" else (5 + length) / 6) ** self.exponent)
 
     def ends(self, finished: Tensor, best: Tensor, length: int) -> Tensor:
-        """The sentences (N,) whose search may end after `length` tokens.
+        """The mask (N,) of the sentences whose search may end after `length` tokens.
 
         Args:
-            finished: (N, W), scores of the best finished hypotheses, best first; minus infinity where there is none.
-            best: (N,), the highest log probabilities of hypotheses that go on.
+            finished: (N, W) scores of the best finished hypotheses, best first; minus infinity for missing ones.
+            best: (N,) the highest log probability of the unfinished hypotheses of each sentence.
         """
         full = finished[:, -1] > -math.inf
         if self.stop == "full":
@@ -46,7 +46,7 @@ UNPENALIZED = Ranking()
 
 
 def _of_recipe(default: Any, description: str, **bounds: Any) -> Any:
-    """A field whose default, when something is predicted, is that of the recipe."""
+    """A field whose default, in prediction, is the recipe's value."""
     return Field(
         default=default,
         description=description,
@@ -59,15 +59,16 @@ class SearchOptions(Section):
     """Search. Scores are log probabilities over ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14), or
     over length ** length_penalty if `length_penalty_kind` is `power`.
 
-    The search of a sentence ends once `beam` hypotheses are finished and none that goes on is above the best of them.
-    With `stop: worst` it goes on while one is above the worst, as in transformers, and with `full` it ends then.
+    The search of a sentence ends once `beam` hypotheses are finished and no unfinished one is above the best of them.
+    With `stop: worst` it continues while one is above the worst, as in transformers. With `full` it ends once
+    `beam` are finished.
 
-    The longest output is `max_length` tokens where given, else `max_length_ratio` * source + `max_length_offset`. No
-    sequence of `no_repeat_ngram` tokens comes twice in an output; 0 allows all. `unknown_words`: `copy` replaces each
-    word that the target vocabulary does not have by the source word that it attends to most (Luong et al. 2015).
+    The longest output is `max_length` tokens if set, else `max_length_ratio` * source + `max_length_offset`. No n-gram
+    of `no_repeat_ngram` tokens occurs twice in an output; 0 allows all. `unknown_words`: `copy` replaces each word that
+    is not in the target vocabulary by the source word that it attends to most (Luong et al. 2015).
 
-    `kind: mbr` draws `samples`, and takes the one, or with `beam_candidates` the hypothesis of the beam, with the
-    highest mean `utility`, a metric, by all samples as references (minimum Bayes risk, Eikema and Aziz 2020).
+    `kind: mbr` draws `samples`, and returns the one, or with `beam_candidates` the hypothesis of the beam, with the
+    highest mean `utility`, a metric, with all samples as references (minimum Bayes risk, Eikema and Aziz 2020).
     """
 
     beam: int = _of_recipe(4, "Hypotheses kept; 1 is greedy.", gt=0, le=MOST_HYPOTHESES)
@@ -93,11 +94,10 @@ class SearchOptions(Section):
 
     @property
     def ranking(self) -> Ranking:
-        """The order of hypotheses, and the end of search."""
         return Ranking(self.length_penalty, self.length_penalty_kind, self.stop)
 
     def longest(self, source_length: int) -> int:
-        """The longest output that a source of so many tokens gives; 1.15 * 100 is a little below 115 in floats."""
+        """The length limit for a source of `source_length` tokens. In floating point 1.15 * 100 is less than 115."""
         return int(self.max_length_ratio * source_length + 1e-9) + self.max_length_offset
 
     @model_validator(mode="after")

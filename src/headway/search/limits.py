@@ -1,4 +1,4 @@
-"""Hypotheses with their scores, and limits of outputs: lengths, forced beginnings, no n-gram twice.
+"""Hypotheses with their scores, and constraints on outputs: lengths, forced prefixes, no repeated n-grams.
 
 Shapes: N sentences, R rows (hypotheses of all sentences), V vocabulary, t tokens so far, n the length of an n-gram.
 """
@@ -15,14 +15,14 @@ from headway.tensors.batch import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output.
+    """One output of a search.
 
     Args:
-        ids: token ids, without the marks at either end.
-        log_probabilities: of each token and, last, of the end mark; their sum is the log probability of the hypothesis.
-        score: what hypotheses are ranked by: that sum over a length penalty (see `Ranking`), or an expected utility.
-        text: what an engine wrote that gives text alone. Its ids are then those that this text has, and its log
-            probabilities, which the engine does not tell, are NaN.
+        ids: token ids, without begin- and end-of-sentence tokens.
+        log_probabilities: of each token and, last, of the end-of-sentence token; their sum is that of the hypothesis.
+        score: the number to rank by: that sum divided by a length penalty (see `Ranking`), or an expected utility.
+        text: the output of an engine that returns only text. `ids` are then the ids of this text, and the log
+            probabilities, which such an engine does not return, are NaN.
     """
 
     ids: tuple[int, ...]
@@ -32,12 +32,12 @@ class Hypothesis:
 
     @property
     def log_probability(self) -> float:
-        """log P(target | source), the end mark included."""
+        """log P(target | source), including the end-of-sentence token."""
         return sum(self.log_probabilities)
 
 
 def check_scores(faults: Tensor) -> None:
-    """Raise NotFiniteError where one of the `faults` (n,) of a model's scores is true; waits for the device."""
+    """Raise NotFiniteError if any of `faults` (n,) is True: the scores are not finite. Waits for the device."""
     if bool(faults.any()):
         raise NotFiniteError(
             "the model's scores are not finite, so that no output is the best: its training diverged, or its numbers"
@@ -45,17 +45,18 @@ def check_scores(faults: Tensor) -> None:
         )
 
 
-NEVER = (PAD, BOS, EOS)  # no tokens of an output: the first of the vocabulary, in this order
+NEVER = (PAD, BOS, EOS)  # never part of an output; the first ids of the vocabulary, in this order
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of the outputs of N sentences; lengths count tokens without the end mark.
+    """Constraints on the outputs of N sentences. Lengths count tokens without the end-of-sentence token.
 
-    `prefix` holds, for each sentence, the ids that its output starts with. No `no_repeat` tokens in a row come twice in
-    an output, unless they are forced to or nothing else is left; 0 for no such limit. `context`, equally many ids of
-    each sentence, is what the decoder reads before the output; no length, score or repetition counts it. No output
-    has the token `mark`. Scores do not count the first `uncounted` tokens, which are forced, though lengths do.
+    `shortest` and `longest` (N,) are the length limits. `prefix` holds, for each sentence, the ids that its output
+    starts with. No n-gram of `no_repeat` tokens occurs twice in an output, unless it is forced or no other token is
+    allowed; 0 allows repetitions. `context`, the same number of ids for each sentence, is read by the decoder before
+    the output, and not counted by lengths, scores or repetitions. `mark` is a token that no output may contain. The
+    first `uncounted` tokens, which are forced, count for lengths but not for scores.
     """
 
     shortest: int
@@ -67,23 +68,23 @@ class Limits:
     uncounted: int = 0
 
     def start(self, count: int, device: torch.device) -> Tensor:
-        """(N, 1 + n): what the decoder reads first for N sentences, the begin mark and n tokens of context."""
+        """The first decoder input for N sentences, (N, 1 + n): the begin-of-sentence token and n tokens of context."""
         last = torch.full((count, 1), BOS, device=device)
         return torch.cat([last, torch.tensor(self.context, device=device)], 1) if self.context else last
 
     def ends(self) -> list[int]:
-        """The most tokens that each output can have: `longest` or, where more are forced, these."""
+        """The maximum output length of each sentence: `longest`, or the length of its prefix if that is longer."""
         forced = [len(ids) for ids in self.prefix] or [0] * len(self.longest)
         return [max(longest, count) for longest, count in zip(self.longest, forced, strict=True)]
 
     def restrict(self, scores: Tensor, sentences: Tensor, time: int, history: Tensor) -> None:
-        """Set to minus infinity, in place, the scores of what may not come next in a row.
+        """Set the scores of forbidden next tokens to minus infinity, in place.
 
         Args:
-            scores: (R, V), a copy that search may change.
-            sentences: (R,) sentence of each row.
-            time: how many tokens each row has so far, t.
-            history: (R, t) these tokens; looked at only where there is a `no_repeat`.
+            scores: (R, V) log probabilities.
+            sentences: (R,) the sentence of each row.
+            time: the number of tokens that each row has so far, t.
+            history: (R, t) these tokens; read only if `no_repeat` is not 0.
         """
         forced = self._forced(sentences, time)
         kept = None if forced is None else scores.gather(1, forced[:, None])
@@ -100,13 +101,13 @@ class Limits:
             scores.scatter_(1, forced[:, None], kept.masked_fill(free, -torch.inf))
 
     def forbidden(self, time: int) -> int | None:
-        """How many of the first tokens may not come after `time` others, where no others may not; else None."""
+        """The number of leading ids that are forbidden after `time` tokens; None if `restrict` is needed."""
         if self.prefix or self.mark is not None or time >= min(self.longest) or 0 < self.no_repeat <= time:
             return None
         return len(NEVER) if time < self.shortest else NEVER.index(EOS)
 
     def _forced(self, sentences: Tensor, time: int) -> Tensor | None:
-        """The token that must come at position `time` of each row, (R,), PAD where there is a choice."""
+        """The token (R,) that is forced at position `time`, PAD in rows without one; None if no row has one."""
         if not self.prefix and time < min(self.longest):
             return None
         longest = torch.tensor(self.longest, device=sentences.device)[sentences]
@@ -119,9 +120,9 @@ class Limits:
 
 
 def block_repeats(scores: Tensor, history: Tensor, size: int) -> None:
-    """Set to minus infinity, in place, every token that would complete an n-gram which its row holds already.
+    """Set every token that would complete an n-gram that its row already contains to minus infinity, in place.
 
-    A row in which nothing would be left stays as it is; with a vocabulary larger than the output is long there is none.
+    A row in which no token would remain is not changed; with a vocabulary larger than the output is long there is none.
 
     Args:
         scores: (R, V), minus infinity for PAD.
@@ -132,7 +133,7 @@ def block_repeats(scores: Tensor, history: Tensor, size: int) -> None:
     ending = history[:, history.shape[1] - size + 1 :]  # (R, n - 1)
     begun = (ngrams[:, :, :-1] == ending[:, None]).all(2)
     again = ngrams[:, :, -1].where(begun, PAD)
-    if history.shape[1] < scores.shape[1] - len(NEVER):  # fewer tokens than could be blocked: something is left
+    if history.shape[1] < scores.shape[1] - len(NEVER):  # some token always remains
         scores.scatter_(1, again, -torch.inf)
         return
     blocked = scores.scatter(1, again, -torch.inf)

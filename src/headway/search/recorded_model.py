@@ -1,6 +1,6 @@
-"""Decoding steps that are recorded once for each kind of shapes and then replayed, as CUDA graphs are.
+"""Decoding steps that are recorded once per combination of tensor shapes and then replayed, as CUDA graphs.
 
-A device may wait longer for the starts of a step's many kernels than it computes, while a record is started as one.
+The many kernels of a step can take longer to launch than to compute. A recorded step is launched as one unit.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from headway.mixers.mixer import mapped
 from headway.models.model import Memory
 from headway.tensors.looking import GraphRecorder, Work
 
-ROOM = 32  # positions that a state has room for at first; these double whenever they are used up
-MOST_RECORDS = 16  # each holds a state
-Recorder = Callable[[Work], Work]  # from what computes a step to what repeats it
+ROOM = 32  # the first capacity of a state, in positions; it doubles whenever it is exceeded
+MOST_RECORDS = 16  # the most records that are kept; each holds a state
+Recorder = Callable[[Work], Work]  # from a function that computes a step to one that replays it
 
 
 def recorder(device: torch.device) -> Recorder | None:
-    """The recorder of a device; None where there is none."""
+    """A function that records work on `device` as a CUDA graph. None if the device is not a CUDA device."""
     return GraphRecorder(device).record if device.type == "cuda" else None
 
 
 def few(size: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, ..."""
+    """Round `size` up to the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, ..., to limit the number of different shapes."""
     power = 1 << (size - 1).bit_length()
     return power * 3 // 4 if size <= power * 3 // 4 else power
 
@@ -47,14 +47,14 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _copy(kept: Any, new: Any, *, shared: bool = False) -> None:
-    """Write the tensors of a value into those of one of its kind, of which they may be views if they are `shared`."""
+    """Copy the tensors of `new` to those of `kept`, of the same structure; if `shared`, they may be views of these."""
     pairs = [pair for pair in zip(_tensors(kept), _tensors(new), strict=True) if pair[0] is not pair[1]]
     for one, other in [(one, other.clone()) for one, other in pairs] if shared else pairs:
         one.copy_(other)
 
 
 class _Record:
-    """A step of one kind: rows of a state are selected, where there is an index, and extended by tokens."""
+    """A recorded step for one combination of shapes: select rows of a state (if given an index), and extend it."""
 
     def __init__(self, model: Any, record: Recorder, *given: Any) -> None:
         self.model = model
@@ -64,10 +64,10 @@ class _Record:
     def _run(self) -> None:
         before = self.state if self.index is None else self.state.select(self.index)
         self.scores, after = self.model.extend(self.tokens, before)
-        _copy(self.state, after, shared=self.index is None)  # what is selected is a copy
+        _copy(self.state, after, shared=self.index is None)  # selected rows are a copy already
 
     def __call__(self, *given: Any) -> Any:
-        """The log probabilities; `state` of this record is that after them."""
+        """Replay the step, and return the log probabilities (R, V). Then `state` of this record is the new state."""
         _copy(*(parts[given[0] is self.state :] for parts in (self.given, given)))
         self.replay()
         return self.scores
@@ -75,13 +75,13 @@ class _Record:
 
 @dataclass(frozen=True)
 class RecordedState(State):
-    """The state of a model, with the rows of it that the next step begins with."""
+    """The state of a model, and the index of the rows that the next step selects from it."""
 
     inner: State
-    used: int  # positions so far, of `room`
+    used: int  # positions so far; at most `room`
     room: int
     rows: torch.Size | None = None  # the shape of the index of the last step
-    record: _Record | None = None  # what made the state, where that is recorded
+    record: _Record | None = None  # the record that computed the state, if there is one
     index: Tensor | None = None
 
     def select(self, index: Tensor) -> RecordedState:
@@ -89,19 +89,19 @@ class RecordedState(State):
 
 
 class RecordedModel:
-    """A model whose steps are recorded when one of their kind comes again. A state lasts until the next step."""
+    """A model that records a step when its shapes occur again. A state is valid until the next step."""
 
     def __init__(self, model: Any, record: Recorder) -> None:
         self.model, self.record = model, record
-        self.turn = Lock()  # of one search at a time
-        self.records: dict[Any, _Record | None] = {}  # the last used last; None for a kind that was seen once
+        self.turn = Lock()  # held by one search at a time
+        self.records: dict[Any, _Record | None] = {}  # most recently used last; None for shapes seen once
 
     def start(self, memory: Memory, capacity: int) -> RecordedState:
-        """The state before the first token. Its room grows with what is read, so that it has few sizes."""
+        """The state before the first token. Its capacity starts at `ROOM` and doubles, so few shapes occur."""
         return RecordedState(self.model.start(memory, ROOM), 0, ROOM)
 
     def extend(self, tokens: Tensor, state: Any) -> tuple[Tensor, RecordedState]:
-        """As that of the model. Raises UserError where its state changes its size."""
+        """As the model's `extend`. Raises UserError if its state changes its size from step to step."""
         inner, index, used, room = state.inner, state.index, state.used + tokens.shape[1], state.room
         while used > room:
             inner, room = mapped(inner, methodcaller("grown", room), MixerState), 2 * room

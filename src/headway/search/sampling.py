@@ -1,4 +1,4 @@
-"""Sampling: outputs drawn at random.
+"""Sampling of outputs from a model.
 
 Shapes: N sentences, V vocabulary.
 """
@@ -23,11 +23,11 @@ from headway.tensors.precision import exact_dtype
 
 @dataclass(frozen=True)
 class Sampling:
-    """The way in which tokens are drawn.
+    """How tokens are drawn: temperature, top-k and nucleus (top-p) sampling.
 
-    They come from the `top_k` most probable and, of these, from the fewest that hold `top_p` of the probability.
-    `temperature` divides the log probabilities first. Every line has a stream of random numbers, a function of
-    `seed` and the line's number, so that an output does not depend on what else is in its batch.
+    Tokens are drawn from the `top_k` most probable and, among these, from the smallest set that holds `top_p` of the
+    probability. Log probabilities are divided by `temperature` first. Each line has its own random stream, determined
+    by `seed` and the line's number, so an output does not depend on the other sentences of its batch.
     """
 
     temperature: float = 1.0
@@ -36,11 +36,10 @@ class Sampling:
     seed: int = 1
 
     def streams(self, lines: Sequence[int]) -> list[np.random.Generator]:
-        """One random generator for each line number."""
         return [np.random.Generator(np.random.Philox(key=[self.seed, line])) for line in lines]
 
     def draw(self, log_probabilities: Tensor, uniform: Tensor) -> Tensor:
-        """Token ids (rows,) by inverting the distribution function of (rows, V) at `uniform` (rows,)."""
+        """Draw token ids (rows,) from `log_probabilities` (rows, V), by inverse sampling at `uniform` (rows,)."""
         exact = log_probabilities.to(exact_dtype(log_probabilities.device))
         scores, ids = (exact / self.temperature).sort(dim=-1, descending=True, stable=True)
         if self.top_k is not None:
@@ -51,7 +50,7 @@ class Sampling:
         cumulative = probabilities.cumsum(-1)
         rank = (cumulative < uniform[:, None].to(cumulative) * cumulative[:, -1:]).sum(-1, keepdim=True)
         last = (probabilities > 0).sum(-1, keepdim=True) - 1
-        return ids.gather(1, rank.minimum(last).clamp(min=0)).squeeze(1)  # no token is probable where scores are NaN
+        return ids.gather(1, rank.minimum(last).clamp(min=0)).squeeze(1)  # if scores are NaN, no token is probable
 
 
 @torch.inference_mode()
@@ -65,15 +64,15 @@ def sample(
     count: int,
     ranking: Ranking = UNPENALIZED,
 ) -> list[list[Hypothesis]]:
-    """`count` independent outputs of each of N sentences, best first by score.
+    """Draw `count` independent outputs for each of N sentences, and return them sorted by score, best first.
 
     Args:
-        model: anything with start and extend.
+        model: any object with `start` and `extend`.
         memory: the encoded sources, N rows.
         limits: shortest and longest output, forced prefixes, repetitions.
         sampling: how tokens are drawn.
-        lines: (N,) the line numbers that the random streams hang on.
-        count: outputs a sentence.
+        lines: (N,) the line numbers that determine the random streams.
+        count: outputs per sentence.
         ranking: the length penalty of the score; log probabilities are the model's, at temperature 1.
 
     Raises:

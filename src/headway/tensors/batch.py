@@ -1,6 +1,6 @@
 """Batches of padded rows, collated from ids or frames and shared among processes; the ids of the special tokens.
 
-Shapes: B batch, S source, T target, F frames, M numbers a frame, P tokens, W words; S and T count the end mark.
+Shapes: B batch, S source, T target, F frames, M numbers a frame, P tokens, W words; S and T count EOS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from headway.tensors.masks import moved, padding_mask
 
-# Ids and names of the special tokens, the same in every kind of vocabulary. Text never turns into the first three.
+# Ids and names of the special tokens, the same in every kind of vocabulary. Text is never encoded as the first three.
 PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 
@@ -25,22 +25,25 @@ Ids = NDArray[np.integer]
 Frames = NDArray[np.float32]
 Indices = NDArray[np.int64]
 UNLABELLED = -1
-LINKS, WHOLE = "links", 1 << 30  # the name of the labels that link tokens of both sides; the unit of their weights
+LINKS, WHOLE = (
+    "links",
+    1 << 30,
+)  # the name of the labels that link tokens of both sides; the integer that stands for a weight of 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetBatch:
-    """The ground of the batches of every task: the wanted outputs. All masks: True = real.
+    """The base of the batches of every task: the reference outputs. All masks: True = real.
 
     Attributes:
-        target_output: (B, T) ids: what the model should say.
+        target_output: (B, T) ids that the model should predict.
         target_mask: (B, T).
-        context_mask: (B, T), True at what stands before the wanted output and is neither learned nor scored; None where
-            nothing does.
+        context_mask: (B, T), True at context before the reference output, neither trained on nor scored; None without
+            context.
         indices: (B,) positions of the examples in their corpus.
-        labels: by name, what else is known of the batch's tokens; `UNLABELLED` where nothing is.
-        counts: `target_tokens`, and for each name how many labels there are; in training those of the whole update, of
-            which the batch may be a part. In a step that is recorded they are tensors without axes.
+        labels: additional labels of tokens by name; `UNLABELLED` for tokens without one.
+        counts: `target_tokens`, and the number of labels by name; in training those of the whole update, of which the
+            batch may be a part. In a recorded step they are scalar tensors.
     """
 
     target_output: Tensor
@@ -52,27 +55,25 @@ class TargetBatch:
 
     @property
     def scored(self) -> Tensor:
-        """(B, T), True at the tokens that are learned and scored."""
+        """The mask (B, T) of the tokens that are trained on and scored."""
         return self.target_mask if self.context_mask is None else self.target_mask & ~self.context_mask
 
     def mean_of_labels(self, weight: float, name: str) -> Any:
-        """The factor by which a sum over the labels of a name becomes `weight` times their mean, a target token."""
+        """The factor that turns a sum over the labels of a name into `weight` times their mean per target token."""
         labels = self.counts[name]
         least = labels.clamp(min=1) if isinstance(labels, Tensor) else max(1, labels)
         return weight * self.counts["target_tokens"] / least
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """The tensors by name, but for labels."""
         return {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
 
     def each_tensor(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same batch with every tensor changed."""
+        """The same batch with `change` applied to every tensor."""
         changed: dict[str, Any] = {name: change(each) for name, each in self.own_tensors().items()}
         labels = {name: change(each) for name, each in self.labels.items()}
         return replace(self, **changed, labels=labels)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
-        """The same batch on `device`."""
         return self.each_tensor(lambda tensor: moved(tensor, device, non_blocking))
 
 
@@ -81,15 +82,15 @@ AnyBatch = TypeVar("AnyBatch", bound=TargetBatch)
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(TargetBatch):
-    """Padded pairs. The target is y1 .. yn EOS, and in `counts` end marks count.
+    """Padded pairs. The target is y1 .. yn EOS; `counts` include end-of-sentence tokens.
 
     Attributes:
-        source: (B, S) ids x1 .. xm EOS, or (B, S, M) frames of speech, float32, which need no end mark.
+        source: (B, S) ids x1 .. xm EOS, or (B, S, M) frames of speech, float32, which have no end-of-sentence token.
         source_mask: (B, S).
-        target_input: (B, T) ids BOS y1 .. yn: what the decoder reads; T = 0 where there are no targets.
-        labels: by name, one a source piece, (B, S), or a target piece, (B, T), as the name begins (`source_heads`);
-            `UNLABELLED` at end marks, padding and tokens without one. `links` (B, T, S) are float32, the shares of each
-            target piece in the source pieces that it is linked with: a row adds up to 1, or has none and is 0.
+        target_input: (B, T) ids BOS y1 .. yn, the input of the decoder; T = 0 without targets.
+        labels: by name, one per source token, (B, S), or target token, (B, T), by the prefix of the name
+            (`source_heads`); `UNLABELLED` at end-of-sentence tokens, padding and tokens without one. `links` (B, T, S)
+            are float32, the weights of the source tokens linked to each target token: a row sums to 1, or is 0.
     """
 
     source: Tensor
@@ -97,7 +98,7 @@ class Batch(TargetBatch):
     target_input: Tensor
 
     def padded(self, rows: int, source: int, target: int) -> Self:
-        """The same batch with padding up to `rows` rows, and to these lengths; spare rows are as those of `rows`."""
+        """The same batch, padded to `rows` rows and these lengths; added rows have nothing to learn."""
         more = {"source": source - self.source.shape[1], "target": target - self.target_output.shape[1]}
         more["context"] = more["target"]
 
@@ -122,15 +123,15 @@ def collate(
     labels: Sequence[Mapping[str, Ids]] = (),
     context: Sequence[int] = (),
 ) -> Batch:
-    """A batch of these pairs, with end marks and padding, on the CPU.
+    """Collate pairs into a batch on the CPU, with end-of-sentence tokens and padding.
 
     Args:
-        sources: of each pair, source ids (m,) without begin and end marks, or frames (m, M).
-        targets: target ids of each pair, or None where only sources are known.
+        sources: of each pair, source ids (m,) without special tokens, or frames (m, M).
+        targets: target ids of each pair, or None if there are no targets.
         indices: (B,) positions of the pairs in their corpus; by default 0 .. B - 1.
-        labels: the labels of each pair, of the same names; none by default. Those of `links` (N, 3) are target piece,
-            source piece, and the share in units of 1 / `WHOLE`.
-        context: how many tokens of each target stand before the wanted output; none by default.
+        labels: the labels of each pair, of the same names; none by default. Those of `links` (N, 3) are target token,
+            source token, and the weight in units of 1 / `WHOLE`.
+        context: the number of context tokens at the start of each target; none by default.
     """
     source, source_mask = _padded(sources, PAD, EOS) if sources[0].ndim == 1 else _padded_frames(sources)
     if targets is None:
@@ -158,7 +159,7 @@ def collate(
 
 
 def _padded(rows: Sequence[Ids], padding: int, end: int) -> tuple[Tensor, Tensor]:
-    """(B, L), each row followed by `end` and then `padding`, and the mask (B, L) of rows and ends."""
+    """Rows (B, L), each followed by `end` and then `padding`, and the mask (B, L) of tokens and ends."""
     lengths = torch.tensor([len(row) for row in rows])
     values = torch.full((len(rows), int(lengths.max()) + 1), padding)
     values[padding_mask(lengths, values.shape[1])] = torch.from_numpy(np.concatenate(rows).astype(np.int64))
@@ -167,7 +168,7 @@ def _padded(rows: Sequence[Ids], padding: int, end: int) -> tuple[Tensor, Tensor
 
 
 def _linked(rows: Sequence[Ids], targets: int, sources: int) -> Tensor:
-    """(B, T, S) of the links (N, 3) of each pair."""
+    """The weights (B, T, S) of the links (N, 3) of each pair."""
     links = torch.from_numpy(np.concatenate(rows).astype(np.int64))
     pair = torch.repeat_interleave(torch.tensor([len(row) for row in rows]))
     values = torch.zeros(len(rows), targets, sources)
@@ -176,7 +177,7 @@ def _linked(rows: Sequence[Ids], targets: int, sources: int) -> Tensor:
 
 
 def _padded_frames(rows: Sequence[Frames]) -> tuple[Tensor, Tensor]:
-    """(B, F, M) with zeros after each row's frames, and the mask (B, F) of these."""
+    """Frames (B, F, M), padded with zeros, and their mask (B, F)."""
     lengths = torch.tensor([len(row) for row in rows])
     mask = padding_mask(lengths)
     values = torch.zeros(*mask.shape, rows[0].shape[1])
@@ -185,7 +186,7 @@ def _padded_frames(rows: Sequence[Frames]) -> tuple[Tensor, Tensor]:
 
 
 def of_one_update(batches: Sequence[AnyBatch]) -> list[AnyBatch]:
-    """The batches of one update, each with the counts of all of them together."""
+    """The batches of one update, each with the counts summed over all of them."""
     counts = {name: sum(batch.counts[name] for batch in batches) for name in batches[0].counts}
     return [replace(batch, counts=counts) for batch in batches]
 
@@ -193,8 +194,8 @@ def of_one_update(batches: Sequence[AnyBatch]) -> list[AnyBatch]:
 def rows(batch: AnyBatch, rank: int, world_size: int) -> AnyBatch:
     """The rows of one process of several: rank, rank + world_size, ... with the batch's padding and counts.
 
-    Where the batch has no row for this process it gets the first with `target_mask` all False and without labels, so
-    that it takes part in every exchange of gradients without adding to the loss.
+    If there is no row for this process, it gets the first with `target_mask` all False and without labels, so that it
+    takes part in every exchange of gradients without adding to the loss.
     """
     spare = rank >= len(batch.indices)
     chosen = slice(0, 1) if spare else slice(rank, None, world_size)
@@ -203,7 +204,7 @@ def rows(batch: AnyBatch, rank: int, world_size: int) -> AnyBatch:
 
 
 def _spare(batch: AnyBatch, first: int) -> AnyBatch:
-    """The same batch without anything to learn in its rows from `first` on."""
+    """The same batch without targets and labels in the rows from `first` on."""
 
     def emptied(each: Tensor, empty: int) -> Tensor:
         return torch.cat([each[:first], torch.full_like(each[first:], empty)])
@@ -214,12 +215,12 @@ def _spare(batch: AnyBatch, first: int) -> AnyBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch(TargetBatch):
-    """Padded windows. The target is a label a word, (B, W); `target_mask` is True where a word has one.
+    """Padded windows. The target is one label per word, (B, W); `target_mask` is True at words with a label.
 
     Attributes:
         tokens: (B, P) ids.
         token_mask: (B, P).
-        first: (B, W) places of each word's first piece.
+        first: (B, W) positions of the first token of each word.
         word_mask: (B, W).
     """
 

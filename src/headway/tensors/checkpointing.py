@@ -1,4 +1,4 @@
-"""Activation checkpointing (Chen et al. 2016): a layer keeps its inputs alone, and computes again on the way back."""
+"""Activation checkpointing (Chen et al. 2016): layers store only inputs, and recompute the rest in backward passes."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute_activations(module: nn.Module) -> None:
-    """Let `module` keep nothing but its inputs for the backward pass while it is in training.
+    """Let `module` store only its inputs for the backward pass while it is in training mode.
 
-    Its forward pass is run a second time, with the same random numbers and in the same precision, so that gradients
-    stay the same bit for bit. Its parameters keep their names.
+    Its forward pass is run a second time with the same random numbers and the same precision, so gradients are
+    identical bit for bit. The names of its parameters do not change.
     """
     inner = module.forward
 

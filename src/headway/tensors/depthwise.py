@@ -8,13 +8,13 @@ from torch.nn import functional as F
 
 
 def depthwise(padded: Tensor, weight: Tensor) -> Tensor:
-    """y_{t,c} = sum over j = 0 .. k - 1 of w_{c,j} x_{t+j,c}: (B, L, D).
+    """Depthwise convolution (B, L, D): y_{t,c} = sum over j = 0 .. k - 1 of w_{c,j} x_{t+j,c}.
 
-    A convolution in two dimensions, of which one has size one, since that one reads the memory as it lies, channels
-    last; on a CPU it beats one in one dimension and a sum of shifted products (benchmarks/depthwise.py).
+    This is a convolution in two dimensions, one of them of size one, because it reads the memory in place, channels
+    last. On a CPU it is faster than one in one dimension and than a sum of shifted products (benchmarks/depthwise.py).
 
     Args:
-        padded: x (B, L + k - 1, D), what windows see on either side of the sequence included.
+        padded: x (B, L + k - 1, D), including padding for the windows at both ends.
         weight: w (D, k).
     """
     image = padded.transpose(1, 2).unsqueeze(2)  # (B, D, 1, L + k - 1)

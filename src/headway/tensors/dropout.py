@@ -1,7 +1,7 @@
-"""Dropout, and the residual sum with dropout, in the form that is quick on a CPU.
+"""Dropout, in a form that is fast on a CPU.
 
-Torch draws one Bernoulli number an element; here a 64-bit random word serves four elements, 16 bits each, and the mask
-is kept as one byte an element (benchmarks/dropout.py). The probability is exact to 1 / 65536.
+Torch draws one Bernoulli number per element. Here a 64-bit random word serves four elements, 16 bits each, and the mask
+is stored as one byte per element (benchmarks/dropout.py). The probability is exact to 1 / 65536.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def keep_mask(shape: torch.Size, probability: float) -> Tensor:
-    """A boolean CPU tensor of `shape`, each element True with 1 - `probability`, from torch's global generator."""
+    """A boolean CPU tensor, with elements True with probability 1 - `probability`, from torch's global generator."""
     count = shape.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     return (words.view(torch.int16)[:count] >= round(probability * 65536) - 32768).view(shape)
@@ -34,7 +34,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
-    """x, each element zero with `probability`, else divided by 1 - `probability` (Srivastava et al. 2014)."""
+    """Set elements of x to zero with `probability`, and divide others by 1 - `probability` (Srivastava et al. 2014)."""
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return _Dropout.apply(x, probability)  # type: ignore[no-any-return, no-untyped-call]
     return F.dropout(x, probability)
@@ -48,9 +48,7 @@ class Dropout(nn.Module):
         self.probability = probability
 
     def forward(self, x: Tensor) -> Tensor:
-        """x, some of it dropped."""
         return dropout(x, self.probability) if self.training and self.probability else x
 
     def extra_repr(self) -> str:
-        """The probability, for print(model)."""
         return str(self.probability)

@@ -1,4 +1,4 @@
-"""Sums over all processes of a training, in what all of them compute."""
+"""Sums over all processes of distributed training."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ _alone = False
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let nothing within this context be exchanged with other processes, which wait for this one meanwhile."""
+    """Return a context in which nothing is exchanged with other processes, while these wait for this one."""
     global _alone
     before, _alone = _alone, True
     try:
@@ -20,7 +20,7 @@ def alone() -> Iterator[None]:
 
 
 def summed(values: Tensor) -> Tensor:
-    """The sums of each of the `values` over all processes, in their place."""
+    """Sum each of the `values` over all processes, in place."""
     if distributed.is_initialized() and not _alone:
         distributed.all_reduce(values)
     return values

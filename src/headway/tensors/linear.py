@@ -1,8 +1,8 @@
-"""Linear maps and their products: by the library that suits a processor, for the few rows of a decoding step, and once
-prepared for a weight that does not change any more.
+"""Linear maps and their products: with the library that suits a processor, for the few rows of a decoding step, and
+prepared in advance for a weight that no longer changes.
 
-torch leaves float32 on a CPU to MKL as a rule, which reaches half of what oneDNN does on AMD's processors with AVX-512,
-and nine tenths where these are told to use AVX2 (benchmarks/backends.py).
+On a CPU torch usually uses MKL for float32. On AMD's processors with AVX-512, MKL has half the speed of oneDNN, or nine
+tenths if it is set to use AVX2 (benchmarks/backends.py).
 
 Shapes: R rows, D inputs, O outputs.
 """
@@ -40,19 +40,18 @@ def has_onednn() -> bool:
 def suited_backend(device: torch.device, processor: str) -> str:
     """The faster library of `BACKENDS` for a machine: oneDNN on AMD's processors with AVX-512, else torch's own.
 
-    It is a rule, and no measurement, so that a recipe computes the same in every run on a machine, whatever else that
-    does.
+    This is a fixed rule instead of a measurement, so that all runs of a recipe on a machine compute the same.
 
     Args:
-        device: where a model computes.
-        processor: its name, as `headway.core.device.processor` has it.
+        device: the device of the model.
+        processor: its name, as returned by `headway.core.device.processor`.
     """
     wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     return "onednn" if device.type == "cpu" and wide and "AMD" in processor and has_onednn() else "torch"
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, backend: str) -> Tensor:
-    """x W^T + b for x (..., D) and W (O, D), by a backend of `BACKENDS`; by torch where oneDNN has no such product."""
+    """x W^T + b for x (..., D) and W (O, D), by a backend of `BACKENDS`; by torch if oneDNN has no such product."""
     if backend == "onednn" and _suits_onednn(x, weight):
         product: Tensor = OneDnnLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return product
@@ -70,18 +69,18 @@ def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 class OneDnnLinear(torch.autograd.Function):
-    """x W^T + b, and its gradients, by oneDNN."""
+    """x W^T + b and its gradients, computed by oneDNN."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x (..., D), W (O, D) and b (O,) to (..., O)."""
+        """The output (..., O) for x (..., D), W (O, D) and b (O,)."""
         ctx.save_for_backward(x, weight)
         return _onednn(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The gradients of x, W and b for that of the result (..., O)."""
+        """The gradients of x, W and b from that of the output (..., O)."""
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
         outputs, inputs = weight.shape
@@ -94,7 +93,7 @@ class OneDnnLinear(torch.autograd.Function):
 
 
 def _gradient_of_weight(x: Tensor, gradient: Tensor) -> Tensor:
-    """g^T x (O, D) for x (R, D) and g (R, O): oneDNN is quicker with fewer rows in the result than columns."""
+    """g^T x (O, D) for x (R, D) and g (R, O): oneDNN is faster if the result has fewer rows than columns."""
     if gradient.shape[1] >= x.shape[1]:
         return _onednn(x.t(), gradient.t(), None).t().contiguous()
     return _onednn(gradient.t(), x.t(), None)
@@ -105,7 +104,7 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product
 
 
-# Packing for so many rows serves any number of them from 2 on; packing for few makes many slow (benchmarks/linear.py).
+# Packing for this number of rows serves any number from 2 on; packing for few makes many slow (benchmarks/linear.py).
 PACKED_FOR = 256
 TINY = torch.finfo(torch.float32).tiny
 
@@ -114,7 +113,7 @@ Multiply = Callable[[Tensor], Tensor]  # rows (R, D) to (R, O)
 
 
 class Product(ABC):
-    """x W^T + b for rows x (R, D) that lie one behind the other, float32 in and out, without gradients."""
+    """x W^T + b for contiguous rows x (R, D), float32 in and out, without gradients."""
 
     @abstractmethod
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -122,11 +121,11 @@ class Product(ABC):
 
     @abstractmethod
     def __call__(self, rows: Tensor) -> Tensor:
-        """(R, O)."""
+        """The product (R, O) for rows (R, D)."""
 
 
 class PlainProduct(Product):
-    """torch's own product."""
+    """The product by torch's own function."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
@@ -136,7 +135,7 @@ class PlainProduct(Product):
 
 
 class OneDnnProduct(PlainProduct):
-    """The same product by oneDNN, with W in the order in which it reads it."""
+    """The product by oneDNN, with W in its preferred layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
@@ -150,10 +149,9 @@ class OneDnnProduct(PlainProduct):
 
 
 class PackedProduct(PlainProduct):
-    """The same product, with W in the order in which MKL reads it.
+    """The product by MKL, with W in its packed layout.
 
-    MKL takes a packed matrix with any number of rows. torch's operator wants to be told the number, and does nothing
-    else with it than to compare it with that of the rows.
+    MKL accepts any number of rows with a packed matrix. torch's operator requires the number, but only checks it.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -169,10 +167,10 @@ class PackedProduct(PlainProduct):
 
 
 class TransposedProduct(PlainProduct):
-    """The same product as (W x^T)^T + b, laid out by columns.
+    """The product as (W x^T)^T + b, whose result is laid out by columns.
 
-    With few rows a CPU is bound by reading the weight: W x^T streams it once, x W^T goes through it in blocks made for
-    many rows (benchmarks/linear.py).
+    With few rows a CPU is limited by reading the weight: W x^T streams it once, x W^T reads it in blocks that are
+    optimised for many rows (benchmarks/linear.py).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -186,7 +184,7 @@ class TransposedProduct(PlainProduct):
 
 
 class Bf16Product(Product):
-    """Inputs and weights rounded to bf16, sums in float32."""
+    """Inputs and weights rounded to bf16, with sums in float32."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = weight.detach().bfloat16()
@@ -197,9 +195,9 @@ class Bf16Product(Product):
 
 
 class Int8Product(Product):
-    """Weights of 8 bits, scaled by output; inputs of 8 bits, scaled by row, so that no row depends on another.
+    """Weights of 8 bits, scaled by output; inputs of 8 bits, scaled by row, so that rows are independent.
 
-    `steps` are the integers on either side of zero for an input; by default as many as `exact_steps` finds.
+    `steps` is the number of integers on either side of zero for an input; by default that of `exact_steps`.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, steps: int | None = None) -> None:
@@ -210,11 +208,11 @@ class Int8Product(Product):
 
     @abstractmethod
     def prepare(self, weight: Tensor, scales: Tensor) -> None:
-        """Round W (O, D) to integers times the scales (O,)."""
+        """Round W (O, D) to integers times the scales (O,), and store it."""
 
     @abstractmethod
     def multiply(self, rows: Tensor) -> Tensor:
-        """(R, O): the product without the bias of rows (R, D) between -1 and 1."""
+        """The product (R, O) without bias of rows (R, D) between -1 and 1."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         if not rows.shape[0]:
@@ -224,14 +222,14 @@ class Int8Product(Product):
 
 
 class FbgemmInt8(Int8Product):
-    """The product of FBGEMM, for AVX2 and AVX-512."""
+    """The product by FBGEMM, for AVX2 and AVX-512."""
 
     def prepare(self, weight: Tensor, scales: Tensor) -> None:
         engine, zeros = torch.backends.quantized.engine, torch.zeros(len(weight), dtype=torch.int64)
         torch.backends.quantized.engine = "fbgemm"
         try:
             with warnings.catch_warnings():
-                # The type of its argument is deprecated, and there is no other way to FBGEMM.
+                # Its argument type is deprecated, but FBGEMM accepts no other.
                 warnings.simplefilter("ignore", UserWarning)
                 whole = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
                 self.packed = torch.ops.quantized.linear_prepack(whole, None)
@@ -245,13 +243,13 @@ class FbgemmInt8(Int8Product):
 
 
 class OneDnnInt8(Int8Product):
-    """The product of oneDNN, which knows the matrix units of newer processors."""
+    """The product by oneDNN, which uses the matrix units of newer processors."""
 
     def prepare(self, weight: Tensor, scales: Tensor) -> None:
         whole = (weight / scales[:, None]).round().to(torch.int8)
         self.scales, self.zeros = scales, torch.zeros(len(weight), dtype=torch.int64)
         self.packed = torch.ops.onednn.qlinear_prepack(whole, [PACKED_FOR, weight.shape[1]])
-        self.middle = torch.tensor(self.steps + 1.5)  # half a step more than the zero, since conversion cuts
+        self.middle = torch.tensor(self.steps + 1.5)  # the zero point plus half a step, because conversion truncates
 
     def multiply(self, rows: Tensor) -> Tensor:
         whole = rows.mul(self.steps).add_(self.middle).to(torch.uint8)
@@ -264,19 +262,19 @@ class OneDnnInt8(Int8Product):
 
 @cache
 def exact_steps(kind: type[Int8Product]) -> int:
-    """127 where sums of the largest numbers are right, 63 where the processor adds pairs of products in 16 bits."""
+    """127 if sums of the largest numbers are exact, 63 if the processor adds pairs of products in 16 bits."""
     ones = torch.ones(16, 64)
     return 127 if bool(((kind(ones, None, 127).multiply(ones) - 64).abs() < 0.1).all()) else 63
 
 
 class RoundedProduct:
-    """A8 W8^T / (a m) + b, as translation engines in browsers compute x W^T + b, with gradients as of the latter.
+    """A8 W8^T / (a m) + b, which translation engines in browsers use for x W^T + b, with gradients of the latter.
 
-    A8 = rint(a x) with a = 127 / max |x| over all that is mapped at once; W8 = rint(m W), m = 127 / max |W|. Sums of
-    such integers are exact in float32, however these are stored, up to 2^24.
+    A8 = rint(a x) with a = 127 / max |x| over the whole input; W8 = rint(m W), m = 127 / max |W|. Sums of such integers
+    are exact in float32, up to 2^24.
 
     Args:
-        weight: matrices one below the other, each with an m of its own.
+        weight: concatenated matrices, each with its own m.
         bias: b.
         parts: the rows of each matrix.
         backend: of the product.
@@ -290,29 +288,29 @@ class RoundedProduct:
         self.bias, self.backend = bias, backend
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x (..., D) to (..., O)."""
+        """Map x (..., D) to (..., O)."""
         scale = int8_scale(x)
         product = linear(as_int8(x, scale), self.weight, None, self.backend) / (scale * self.scale)
         return product if self.bias is None else product + self.bias
 
 
-# The kinds of products of each precision; one has to be clearly quicker than those before it.
+# The kinds of products of each precision; a kind is chosen if it is clearly faster than those before it.
 KINDS: Mapping[str, tuple[type[Product], ...]] = {
     "float32": (OneDnnProduct, PackedProduct, TransposedProduct, PlainProduct),
     "bf16": (Bf16Product,),
     "int8": (FbgemmInt8, OneDnnInt8),
 }
-TRIAL_ROWS, TRIES = (4, 16), 3  # one sentence and its beam, and a few
-FEW_ROWS = 8  # a single row has kernels of its own
+TRIAL_ROWS, TRIES = (4, 16), 3  # one sentence with its beam, and several sentences
+FEW_ROWS = 8  # a single row has other kernels
 CLEARLY = 1.05
-CACHED = 1 << 20  # numbers in the weights of a try: more than the caches of one core hold
+CACHED = 1 << 20  # numbers in the weights of a trial: more than the caches of one core hold
 MOST_COPIES = 32
 
 
 class ProductTrial(NamedTuple):
-    """The quickest kinds of product of a precision for weights of one shape, and their seconds together.
+    """The fastest kinds of product of a precision for weights of one shape, and the sum of their seconds.
 
-    `few` is that for the first of `TRIAL_ROWS`, `many` that for the second.
+    `few` is for the first number of `TRIAL_ROWS`, `many` for the second.
     """
 
     few: type[Product]
@@ -320,15 +318,14 @@ class ProductTrial(NamedTuple):
     seconds: float
 
     def prepared(self, weight: Tensor, bias: Tensor | None) -> Multiply:
-        """The product with a weight."""
         many = self.many(weight, bias)
         return many if self.few is self.many else ProductByRows(self.few(weight, bias), many)
 
 
-# What follows runs some twenty times in a step of decoding, so every call in it counts: `len` of a tensor takes a
-# microsecond, its shape a fifth of one.
+# This runs about twenty times per decoding step, so every call matters: `len` of a tensor takes a microsecond, its
+# shape a fifth of one.
 class ProductByRows:
-    """One product for few rows, and another for a single row or many."""
+    """One product for 2 to `FEW_ROWS` rows, and another for a single row or more rows."""
 
     def __init__(self, few: Multiply, many: Multiply) -> None:
         self.few, self.many = few, many
@@ -339,11 +336,10 @@ class ProductByRows:
 
 @cache
 def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
-    """Measure the kinds of products of a precision in turns, each by its best try; None where none works here.
+    """Measure the kinds of products of a precision in turns, by their best times; None if no kind is supported.
 
-    In decoding a weight is read anew at each step, after those of the other layers. So a try goes through more weights
-    than a core's caches hold, and no kind shares its weights with another. The time is this thread's own, so that what
-    else the machine does hardly counts.
+    A decoding step reads each weight after those of all other layers. So a trial uses more weights than a core's caches
+    hold, and kinds do not share weights. The time is that of this thread on the processor.
     """
     copies = min(max(CACHED // (outputs * inputs), 1), MOST_COPIES)
     weights = torch.full((copies, outputs, inputs), inputs**-0.5)
@@ -369,39 +365,39 @@ def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
 
 
 def _working(kind: type[Product], weights: Tensor, batches: Sequence[Tensor]) -> list[Product]:
-    """Products that have been tried once, which makes their kernels; none where torch or the processor has none."""
+    """The products of a kind, run once to build kernels; empty if torch or the processor does not support them."""
     try:
         products = [kind(weight, None) for weight in weights.clone()]
         for rows in batches:
             products[0](rows)
-    except (RuntimeError, AttributeError):  # an operator that is not built, or not for this processor
+    except (RuntimeError, AttributeError):  # the operator is missing, or does not support this processor
         return []
     return products
 
 
-# Of few rows, W x^T pays where outputs are at least as many as inputs (2.4 times at 256 -> 8000; see
-# benchmarks/linear.py), and where the weight is large: its result lies in columns, which the next map has to copy.
+# For few rows, W x^T is faster if there are at least as many outputs as inputs (2.4 times at 256 -> 8000; see
+# benchmarks/linear.py) and the weight is large: its result is laid out by columns, which the next map must copy.
 LEAST_WEIGHTS = 1 << 20
 
 PRECISIONS = (*KINDS, "auto")
-LEAST_PREPARED = 1 << 14  # smaller weights stay in the cache, and are what little they are in any precision
-LEAST_GAIN = 1.2  # a precision is worth its rounding from this speed on, in times that of float32
+LEAST_PREPARED = 1 << 14  # smaller weights stay in the cache, and take little time in any precision
+LEAST_GAIN = 1.2  # the minimum speed, relative to float32, at which a precision is worth its rounding
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` that is quicker, and equal to rounding, where no gradient is needed.
+    """`torch.nn.Linear` that is faster without gradients, and equal up to rounding.
 
     Args:
         inputs: D.
-        outputs: O, or those of several matrices that stand one below the other in the weight.
+        outputs: O, or those of several matrices that are concatenated in the weight.
         bias: whether there is one.
 
     Attributes:
         parts: the outputs of each matrix.
-        backend: the library that multiplies, a name in `BACKENDS`.
-        rounds: whether it computes what an engine would in 8 bits (see `round_to_int8`).
-        product: what `prepare` has made of the weight; None where it has not, and once the weight may change.
-        low_rank: what is learned in the place of the weight (see `headway.tensors.low_rank`), if that is so.
+        backend: the library of products, a name in `BACKENDS`.
+        rounds: whether it simulates an 8-bit engine (see `round_to_int8`).
+        product: the prepared product (see `prepare`); None if there is none, or the weight may have changed.
+        low_rank: the learned change of a frozen weight (see `headway.tensors.low_rank`), or None.
     """
 
     backend = "torch"
@@ -415,11 +411,10 @@ class Linear(nn.Linear):
         self.parts, self.low_rank = parts, None
 
     def matrices(self) -> Sequence[Tensor]:
-        """The matrices of the weight, from the first to the last."""
         return torch.split(self.weight, self.parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., D) to (..., O)."""
+        """Map x (..., D) to (..., O)."""
         return self._mapped(x) if self.low_rank is None else self._mapped(x) + self.low_rank(x)
 
     def _mapped(self, x: Tensor) -> Tensor:
@@ -437,7 +432,7 @@ class Linear(nn.Linear):
         few = 1 < x.numel() // inputs <= FEW_ROWS and outputs >= inputs and outputs * inputs >= LEAST_WEIGHTS
         if not few and x.is_contiguous():
             return linear(x, self.weight, self.bias, self.backend)
-        # Rows that do not lie one behind the other are copied first: the product of such takes many times as long.
+        # Rows that are not contiguous are copied first: their product takes many times as long.
         rows = x.reshape(-1, inputs)
         if few:
             product = TransposedProduct(self.weight, self.bias)(rows)
@@ -460,33 +455,32 @@ class Linear(nn.Linear):
 
 
 def use_backend(model: nn.Module, backend: str) -> None:
-    """Let all linear maps of a model multiply by a library of `BACKENDS`."""
+    """Set the library of products, a name in `BACKENDS`, of all linear maps of a model."""
     for layer in model.modules():
         if isinstance(layer, Linear):
             layer.backend = backend
 
 
 def round_to_int8(model: nn.Module) -> None:
-    """Let all linear maps and token embeddings of a model compute with rounded weights and inputs; weights stay."""
+    """Let all linear maps and token embeddings of a model round weights and inputs in computation; weights are kept."""
     for layer in model.modules():
         if isinstance(layer, Linear | TokenEmbedding):
             layer.rounds = True
 
 
 def prepare(model: nn.Module, precision: str = "float32") -> str:
-    """Make the linear maps of a model quick where no gradient is needed, in float32 weights that will not change.
+    """Prepare the float32 linear maps of a model for fast products without gradients, with weights that do not change.
 
-    Each weight is kept a second time in the order, or the precision, in which the processor multiplies it fastest.
-    A measurement of a few milliseconds for each shape says which this is. Training, moving the model and loading other
-    weights undo it.
+    Each weight is stored a second time in the layout, or the precision, in which the processor multiplies it fastest.
+    This is measured in a few milliseconds for each shape. Training, moving the model and loading other weights undo it.
 
     Args:
-        model: the model, where it will be used.
-        precision: `float32` changes no result but by rounding; `bf16` and `int8` round weights and inputs; `auto` is
-            the fastest of these, or float32 where none is `LEAST_GAIN` times as fast.
+        model: the model, on its final device.
+        precision: `float32` changes results only by rounding; `bf16` and `int8` round weights and inputs; `auto` is the
+            fastest of these, or float32 if none is `LEAST_GAIN` times as fast.
 
     Returns:
-        The precision, which `auto` has chosen.
+        The precision, as chosen by `auto`.
 
     Raises:
         ValueError: this machine has no product of that precision.
@@ -502,7 +496,7 @@ def prepare(model: nn.Module, precision: str = "float32") -> str:
 
 
 def _product(layer: Linear, precision: str) -> Multiply | None:
-    """The quickest product of a precision; None for that which the layer has without it."""
+    """The fastest product of a precision; None if that is the one without preparation."""
     if layer.weight.device.type != "cpu":
         if precision == "int8":
             raise ValueError(f"there are no int8 products on {layer.weight.device.type}")
@@ -514,7 +508,7 @@ def _product(layer: Linear, precision: str) -> Multiply | None:
 
 
 def _fastest(layers: list[Linear]) -> str:
-    """The precision in which the products of these layers take the least time, as measured; on a CPU."""
+    """The precision in which the products of these layers on a CPU take the least time, by measurement."""
     shapes = Counter(tuple(layer.weight.shape) for layer in layers if layer.weight.device.type == "cpu")
     seconds: dict[str, float] = {}
     for precision in KINDS:

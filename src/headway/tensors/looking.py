@@ -1,4 +1,4 @@
-"""Recordings of work, and whether numbers may be looked at: not in these, nor where that waits for a device."""
+"""Recording work as CUDA graphs, and whether tensor values may be read: not while recording or on an accelerator."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _recorded = False
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Let what runs within this context not depend on numbers, so that a device can repeat it without the program."""
+    """Return a context for recorded work, in which control flow must not depend on values of tensors."""
     global _recorded
     before, _recorded = _recorded, True
     try:
@@ -22,31 +22,29 @@ def recorded() -> Iterator[None]:
 
 
 def is_recorded() -> bool:
-    """Whether this runs within `recorded`."""
     return _recorded
 
 
 def may_look(x: Tensor) -> bool:
-    """Whether the program may depend on the numbers of `x`, and reading them costs little."""
+    """Whether control flow may depend on values of `x`, and reading them is cheap."""
     return x.device.type == "cpu" and not (_recorded or torch.compiler.is_compiling())
 
 
 class Recorder:
-    """Does work here, and replays it by calling it."""
+    """Runs work on the CPU; recording it returns the work itself."""
 
     def warm(self, work: Work) -> None:
-        """Do the work, for the first time."""
         work()
 
     def record(self, work: Work) -> Work:
-        """Record the work without doing it. Gives what does it."""
+        """Record the work without running it, and return a function that runs it."""
         return work
 
 
 class GraphRecorder(Recorder):
-    """Does work on a GPU, on a stream of its own where libraries prepare themselves, and replays it as a graph.
+    """Records work on a GPU as CUDA graphs, and warms up on a separate stream.
 
-    Its recordings take turns, so that they share what memory is free between them.
+    Recordings take turns, and share a memory pool.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -61,7 +59,7 @@ class GraphRecorder(Recorder):
         current.wait_stream(self._stream)
 
     def record(self, work: Work) -> Work:
-        graph, mode = torch.cuda.CUDAGraph(), "thread_local"  # another thread may pin memory at this moment
+        graph, mode = torch.cuda.CUDAGraph(), "thread_local"  # another thread may be pinning memory
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode=mode):
             work()
         return graph.replay

@@ -1,7 +1,7 @@
-"""Low-rank adaptation of linear maps (LoRA): W stays as it is, and a product of two thin matrices is learned beside it.
+"""Low-rank adaptation of linear maps (LoRA): W is frozen, and a product of two thin matrices is learned and added.
 
-h = W x + b + (alpha / rank) B A x, with A (rank, D) drawn as `nn.Linear` draws its weight and B (O, rank) zero, so that
-training begins with the model as it was (Hu et al. 2022, section 4.1).
+h = W x + b + (alpha / rank) B A x, with A (rank, D) initialised as in `nn.Linear`, and B (O, rank) initialised to zero,
+so that training starts from the original model (Hu et al. 2022, section 4.1).
 
 Shapes: D inputs, O outputs.
 """
@@ -20,17 +20,17 @@ from headway.tensors.dropout import Dropout
 from headway.tensors.linear import Linear
 from headway.tensors.names import counted_from_1
 
-CHANGE = ".low_rank."  # in the names of its tensors, after that of the linear map
+CHANGE = ".low_rank."  # in the names of its tensors, after the name of the linear map
 
 
 class LowRank(nn.Module):
-    """The change of a linear map that is learned: scale * B A x.
+    """The learned change of a linear map: scale * B A x.
 
     Args:
-        layer: the map, whose type and device the change has.
+        layer: the linear map, which determines type and device.
         rank: of the change.
         alpha: the scale is alpha / rank.
-        dropout: of x, on its way into the change alone.
+        dropout: of x, for the change only.
     """
 
     scale: Tensor
@@ -43,24 +43,24 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(layer.weight.new_zeros(outputs, rank))
         self.register_buffer(
             "scale", layer.weight.new_tensor(alpha / rank)
-        )  # saved, so that tensors alone can be merged
+        )  # saved, so that the tensors suffice for merging
         nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., D) to its change (..., O)."""
+        """The change (..., O) for x (..., D)."""
         return F.linear(F.linear(self.dropout(x), self.down), self.up) * self.scale
 
 
 def adapt(model: nn.Module, rank: int, alpha: float, dropout: float, patterns: Sequence[str]) -> list[str]:
-    """Freeze a model, and give the linear maps whose names match a pattern a low-rank change to learn.
+    """Freeze a model, and add a trainable low-rank change to the linear maps whose names match a pattern.
 
     Args:
-        model: its other parameters no longer require a gradient.
+        model: the model; its other parameters no longer require a gradient.
         rank: of each change.
         alpha: each is scaled by alpha / rank.
-        dropout: of what each reads.
-        patterns: of names with layers counted from 1, such as `encoder.1.*` or `*.in_projection`; maps that share
-            their weight are left out.
+        dropout: of the input of each change.
+        patterns: of names with layers counted from 1, such as `encoder.1.*` or `*.in_projection`; maps that share their
+            weight are left out.
 
     Returns:
         The names of the maps.
@@ -82,7 +82,7 @@ def adapt(model: nn.Module, rank: int, alpha: float, dropout: float, patterns: S
 
 
 def merged(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by name with every low-rank change added to the weight that it belongs to, computed in float64."""
+    """Weights by name, with every low-rank change added to its weight, computed in float64."""
     plain = {name: tensor for name, tensor in weights.items() if CHANGE not in name}
     for layer in dict.fromkeys(name.partition(CHANGE)[0] for name in weights if CHANGE in name):
         scale, up, down = (weights[f"{layer}{CHANGE}{part}"].double() for part in ("scale", "up", "down"))

@@ -1,4 +1,4 @@
-"""The names of a model's modules as people read and write them: PyTorch counts layers from 0, all else from 1."""
+"""User-facing names of modules: PyTorch counts layers from 0, headway from 1."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Linear recurrences along a sequence, channel by channel, without a step of Python for each position.
+"""Linear recurrences along a sequence, for each channel, without a Python loop over positions.
 
 Shapes: B batch, L length, D channels, C chunks, M positions of a chunk.
 """
@@ -10,19 +10,19 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
-CHUNK = 16  # positions: so many steps at each of log L / log 16 levels
+CHUNK = 16  # positions, and steps at each of log L / log 16 levels
 
 
 def recurrence(decay: Tensor, added: Tensor, reverse: bool = False) -> Tensor:
-    """c_t = decay_t c_{t-1} + added_t, with c_{t+1} instead if `reverse`; zero beyond the sequence: all (B, L, D)."""
-    if torch.compiler.is_compiling():  # for any length, with what the compiler decides to keep
+    """Compute c_t = decay_t c_{t-1} + added_t, or with c_{t+1} if `reverse`; zero beyond the ends: all (B, L, D)."""
+    if torch.compiler.is_compiling():  # works for any length; the compiler decides what to store
         return _doubled(decay, added, reverse)
     states: Tensor = _Recurrence.apply(decay, added, reverse)  # type: ignore[no-untyped-call]
     return states
 
 
 class _Recurrence(torch.autograd.Function):
-    """The recurrence; its gradient is one in the other direction, so that nothing in between is kept."""
+    """The recurrence. Its gradient is the same recurrence run backwards, so no intermediate states are stored."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, decay: Tensor, added: Tensor, reverse: bool) -> Tensor:
@@ -40,14 +40,14 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _moved(x: Tensor, reverse: bool, by: int = 1) -> Tensor:
-    """x (B, L, D), each position with what stands `by` before it, or after it if `reverse`; zeros beyond the end."""
+    """Shift x (B, L, D) by `by` positions to the right, or to the left if `reverse`, and fill up with zeros."""
     return F.pad(x[:, by:], (0, 0, 0, by)) if reverse else F.pad(x[:, :-by], (0, 0, by, 0))
 
 
 def _scan(decay: Tensor, added: Tensor, reverse: bool) -> Tensor:
-    """The recurrence within chunks, all of them at once, then from chunk to chunk in the same way.
+    """The recurrence within all chunks in parallel, then recursively from chunk to chunk.
 
-    A product of decays is never divided by, so that decays of zero do no harm.
+    It never divides by a product of decays, so decays may be zero.
     """
     batch, length, dim = added.shape
     if length <= 1:
@@ -64,7 +64,7 @@ def _scan(decay: Tensor, added: Tensor, reverse: bool) -> Tensor:
 
 
 def _doubled(decay: Tensor, added: Tensor, reverse: bool) -> Tensor:
-    """The recurrence over 1, 2, 4, ... positions: more work than `_scan`, in shapes that suit any length."""
+    """The recurrence over 1, 2, 4, ... positions: more work than `_scan`, but its shapes fit any length."""
     reach, length = 1, added.shape[1]
     while reach < length:
         added = torch.addcmul(added, decay, _moved(added, reverse, reach))

@@ -1,4 +1,4 @@
-"""Recurrent sequence-to-sequence models, without and with attention of many kinds."""
+"""Recurrent sequence-to-sequence models, with and without attention."""
 
 from headway.models.recurrent.recurrent_model import Recurrent, RecurrentConfig
 

@@ -1,4 +1,4 @@
-"""Recurrent layers, by the framework's fused kernels where there are any.
+"""Recurrent layers, computed by fused kernels where torch has them.
 
 Shapes: B batch, L length, I input, H hidden.
 """
@@ -15,23 +15,23 @@ from headway.tensors.dropout import Dropout, dropout
 from headway.tensors.linear import Linear
 from headway.tensors.looking import is_recorded
 
-SHUT = 1e4
+SHUT = 1e4  # sigmoid(SHUT) is 1 and sigmoid(-SHUT) is 0 in every floating type
 
-# The state of all layers: hidden vectors (layers, B, H) and, of an LSTM, memory cells likewise.
+# The state of all layers: hidden vectors (layers, B, H) and, for an LSTM, memory cells of the same shape.
 States = tuple[Tensor, ...]
 
 
 class ChoGru(nn.Module):
-    """Layers of the GRU of Cho et al. (2014, section 2.3), whose reset gate comes before the product.
+    """GRU layers of Cho et al. (2014, section 2.3), whose reset gate is applied before the product.
 
-    h' = z h + (1 - z) tanh(W x + U (r h)). `torch.nn.GRU` has r (U h) in its place, for which alone there is a fused
-    kernel. Here each position is a step in Python.
+    h' = z h + (1 - z) tanh(W x + U (r h)). `torch.nn.GRU` computes r (U h) instead, for which there is a fused kernel.
+    Here each position is a step in Python.
 
     Args:
         inputs: I.
         hidden: H.
-        layers: how many.
-        batch_first: as for `torch.nn.GRU`; it has to be true.
+        layers: the number of layers.
+        batch_first: as for `torch.nn.GRU`; must be True.
         dropout: between layers.
     """
 
@@ -47,7 +47,7 @@ class ChoGru(nn.Module):
             nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
 
     def forward(self, x: Tensor, states: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The top layer's outputs (B, L, H) for x (B, L, I), and the states (layers, B, H) afterwards."""
+        """The outputs (B, L, H) of the top layer for x (B, L, I), and the final states (layers, B, H)."""
         if states is None:
             states = x.new_zeros(len(self.inputs), len(x), self.hidden_size)
         after = []
@@ -64,7 +64,7 @@ class ChoGru(nn.Module):
         return x, torch.stack(after)
 
     def _projected(self, number: int, x: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """The share of the inputs (B, L, I) in gates (B, 2H) and in the content (B, H), position by position."""
+        """The projections of the inputs (B, L, I) for the gates (B, 2H) and the content (B, H), by position."""
         projected = self.inputs[number](x)
         of_gates, of_content = projected[..., : 2 * self.hidden_size], projected[..., 2 * self.hidden_size :]
         return of_gates.unbind(1), of_content.unbind(1)
@@ -75,12 +75,11 @@ Cells = nn.RNNBase | ChoGru
 
 
 def build_cells(cell: str, inputs: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> Cells:
-    """`layers` layers of a kind in one direction, with dropout between them."""
     return CELLS[cell](inputs, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
 
 def run(cells: Cells, x: Tensor, states: States | None) -> tuple[Tensor, States]:
-    """The top layer's outputs for x (B, L, I), and the states afterwards, whatever the kind."""
+    """The outputs (B, L, H) of the top layer for x (B, L, I), and the final states, for any kind of cell."""
     if leaves_autocast(cells, x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             return run(cells, x.float(), None if states is None else tuple(state.float() for state in states))
@@ -91,8 +90,8 @@ def run(cells: Cells, x: Tensor, states: States | None) -> tuple[Tensor, States]
 
 
 def run_in_layers(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[Tensor, States]:
-    """`run` layer by layer, with dropout of its own between them: the program reads a number where cuDNN's begins."""
-    states = states or (x.new_zeros(cells.num_layers, len(x), cells.hidden_size),) * 2  # GRUs have the first alone
+    """As `run`, layer by layer with separate dropout: a CUDA graph cannot record the random state of cuDNN."""
+    states = states or (x.new_zeros(cells.num_layers, len(x), cells.hidden_size),) * 2  # GRUs use only the first
     ended = []
     for number, weights in enumerate(cells.all_weights):
         x = dropout(x, cells.dropout) if number else x
@@ -102,17 +101,17 @@ def run_in_layers(cells: nn.RNNBase, x: Tensor, states: States | None) -> tuple[
 
 
 def _layer(cells: nn.RNNBase, x: Tensor, before: States, weights: Sequence[Tensor]) -> tuple[Tensor, States]:
-    """A layer of the kind of `cells`, with these weights: outputs for x (B, L, I), and states (1, B, H)."""
+    """Run one layer of `cells` with these weights: outputs (B, L, H) for x (B, L, I), and states (1, B, H)."""
     kernel, given = (torch.lstm, before) if cells.mode == "LSTM" else (torch.gru, before[0])
     output, *after = kernel(x, given, weights, True, 1, 0.0, cells.training, False, True)  # type: ignore[call-overload]
     return output, tuple(after)
 
 
 def leaves_autocast(cells: Cells, device: str) -> bool:
-    """Whether layers are computed in float32 although autocast asks for bf16.
+    """Whether layers are computed in float32 although autocast is set to bf16.
 
-    A processor may have no kernel for bf16. That of cuDNN computes in float16 under any autocast, whose small gradients
-    vanish where losses are not scaled.
+    Some processors have no kernel for bf16. cuDNN computes in float16 under any autocast, in which small gradients
+    underflow without loss scaling.
     """
     if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
         return False
@@ -124,7 +123,7 @@ def leaves_autocast(cells: Cells, device: str) -> bool:
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 @cache
 def bf16_is_supported() -> bool:
-    """Whether this processor has a kernel for recurrent layers under autocast: one is tried, without random numbers."""
+    """Whether this processor has bf16 kernels for recurrent layers; tries one, without drawing random numbers."""
     try:
         with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
             nn.LSTM(1, 1, device="meta").to_empty(device="cpu")(torch.zeros(1, 1, 1))
@@ -138,11 +137,11 @@ def _as_states(after: Tensor | States) -> States:
 
 
 def read(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
-    """As `run`, for rows x (B, L, I) of which the first `lengths` (B,) positions are real, 1 or more.
+    """As `run`, for padded rows x (B, L, I) with `lengths` (B,) of 1 or more.
 
-    Outputs are zero at padding, and states are those after each row's last position.
+    Outputs are zero at padding, and the states are those after the last real position of each row.
     """
-    if x.is_meta:  # nothing is computed, so that no length can be looked at: all rows go as far as the longest
+    if x.is_meta:  # lengths have no values, so all rows are read to the end
         return run(cells, x, None)
     gated = torch.compiler.is_exporting() or is_recorded()
     if isinstance(cells, nn.RNNBase) and (gated or x.device.type != "cpu"):
@@ -155,10 +154,10 @@ def read(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
 
 
 def read_gated(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
-    """`read` as one call for all lengths, which graphs for other engines can hold, of one layer.
+    """`read` of one layer as a single call for all lengths, which can be exported to the graphs of other engines.
 
-    One more input says that a position is padding. It closes the gates that let something new into the state, and opens
-    those that keep the old: a logistic function of `SHUT` is zero or one in every floating type.
+    One more input marks padding. It closes the gates that add to the state, and opens those that keep it: the logistic
+    function of `SHUT` is one in every floating type, that of `-SHUT` zero.
     """
     padding = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
     gates = {"LSTM": (-SHUT, SHUT, 0.0, 0.0), "GRU": (0.0, SHUT, 0.0)}[cells.mode]
@@ -173,7 +172,7 @@ def read_gated(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, S
 
 
 def read_packed(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
-    """`read` by the framework's packed rows, for which accelerators have a kernel."""
+    """`read` with packed sequences, for which accelerators have a kernel."""
     packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
     output, after = cells(packed)
     assert isinstance(output, PackedSequence)
@@ -182,9 +181,9 @@ def read_packed(cells: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, 
 
 
 def read_in_turns(cells: Cells, x: Tensor, lengths: Tensor) -> tuple[Tensor, States]:
-    """`read` without padding: all rows as far as the shortest goes, the others as far as the next, and so on.
+    """`read` without padding: run all rows up to the shortest length, the remaining rows up to the next, and so on.
 
-    On a CPU packed rows have no fused kernel and take more than twice as long. `ChoGru` takes none at all.
+    On a CPU packed sequences have no fused kernel and take more than twice as long. `ChoGru` does not support them.
     """
     longest_first = lengths.argsort(descending=True, stable=True)
     rows, x = len(lengths), x.index_select(0, longest_first)

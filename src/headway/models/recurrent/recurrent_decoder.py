@@ -1,7 +1,7 @@
 """The decoder of a recurrent model.
 
 Shapes: B batch, T target, S source, D embedding, E encoder state, H decoder state, O readout, N sentences, R rows: the
-hypotheses of all sentences, those of one sentence one after the other.
+hypotheses of all sentences, grouped by sentence.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from headway.tensors.linear import Linear
 class RecurrentDecoderConfig(Section):
     """The decoder of a recurrent model.
 
-    `start`: where its first state comes from. `copy`: the last states of the encoder, layer by layer. `project`: tanh
-    of a linear map of the encoder's top layer at the end of its reading, backwards if it has both directions (Bahdanau
-    et al. 2015, A.2.2).
+    `start`: the source of its initial state. `copy`: the final states of the encoder, layer by layer. `project`: tanh
+    of a linear map of the final state of the encoder's top layer, of the backward direction if it has both (Bahdanau et
+    al. 2015, A.2.2).
     """
 
     layers: Layers = 2
@@ -40,18 +40,18 @@ class RecurrentDecoderConfig(Section):
 
 
 class RecurrentAttentionConfig(Section):
-    """The way in which the decoder of a recurrent model reads the source; may be written as its kind alone.
+    """How the decoder of a recurrent model reads the source; may be written as its kind alone.
 
     `kind`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one position that never
-    moves back, `last` the last state of the encoder's top layer, the same at every step (Cho et al. 2014, section 2.2),
-    `none` nothing: the source is known from the first state alone. `score`, for those that weigh positions: dot,
+    moves back, `last` the final state of the encoder's top layer, the same at every step (Cho et al. 2014, section
+    2.2), `none` nothing: the source is known only from the initial state. `score`, for kinds that weigh positions: dot,
     general, concat or location (Luong et al. 2015), additive (Bahdanau et al. 2015), the same function as concat; or a
     kind of cross-attention with its options, such as `{kind: multi_head, heads: 4}`, which is soft and global.
-    `scaled`: dot, general and location scores, sums of as many products as `decoder.hidden`, over its root (Vaswani et
-    al. 2017), so that attention begins soft. `timing`: attention before the state's update, from where the context
-    enters the recurrence (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a
+    `scaled`: divide dot, general and location scores, which are sums over `decoder.hidden`, by its root (Vaswani et al.
+    2017), so that attention is soft initially. `timing`: attention before the update of the state, whose input then
+    includes the context (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a
     centre: the target's own position (`local-m`) or a predicted one (`local-p`). `input_feeding`: with Luong's timing,
-    the last readout enters the recurrence.
+    the last readout is an input of the recurrence.
 
     Only for hard and monotonic, in training: `estimator`: `reinforce` or `straight_through`; for the former, `entropy`
     is the weight of the entropy bonus and `baseline_decay` that of the old moving average of rewards.
@@ -98,11 +98,10 @@ class RecurrentAttentionConfig(Section):
 
     @property
     def weighs(self) -> bool:
-        """Whether positions of the source have scores."""
+        """Whether the attention scores source positions."""
         return self.kind not in ("last", "none")
 
     def score_kind(self) -> str:
-        """The kind of cross-attention that the score belongs to."""
         return self.score if isinstance(self.score, str) else str(self.score.get("kind"))
 
     def _shared_options(self) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class RecurrentAttentionConfig(Section):
         return options | {"choice": self.kind}
 
     def build(self, dim: int, memory_dim: int, positions: int) -> CrossMixer | None:
-        """The part that weighs positions, or None. Raises UserError for options that it does not have.
+        """Build the attention, or None if no positions are scored. Raises UserError for options that it does not have.
 
         Args:
             dim: H.
@@ -126,10 +125,11 @@ class RecurrentAttentionConfig(Section):
 
 @dataclass(frozen=True)
 class RecurrentState(State):
-    """The state of a recurrent decoder. The view of the source is kept once a sentence, not once a hypothesis.
+    """The state of a recurrent decoder. The source view is stored per sentence, not per hypothesis.
 
-    `cells` have their rows second; `fed` (R, O) is the last readout, `chosen` (R,) the last source position chosen and
-    `constant` (R, E) the context of every step, where the next step needs them. `lengths` (R,) counts the words so far.
+    The second axis of `cells` are the rows. `fed` (R, O) is the last readout, `chosen` (R,) the last source position
+    chosen and `constant` (R, E) the context of every step; each is None if the next step does not need it. `lengths`
+    (R,) counts the tokens so far.
     """
 
     cells: States
@@ -138,10 +138,10 @@ class RecurrentState(State):
     constant: Tensor | None
     source: View | None
     lengths: Tensor
-    width: int  # hypotheses a sentence
+    width: int  # hypotheses per sentence
 
     def select(self, index: Tensor) -> Self:
-        """Rows `index`; an index (N, W) keeps the source shared among the W hypotheses of each sentence."""
+        """Select rows by `index`. With an index (N, W), the W hypotheses of each sentence share its source view."""
         rows = index.reshape(-1)
         width, sentences = sentences_of(index, self.width, len(self.lengths) // self.width)
         source = self.source
@@ -162,8 +162,8 @@ class ReadoutConfig(Section):
 
     `kind`: `state` is the decoder's state h, `tanh` is tanh(W [c; h]) with the context c (Luong et al. 2015, equation
     5), `maxout` the larger of each pair in W [c; h; y], y being the last word (Bahdanau et al. 2015, A.2.2). `size`: of
-    the last two, by default `model.dim`. `state`: the h that a maxout reads, the `new` one, as equation 4 of Bahdanau
-    et al. has it, or the `previous` one, which attention before the state's update has read, as their appendix has it.
+    the last two, by default `model.dim`. `state`: the h that a maxout reads, the `new` one, as in equation 4 of
+    Bahdanau et al., or the `previous` one, which attention before the update has read, as in their appendix.
     """
 
     kind: Literal["state", "tanh", "maxout"] = "tanh"
@@ -186,7 +186,7 @@ class Readout(nn.Module):
         config: its kind and size.
         hidden: H.
         dim: D.
-        context: E, or 0 without any.
+        context: E, or 0 without context.
     """
 
     def __init__(self, config: ReadoutConfig, hidden: int, dim: int, context: int) -> None:
@@ -199,7 +199,7 @@ class Readout(nn.Module):
             nn.init.xavier_uniform_(self.weight.weight)
 
     def forward(self, state: Tensor, context: Tensor | None, word: Tensor) -> Tensor:
-        """(..., O) from the state (..., H), the context (..., E) and the last word (..., D)."""
+        """The readout (..., O) from the state (..., H), the context (..., E) and the last word (..., D)."""
         if self.kind == "state":
             return state
         parts = [state] if context is None else [context, state]
@@ -209,7 +209,7 @@ class Readout(nn.Module):
 
 
 class Start(nn.Module):
-    """The decoder's first state: the encoder's last ones, or a projection of its top layer's."""
+    """The initial state of the decoder: the encoder's final states, or a projection of those of its top layer."""
 
     def __init__(self, config: RecurrentDecoderConfig, encoder: RecurrentEncoderConfig, cell: str) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class Start(nn.Module):
             self.maps = nn.ModuleList(Linear(self.size, self.layers * config.hidden) for _ in range(count))
 
     def forward(self, encoded: EncodedSource) -> States:
-        """States (layers, B, H); an LSTM's memory cells, which have no bounds, are projected without tanh."""
+        """The initial states (layers, B, H). An LSTM's memory cells are projected without tanh: they are unbounded."""
         if not self.project:
             return encoded.last
         tops = [states[-1, :, -self.size :] for states in encoded.last]
@@ -230,7 +230,7 @@ class Start(nn.Module):
 
 
 class Decoded(NamedTuple):
-    """Readouts (R, n, O), and what attention gave for them, if there is any."""
+    """Readouts (R, n, O), the result of attention, or None without attention, and the new state."""
 
     readouts: Tensor
     read: Read | None
@@ -240,7 +240,7 @@ class Decoded(NamedTuple):
 class Decoder(nn.Module):
     """Recurrent layers over the embedded target that read the source by attention, as one state, or not at all.
 
-    Where no step needs what attention found before it, many positions are one call of every part.
+    If no step depends on the attention of an earlier step, all positions are computed in one call of each module.
 
     Args:
         config: layers, sizes and first state.
@@ -248,7 +248,7 @@ class Decoder(nn.Module):
         encoder: the encoder's section.
         dim: D.
         cell: the kind of the layers.
-        readout: what words are predicted from.
+        readout: the vector that words are predicted from.
         dropout: between layers.
         max_position: the longest source in training.
 
@@ -278,15 +278,15 @@ class Decoder(nn.Module):
         self.readout = Readout(readout, config.hidden, dim, context)
         fed = context if self.before else self.readout.size if self.feeding else 0
         self.cells = build_cells(cell, dim + fed, config.hidden, config.layers, dropout)
-        self.handed_on, self.context = nn.Identity(), nn.Identity()  # where these can be replaced
+        self.handed_on, self.context = nn.Identity(), nn.Identity()  # points of interventions
 
     @property
     def sequential(self) -> bool:
-        """Whether what attention finds reaches later steps through the recurrence."""
+        """Whether the context or readout of a step is an input of the next, so steps must be computed in turn."""
         return self.attention is not None and (self.before or self.feeding)
 
     def initial(self, encoded: EncodedSource) -> RecurrentState:
-        """The state before the first word, one row a source."""
+        """The state before the first word, one row per source."""
         cells, attention = self.start(encoded), self.attention
         nothing = torch.zeros(len(encoded.mask), dtype=torch.long, device=encoded.mask.device)
         return RecurrentState(
@@ -300,11 +300,11 @@ class Decoder(nn.Module):
         )
 
     def forward(self, words: Tensor, encoded: EncodedSource, *, need_weights: bool = False) -> Decoded:
-        """Read a whole target, words (B, T, D) being those before each position."""
+        """Read whole targets: `words` (B, T, D) are the embedded words before each position."""
         return self.extend(words, self.initial(encoded), need_weights=need_weights)
 
     def extend(self, words: Tensor, state: RecurrentState, *, need_weights: bool = False) -> Decoded:
-        """Read n more words (R, n, D). The W * n queries of a sentence stand in the place of T in what is read."""
+        """Read n more words (R, n, D). The attention has the W * n queries of a sentence instead of T."""
         if self.sequential:
             return self._one_by_one(words, state, need_weights)
         constant = None if state.constant is None else state.constant[:, None].expand(-1, words.shape[1], -1)
@@ -324,7 +324,7 @@ class Decoder(nn.Module):
         return Decoded(torch.cat(readouts, 1), _joined(reads), state)
 
     def step(self, word: Tensor, state: RecurrentState, need_weights: bool) -> tuple[Tensor, Read, RecurrentState]:
-        """Read one word (R, 1, D) more: its readout (R, 1, O), and what attention gave for it."""
+        """Read one more word (R, 1, D), and return its readout (R, 1, O), its attention and the new state."""
         previous = state.cells[0][-1][:, None]
         before = self._read(previous, state, need_weights) if self.before else None
         fed = before.values if before is not None else None if state.fed is None else state.fed[:, None]
@@ -346,7 +346,6 @@ class Decoder(nn.Module):
         return read._replace(values=self.context(read.values))
 
     def _after(self, state: RecurrentState, read: Read | None, count: int, **changes: Any) -> RecurrentState:
-        """The state after `count` more words."""
         if state.chosen is not None and read is not None and read.choice is not None:
             assert read.choice.position is not None
             changes["chosen"] = read.choice.position.reshape(-1, count)[:, -1]
@@ -354,7 +353,7 @@ class Decoder(nn.Module):
 
 
 def _joined(reads: list[Read]) -> Read:
-    """The reads of n single queries of W hypotheses as that of W * n queries, those of a hypothesis together."""
+    """Combine the attention of n steps, (B, W) queries each, into that of W * n queries, grouped by hypothesis."""
     weights = [read.weights for read in reads if read.weights is not None]
     choices = [read.choice for read in reads if read.choice is not None]
     return Read(

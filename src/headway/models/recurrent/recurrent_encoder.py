@@ -22,7 +22,7 @@ from headway.tensors.masks import zero_padding
 class RecurrentEncoderConfig(Section):
     """The encoder of a recurrent model. `hidden` is the size of its states, both directions together.
 
-    `reverse` reads the words of the source from last to first (Sutskever et al. 2014), the end mark still last.
+    `reverse` reads the source from last to first word (Sutskever et al. 2014); the end-of-sentence token stays last.
     """
 
     layers: Layers = 2
@@ -41,7 +41,7 @@ class RecurrentEncoderConfig(Section):
 
 @dataclass(frozen=True)
 class EncodedSource(Memory):
-    """An encoded source, and the states after its last word: (layers, B, E), both directions joined."""
+    """An encoded source, and the final states (layers, B, E), with both directions concatenated."""
 
     last: States
 
@@ -52,8 +52,8 @@ class Encoder(nn.Module):
     Args:
         config: layers, sizes and directions.
         dim: D.
-        cell: the kind of the layers.
-        dropout: between them.
+        cell: the kind of cell.
+        dropout: between layers.
     """
 
     def __init__(self, config: RecurrentEncoderConfig, dim: int, cell: str, dropout: float) -> None:
@@ -64,11 +64,11 @@ class Encoder(nn.Module):
             nn.ModuleList(build_cells(cell, inputs, config.hidden // directions) for _ in range(directions))
             for inputs in (dim, *[config.hidden] * (config.layers - 1))
         )
-        self.states = nn.ModuleList(nn.Identity() for _ in self.layers)  # where what a layer hands on can be replaced
+        self.states = nn.ModuleList(nn.Identity() for _ in self.layers)  # points of interventions
 
     def forward(self, x: Tensor, mask: Tensor) -> EncodedSource:
-        """The source x (B, S, D), real where mask (B, S) is True; values come in the order of the source."""
-        lengths = mask.sum(1).clamp(min=1)  # a row without any word is read as one of padding and zeroed afterwards
+        """Encode x (B, S, D), real where mask (B, S) is True. The values are in the order of the source."""
+        lengths = mask.sum(1).clamp(min=1)  # an empty row is read as one position of padding, and zeroed afterwards
         order = _reversal(lengths - 1, mask.shape[1]) if self.reverse else None
         x = _ordered(x, order)
         backwards = _reversal(lengths, mask.shape[1])
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 
 def _reversal(lengths: Tensor, length: int) -> Tensor:
-    """(B, S): the positions of each row with the first `lengths` (B,) of them from last to first; its own inverse."""
+    """The index (B, S) that reverses the first `lengths` (B,) positions of each row; it is its own inverse."""
     positions = torch.arange(length, device=lengths.device).expand(len(lengths), -1)
     turned = lengths[:, None] - 1 - positions
     return torch.where(turned >= 0, turned, positions)

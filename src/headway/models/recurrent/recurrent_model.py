@@ -36,17 +36,17 @@ from headway.tensors.linear import Linear
 
 
 class Reinforce(nn.Module):
-    """Losses whose gradients make positions that led to good predictions more probable, and all of them less certain.
+    """REINFORCE losses of hard attention, and an entropy bonus, which keeps its choices uncertain.
 
-    The reward of a choice is log P of the target tokens that it can change: its own, and where the choice also reaches
-    later steps, all from its own on. From each token's the moving average of such rewards is taken away, which is a
-    part of the training's state and therefore a buffer that is kept with the weights.
+    The reward of a choice is log P of the target tokens that it influences: its own or, if the choice also reaches
+    later steps, all from its own on. The moving average of these rewards is subtracted from each as a baseline. It is a
+    buffer, so that it is saved with the weights.
 
     Args:
-        target_size: V; before training the average is log 1/V, what a model that knows nothing earns.
-        reaches_later: whether a choice changes later steps.
+        target_size: V; the initial baseline is log 1/V, the reward of a uniform distribution.
+        reaches_later: whether a choice influences later steps.
         entropy: the weight of the entropy bonus.
-        decay: what is left of the old average after an update with the new.
+        decay: the weight of the old baseline in the moving average.
     """
 
     def __init__(self, target_size: int, reaches_later: bool, entropy: float, decay: float) -> None:
@@ -56,7 +56,7 @@ class Reinforce(nn.Module):
         self.baseline: Tensor
 
     def forward(self, logits: Tensor, choice: Choice, batch: Batch) -> dict[str, Tensor]:
-        """The losses by name, each summed over target tokens, for logits (B, T, V) and the choices behind them."""
+        """The losses by name, each summed over target tokens, for logits (B, T, V) and the choices of attention."""
         assert choice.log_probability is not None
         assert choice.entropy is not None
         mask = batch.scored
@@ -73,7 +73,7 @@ class Reinforce(nn.Module):
     @torch.no_grad()
     def _remember(self, rewards: Tensor, mask: Tensor) -> None:
         earned = rewards.masked_fill(~mask, 0).sum()
-        # Each process has rows of its own, and all need one baseline.
+        # Processes have different rows but share one baseline.
         totals = summed(torch.stack((earned, mask.sum().to(earned))))
         mean = totals[0] / totals[1].clamp(min=1)
         usable = mean.isfinite() & (totals[1] > 0)
@@ -82,7 +82,6 @@ class Reinforce(nn.Module):
 
 @torch.no_grad()
 def _log_probabilities(logits: Tensor, batch: Batch) -> Tensor:
-    """log P (B, T) of the target tokens."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return wide.gather(2, batch.target_output[:, :, None]).squeeze(2) - wide.logsumexp(2)
 
@@ -93,11 +92,11 @@ CROSS = "decoder.1.cross"  # there is one attention, whatever the number of laye
 class RecurrentConfig(ModelConfig):
     """An encoder-decoder of recurrent layers, with or without attention.
 
-    `dim` is the size of embeddings and, by default, of the readout. `cell` is that of both sides: `lstm`, `gru`, or
-    `cho_gru`, whose reset gate comes before the product (Cho et al. 2014).
-    `dropout` falls on embeddings, between layers and on the readout. `uniform_range`: all weights begin evenly between
-    minus and plus this number (0.08 in Sutskever et al. 2014, 0.1 in Luong et al. 2015); by default each part begins
-    in a way of its own.
+    `dim` is the size of embeddings and, by default, of the readout. `cell` is the kind of both sides: `lstm`, `gru`, or
+    `cho_gru`, whose reset gate is applied before the product (Cho et al. 2014). `dropout` applies to embeddings,
+    between layers and to the readout. `uniform_range`: all weights are initialised uniformly between minus and plus
+    this number (0.08 in Sutskever et al. 2014, 0.1 in Luong et al. 2015); by default each module has its own
+    initialisation.
     """
 
     kind: Literal["recurrent"] = "recurrent"
@@ -185,7 +184,7 @@ class Recurrent(Seq2Seq):
 
     def points(self) -> Points:
         decoder = self.decoder
-        layers = list(self.encoder.states)[: None if decoder.attention else -1]  # nothing else reads the top
+        layers = list(self.encoder.states)[: None if decoder.attention else -1]  # else the top is not read
         found = {f"encoder.{number}.state": output_of(state) for number, state in enumerate(layers, start=1)}
         found[f"decoder.{decoder.start.layers}.state"] = output_of(decoder.handed_on)
         if decoder.attention is not None:
