@@ -1,4 +1,7 @@
-"""Formats of corpora by name. Each opens itself as pairs, labelled words or recordings (`corpus_format`)."""
+"""The registry of corpus formats.
+
+Each format reads a corpus as pairs, labelled words or recordings (`corpus_format`).
+"""
 
 from typing import TYPE_CHECKING, Literal
 

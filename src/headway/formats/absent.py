@@ -1,4 +1,4 @@
-"""The corpus of a model that others have trained: it is not here, and nothing reads it."""
+"""The corpus of an imported model. It is not available, and nothing reads it."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Formats of pairs: line-aligned files, tables with tabs, JSON lines, and data sets of the Hugging Face hub."""
+"""Formats of pairs: line-aligned files, tab-separated tables, JSON lines, and data sets of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from headway.formats.lines import read_lines, read_rows
 from headway.formats.recordings import Manifest
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 
-MOST_COMPARISONS = 4_000_000  # of words of a line with those of its correction
+MOST_COMPARISONS = 4_000_000  # word comparisons of a line with its correction
 
 
 class ParallelFiles(PairSource):
-    """A file of sources and one or more of references; line n of the one belongs to line n of the others."""
+    """A file of sources and one or more files of references, aligned line by line."""
 
     def __init__(self, source: Path, *references: Path) -> None:
         super().__init__(" and ".join(map(str, (source, *references))), (source, *references))
@@ -84,13 +84,12 @@ class ParallelLines(CorpusFormat):
 
     @property
     def source(self) -> Path:
-        """The file of sources."""
         assert self.config.source is not None
         return self.config.source
 
     @property
     def references(self) -> tuple[Path, ...]:
-        """The files of targets, or corrections."""
+        """The files of targets, or of corrections."""
         return (self.config.target,) if self.config.target is not None else self.config.references
 
     def pairs(self) -> PairSource:
@@ -104,13 +103,15 @@ class ParallelLines(CorpusFormat):
 
 
 def read_corrections(source: Path, references: Sequence[Path], row_errors: RowErrors) -> Iterator[Labelled]:
-    """Lines of words with their corrections, one labelling from each reference (see `wrong_words`); no blank lines.
+    """Read lines of words with their corrections, skipping blank lines.
 
-    A blank correction beside others is none. Its labels are those of the first that has words.
+    Each reference gives a labelling (see `wrong_words`).
+
+    If a correction is blank but others are not, it gets the labels of the first correction with words.
 
     Raises:
-        UserError: files with different numbers of lines; a line that is not UTF-8, or that is too long to be compared,
-            unless `row_errors` leaves it out.
+        UserError: the files have different numbers of lines; or a line is not UTF-8 or too long to be compared, unless
+            `row_errors` skips it.
     """
     for row in ParallelFiles(source, *references).rows():
         if isinstance(row, UserError):
@@ -126,15 +127,15 @@ def read_corrections(source: Path, references: Sequence[Path], row_errors: RowEr
             yield Labelled(row.line, words, tuple(tuple(wrong_words(words, other)) for other in others))
 
 
-# A field that a spreadsheet has quoted: quotes around it, and each quote within it doubled.
+# A cell quoted by a spreadsheet: in quotes, with each inner quote doubled.
 QUOTED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""(?:[^"\t]|"")*"(?:\t|$)')
 _warn_once = cache(warn)
 
 
 def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row of a table that a spreadsheet has written, with the number of the row's first line.
+    """The cells of each row of a table with quoted cells, with the number of the row's first line.
 
-    A cell in double quotes may have tabs, line breaks and doubled quotes. Raises UserError if one does not end.
+    A cell in double quotes may contain tabs, line breaks and doubled quotes. Raises UserError if a quote is not closed.
     """
     reader, line = csv.reader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), 1
     try:
@@ -146,10 +147,11 @@ def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 class TabSeparated(PairSource):
-    """A file with a pair a row, in columns that tabs separate. Quotes are text unless the table is `quoted`.
+    """A file with a pair per row, in columns separated by tabs. Quotes are text unless the table is `quoted`.
 
-    Without `columns` a row has exactly two. With them it may have more, but all rows equally many: a stray tab would
-    silently shift the text into another column. Where `columns` are names, the first row is not a pair but holds them.
+    Without `columns`, a row has exactly two columns. With `columns`, it may have more, but all rows must have the same
+    number:
+    a stray tab would silently shift the text into another column. If `columns` are names, the first row is a header.
     """
 
     def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None, quoted: bool = False) -> None:
@@ -157,7 +159,7 @@ class TabSeparated(PairSource):
         self.chosen, self.quoted = columns, quoted
 
     def cells(self) -> Iterator[tuple[int, list[str] | UserError]]:
-        """The cells of each row, or the error of a row that cannot be read, with the number of its first line."""
+        """The cells of each row, or the error of an unreadable row, with the number of its first line."""
         if self.quoted:
             yield from quoted_rows(self.files[0])
             return
@@ -248,7 +250,7 @@ class RecordsConfig(CorpusConfig):
 
 
 class JsonLines(PairSource):
-    """A file with a JSON object a line; `columns` are the fields of source and target, dots reach into nested ones."""
+    """A file with a JSON object per line. `columns` are the fields of source and target; dots access nested fields."""
 
     def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
         super().__init__(str(path), (path,), columns)
@@ -271,7 +273,7 @@ class JsonLines(PairSource):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of an object. Raises ValueError where one is there twice."""
+    """The fields of an object. Raises ValueError if a field occurs twice."""
     record = dict(pairs)
     if len(record) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -347,7 +349,7 @@ class Hub(CorpusFormat):
         try:
             with files_of_bounded_size():
                 rows = datasets.load_dataset(name, self.config.configuration, split=split, streaming=False)
-        except Exception as error:  # no network, an unknown name, configuration or split: each has a class of its own
+        except Exception as error:  # network, name, configuration and split errors have various classes
             raise UserError(f"cannot load this data set ({error})", where=where, received=name) from error
         if isinstance(rows, Mapping):
             key = f"{self.where}.split"
@@ -363,7 +365,7 @@ def _pair_of(record: Any, fields: Sequence[str], line: int, where: str) -> Pair 
 
 
 def field_of(record: Any, name: str, where: str) -> str:
-    """The text at `name`, in which dots reach into nested mappings. Raises UserError where there is none."""
+    """The text of the field `name`, where dots access nested mappings. Raises UserError if there is no text."""
     value = record
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
