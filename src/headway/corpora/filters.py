@@ -1,4 +1,4 @@
-"""Filters: the pairs of a corpus that are kept, and how much of their sources is read."""
+"""Filters: which pairs of a corpus are kept, and how long their sources may be."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Filters(Section):
         return self
 
     def truncation(self) -> Truncation | None:
-        """The beginning that is read of long sources; None where all of them is."""
+        """The maximum length of sources, or None if they are not truncated."""
         return None if self.truncate_source is None else Truncation(self.truncate_source, self.count)
 
     def of_pairs(self) -> dict[str, Any]:
-        """Those that decide which pairs are kept, by name."""
+        """The settings that determine which pairs are kept, by name."""
         return {name: getattr(self, name) for name in ("count", "max_length", "max_ratio", "drop_duplicates")}
