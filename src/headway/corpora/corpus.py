@@ -3,8 +3,7 @@
 A corpus of N pairs is a folder of .npy files: `source.npy` and `target.npy` with the concatenated ids of all pairs,
 `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each pair begins, `lines.npy` (N,) with line numbers,
 `labels/NAME.npy` with labels of all tokens, or links with `labels/NAME_offsets.npy`; and `report.json`. The folder's
-name
-is a hash of everything that determines the content: raw text, vocabularies, filters, labellers, the treatment of
+name is a hash of everything that determines the content: raw text, vocabularies, filters, labellers, the treatment of
 unreadable rows, format.
 """
 

@@ -23,8 +23,7 @@ class SideReport:
         tokens: the number of tokens, without end-of-sentence tokens.
         unknown: the number of unknown tokens.
         lengths: quantiles of the tokens per line, named as in `QUANTILES`: the smallest length that at least this share
-            of
-            the lines does not exceed. Empty if there are no pairs.
+            of the lines does not exceed. Empty if there are no pairs.
     """
 
     tokens: int

@@ -30,8 +30,7 @@ class Mixture:
     """Samples the pairs of each epoch from several corpora in fixed proportions.
 
     An epoch has N pairs. Each corpus is traversed in one random order after the other, and each epoch continues where
-    the
-    preceding one ended. So all pairs of a corpus are used equally often, however small its share is.
+    the preceding one ended. So all pairs of a corpus are used equally often, however small its share is.
 
     Args:
         parts: the positions of each corpus's pairs; none of them is empty.
@@ -102,15 +101,13 @@ def plan_epoch(
 
     A batch contains pairs of similar lengths, drawn anew in each epoch, and the batches are in random order. More than
     `SORTED_TOGETHER` pairs are split into random parts of equal size, which are sorted one after the other, so that
-    memory
-    grows by 4 bytes per pair.
+    memory grows by 4 bytes per pair.
 
     Args:
         source_widths: (N,) the number of tokens of each source, with the end-of-sentence token if it has one.
         target_widths: (N,) the number of tokens of each target, likewise.
         batch_tokens: the maximum of rows times the longest side of a batch, including padding; a longer pair forms a
-            batch
-            on its own.
+            batch on its own.
         seed: the seed of the random order, together with `epoch`.
         epoch: the number of the epoch.
         batch_sentences: the number of pairs of a batch, instead of `batch_tokens`.

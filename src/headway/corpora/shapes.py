@@ -44,10 +44,8 @@ def few_shapes(
     """The shapes of all batches of a corpus, sorted by the length of rows. A pure function.
 
     At first, all examples have one shape. The shape and the length of either side at which a split saves the most
-    padding
-    are then chosen, again and again, as long as the saving is worth a further batch. Finally the examples of a shape
-    are
-    distributed evenly over its batches, since missing rows of the last batch would be padding.
+    padding are then chosen, again and again, as long as the saving is worth a further batch. Finally the examples of a
+    shape are distributed evenly over its batches, since missing rows of the last batch would be padding.
 
     Args:
         source_widths: (N,) the number of tokens of each source.
@@ -110,8 +108,7 @@ def batches_of_shapes(
     """Full batches of the `shapes`, drawn with `random`, and the examples that fit into no shape.
 
     Left-over examples of a shape are moved to the next shape that they fit into if that costs less than padding their
-    own
-    shape with spare rows.
+    own shape with spare rows.
     """
     order = random.permutation(len(source_widths))
     source, target = np.asarray(source_widths)[order], np.asarray(target_widths)[order]

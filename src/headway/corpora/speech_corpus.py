@@ -335,8 +335,7 @@ def build_speech(
         store: their frames.
         sides: the processors of recordings and of transcripts.
         max_length: for training: the maximum number of tokens of a transcript; recordings over `max_frames` are
-            dropped,
-            too, and SpecAugment is used if configured. None for dev, where every readable utterance is kept.
+            dropped, too, and SpecAugment is used if configured. None for dev, where every readable utterance is kept.
         rows: the report of rows of manifests that were unreadable or changed.
 
     Raises:

@@ -100,8 +100,7 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
     """Split a file of sentences into parts, which keep the order of the file.
 
     No sentence is in two parts: test has priority over dev, and dev over train. Sentences of CoNLL-U are equal if their
-    rows
-    are equal except for the last column.
+    rows are equal except for the last column.
 
     Args:
         path: sentences with a word per row, separated by blank lines.
@@ -155,8 +154,7 @@ def split_table(
     """Split a file with a pair per row into parts, which keep the order and the exact rows of the file.
 
     No pair is in two parts, ignoring white space: test has priority over dev, and dev over train. Pairs with a blank
-    side are
-    left out. All pairs that are left out are counted.
+    side are left out. All pairs that are left out are counted.
 
     Args:
         path: a table with tabs, or JSON lines if the name ends in .jsonl; plain, .gz or .xz.

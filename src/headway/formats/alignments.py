@@ -81,8 +81,7 @@ def read_alignments(path: Path, first: LinksFrom = None, named: str = option("li
 
     Raises:
         UserError: the file cannot be read, a line is no alignment, or words are counted from 1 although `first`, an
-            option
-            of this name, does not say so.
+            option of this name, does not say so.
     """
     if begins_as_xml(path):
         return [pair.links.pharaoh() for pair in read_treebanks(path)]
@@ -139,13 +138,11 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     """Read the sentence pairs of a TreeAligner file, whose treebanks (TIGER-XML) are in the same folder.
 
     `good` links are sure, `fuzzy` links possible; links of phrases and comments are left out. Sentences that are
-    connected by
-    links of words or phrases form one pair, in the order of the source.
+    connected by links of words or phrases form one pair, in the order of the source.
 
     Raises:
         UserError: files are missing or of another format; or, with file and line, a link does not connect nodes of the
-            two
-            treebanks.
+            two treebanks.
     """
     banks, aligned, within = dict[str, Path](), list[tuple[int, str, dict[str, str]]](), False
     for name, attributes, line, _ in read_tags(path):

@@ -109,8 +109,7 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
 
     Raises:
         UserError: with file and line: a row without ten columns, invalid values, or words that are not numbered in
-            order;
-            the extra [parse] is not installed.
+            order; the extra [parse] is not installed.
     """
     try:
         import conllu.parser as package

@@ -131,9 +131,8 @@ class CorpusFormat(ABC):
     Attributes:
         Config: the class of its options.
         products: what the corpus can be read as: `pairs`; `trees`, which are pairs of a sentence and a linear form;
-            `tags`
-            or `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. A task may define
-            further products.
+            `tags` or `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. A task may
+            define further products.
         fault: the error message for a task that needs another product.
         config: the options of the corpus.
         where: the recipe key of the corpus, for messages.

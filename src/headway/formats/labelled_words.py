@@ -84,8 +84,7 @@ def read_columns(
 
     Raises:
         UserError: with file and line: rows have different numbers of columns, a word or label is empty, or a label is
-            not
-            allowed.
+            not allowed.
     """
     row_errors = row_errors or RowErrors()
     width: int | None = None  # the number of columns, as in the first row
@@ -150,10 +149,8 @@ def wrong_words(source: Sequence[str], corrected: Sequence[str]) -> list[str]:
     """Label each source word: `i` if it must change to become `corrected`, else `c`.
 
     The alignment has the minimum edit distance (Levenshtein, with cost 1 for a substitution, insertion or deletion;
-    among
-    the best alignments, the one that keeps or substitutes words as far to the right as possible). Substituted and
-    deleted
-    words are wrong. A missing word marks the word after it, or the last word at the end of the sentence.
+    among the best alignments, the one that keeps or substitutes words as far to the right as possible). Substituted and
+    deleted words are wrong. A missing word marks the word after it, or the last word at the end of the sentence.
     """
     table = [list(range(len(corrected) + 1))]  # [m][n]: the edit distance of the first m and the first n words
     for row, word in enumerate(source, start=1):

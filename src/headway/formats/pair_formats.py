@@ -150,8 +150,8 @@ class TabSeparated(PairSource):
     """A file with a pair per row, in columns separated by tabs. Quotes are text unless the table is `quoted`.
 
     Without `columns`, a row has exactly two columns. With `columns`, it may have more, but all rows must have the same
-    number:
-    a stray tab would silently shift the text into another column. If `columns` are names, the first row is a header.
+    number: a stray tab would silently shift the text into another column. If `columns` are names, the first row is a
+    header.
     """
 
     def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None, quoted: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of what each line says of its words: links, heads and numbers."""
+"""Metrics of segments with a value per word: links, heads and numbers."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines
 from headway.metrics.metric import Metric, Signature, Statistics, check_one_reference, release, share
 
-UNKNOWN = "_"  # a word whose head is not known
-MOST_DIGITS = 9  # of the number of a head
+UNKNOWN = "_"  # the head of a word if it is not known
+MOST_DIGITS = 9  # of a head's number
 
 
 class AlignmentErrorRate(Metric):
@@ -104,7 +104,7 @@ class UnlabelledAttachment(Metric):
 
 
 def _heads(line: str, where: str) -> list[str]:
-    """The heads of a line, each number written in one way."""
+    """The heads of a line, with numbers in a unique spelling."""
     heads = line.split()
     for index, head in enumerate(heads):
         if head == UNKNOWN:

@@ -1,8 +1,7 @@
 """Marian's binary weight files, which run in browsers: named items, with little-endian numbers.
 
 Layout: u64 version; u64 n; for each item the u64 length of its name with the NUL, type, rank, number of bytes; all
-names;
-all shapes as i32; u64 p and p padding bytes, so that the data begin at a multiple of 256; the data of all items.
+names; all shapes as i32; u64 p and p padding bytes, so that the data begin at a multiple of 256; the data of all items.
 """
 
 from __future__ import annotations

@@ -61,8 +61,7 @@ class MarianVocabulary(SubwordVocabulary):
     """Pieces of a SentencePiece model, with ids from a table that both sides may share.
 
     Like Hugging Face's MarianTokenizer, it reads a language code such as `>>fra<<` at the beginning of a line as one
-    token,
-    and a piece that is not in the table as the unknown token.
+    token, and a piece that is not in the table as the unknown token.
 
     Args:
         model: the SentencePiece model of this side.
@@ -228,8 +227,7 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
     """Read the tokenizers of a Marian model.
 
     The ids begin with headway's special tokens. If the model has no BOS token but starts decoding with padding, BOS
-    gets
-    a copy of the embedding of the padding token.
+    gets a copy of the embedding of the padding token.
 
     Raises:
         UserError: files are missing or damaged, or decoding does not restore the encoded text.

@@ -94,8 +94,7 @@ def read_vocabularies(files: Sequence[Path]) -> tuple[MarianTokens, MarianTokens
     """Read the vocabularies of source and target.
 
     There is one file of a kind for both sides, or one per side. A SentencePiece model segments the text; if there is
-    also a
-    table `token: id`, it determines the ids. A table without a model has words separated by spaces.
+    also a table `token: id`, it determines the ids. A table without a model has words separated by spaces.
 
     Raises:
         UserError: there are too many or too few files, or a file is damaged.

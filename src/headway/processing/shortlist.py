@@ -1,7 +1,7 @@
 """Marian's binary shortlists: for each source token, the target tokens that the decoder may choose from.
 
-Layout: u64 magic, checksum, first, best, n + 1, m; n + 1 u64 offsets, where each list ends at the offset of the next;
-m u32 ids. The `first` ids of the vocabulary are allowed for every source.
+Layout: u64 magic, checksum, first, best, n + 1, m; n + 1 u64 offsets, where each list ends at the offset of the next; m
+u32 ids. The `first` ids of the vocabulary are allowed for every source.
 """
 
 from __future__ import annotations

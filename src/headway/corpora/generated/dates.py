@@ -1,9 +1,8 @@
 """Dates in natural formats of 35 languages, to be rewritten as ISO 8601: the task of `headway demo`.
 
 Month and weekday names and most patterns come from Unicode's CLDR through Babel; `dates_patterns.yaml` adds other
-common
-patterns. All dates are unambiguous: they have the month's name or begin with the year, and always have all four digits
-of the year, in the Gregorian calendar.
+common patterns. All dates are unambiguous: they have the month's name or begin with the year, and always have all four
+digits of the year, in the Gregorian calendar.
 """
 
 from __future__ import annotations
@@ -54,9 +53,8 @@ class DateData:
     """The examples of the task. No text occurs twice, and no date of one part occurs in another.
 
     `test_unseen_dates` uses combinations of language and pattern that occur in `train`. `test_unseen_pairs` uses
-    combinations
-    that do not, although the language and the pattern each occur in other combinations. The two test parts share their
-    dates.
+    combinations that do not, although the language and the pattern each occur in other combinations. The two test parts
+    share their dates.
     """
 
     train: list[DateExample]
@@ -272,8 +270,7 @@ def write_dates(data: DateData, folder: Path) -> None:
     """Write each part as two aligned files: `train.tsv` (text, ISO date) and `train.ways.tsv` (language, pattern).
 
     The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is created if it does not exist.
-    Raises
-    UserError, before anything is written, if a file already exists with a different text.
+    Raises UserError, before anything is written, if a file already exists with a different text.
     """
     texts = {}
     for part in fields(data):

@@ -1,10 +1,9 @@
 """Length generalisation tasks, with longer examples in the test than in training (Kazemnejad et al. 2023).
 
 The tasks include those of recall_tasks.py. Each task draws prompts of any length with their answers, in tokens
-separated
-by white space. Lengths are uniform, and no prompt is in two parts: whether a prompt of a trained length belongs to
-training, dev or the test is a function of the prompt and the seed. Every part and length has its own random numbers, so
-asking for more training examples does not change the test.
+separated by white space. Lengths are uniform, and no prompt is in two parts: whether a prompt of a trained length
+belongs to training, dev or the test is a function of the prompt and the seed. Every part and length has its own random
+numbers, so asking for more training examples does not change the test.
 """
 
 import hashlib
@@ -282,8 +281,7 @@ def write_lengths(data: LengthData, folder: Path, facts: dict[str, str | int]) -
     """Write `train.tsv`, `dev.tsv` and `test.tsv` (prompt TAB answer), `test.lengths` and `lengths.json`.
 
     `test.lengths` has the length of each test example, `lengths.json` the maximum length in training, and `facts`.
-    Raises
-    UserError, before anything is written, if a file already exists with a different text.
+    Raises UserError, before anything is written, if a file already exists with a different text.
     """
     parts = {"train": data.train, "dev": data.dev, "test": data.test}
     texts = {
@@ -298,16 +296,14 @@ def read_scan(folder: Path, *, seed: int = 1, sizes: Sizes = DEFAULT_SIZES, trai
     """Read the length split of SCAN from `folder`.
 
     Some commands of the trained lengths are held out as dev, and as the test of these lengths. `sizes.train` does not
-    apply:
-    all other commands are training examples.
+    apply: all other commands are training examples.
 
     Args:
         folder: the folder with the two files.
         seed: the seed of the held-out commands.
         sizes: the number of examples.
         trained: the maximum length in training, by default that of the training file. Kazemnejad et al. (2023) join
-            both
-            files, and train on up to 25 actions.
+            both files, and train on up to 25 actions.
 
     Raises:
         UserError: a file is missing, a line is not `IN: ... OUT: ...`, or there are no trained or no longer lengths.
@@ -361,9 +357,8 @@ def lengths_data(
     """Draw the data of a task, or read that of `scan`.
 
     Training has the same number of examples of each length, and repeats prompts of lengths that have too few. Dev and
-    test
-    contain no prompt twice, and fewer examples than requested if a length has too few; the test also has the trained
-    lengths.
+    test contain no prompt twice, and fewer examples than requested if a length has too few; the test also has the
+    trained lengths.
 
     Args:
         name: a name in `LENGTH_TASKS`, or `scan`.
@@ -376,8 +371,7 @@ def lengths_data(
 
     Raises:
         UserError: the task or variant is unknown; lengths are invalid, or leave training or dev without examples;
-            SCAN's
-            folder is not given.
+            SCAN's folder is not given.
     """
     if name == "scan":
         if scan is None:

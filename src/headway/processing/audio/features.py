@@ -53,10 +53,8 @@ def spec_augment(frames: Frames, config: SpecAugmentConfig, generator: torch.Gen
     """A copy of normalised frames (F, M) with masks of 0, the mean (section 2).
 
     A mask over bins hides f bins from f0 on, with f uniform in 0 .. min(F_max, M) and f0 uniform in 0 .. M - f. A mask
-    over
-    frames is drawn likewise, and is at most the share p of the F frames wide. All numbers are drawn from `generator`,
-    by
-    default torch's global one.
+    over frames is drawn likewise, and is at most the share p of the F frames wide. All numbers are drawn from
+    `generator`, by default torch's global one.
     """
     count, bins = frames.shape
     masked = frames.copy()
@@ -120,8 +118,7 @@ def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
     """The log-mel energies (F, M) of samples (N,) in [-1, 1]. Every frame lies completely within the recording.
 
     Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20
-    Hz
-    to half the sample rate), computed by kaldi-native-fbank.
+    Hz to half the sample rate), computed by kaldi-native-fbank.
     """
     kaldi = library("kaldi_native_fbank")
     options = kaldi.FbankOptions()

@@ -58,8 +58,7 @@ class TokenizersVocabulary(Vocabulary):
     Args:
         serialised: the tokenizer, in the library's format.
         rows: for each id, the number of the piece in the tokenizer, which may lack this number. BOS may be a second id
-            of
-            another piece.
+            of another piece.
     """
 
     family = "tokenizers"

@@ -50,10 +50,8 @@ def align(before: str, after: str) -> list[Span]:
     """Align the characters of `after` to spans in `before`, for a change that keeps the order of most characters.
 
     White space may be inserted or removed anywhere; only the other characters are compared. Equal characters are
-    aligned to
-    each other. A stretch that was replaced ("…" by "...", "-" by "@-@") is aligned as a whole. A character that moves
-    past
-    others can get an empty span at its new position.
+    aligned to each other. A stretch that was replaced ("…" by "...", "-" by "@-@") is aligned as a whole. A character
+    that moves past others can get an empty span at its new position.
     """
     if before == after:
         return identity(len(before))

@@ -2,8 +2,7 @@
 
 With byte-pair encoding, merges are dropped with a probability (BPE-dropout, Provilkov et al. 2020, algorithm 1). With a
 unigram model, one of all segmentations of a word is drawn, with probabilities to the power of alpha (Kudo 2018,
-equation
-8, over all segmentations).
+equation 8, over all segmentations).
 
 SentencePiece has one random generator per thread, so a resumed run would draw other pieces. Here the sample is a
 function of seed, epoch, sentence and side.

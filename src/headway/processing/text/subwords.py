@@ -2,10 +2,8 @@
 
 White space follows SentencePiece: runs of U+0020 become one space, and leading and trailing ones are removed; tabs,
 full-width and other spaces are ordinary characters. U+2581, with which SentencePiece writes a space, is read as a
-space.
-Characters that did not occur in training are UNKNOWN, and so are U+0000, U+001F and U+2585, which SentencePiece
-reserves;
-adjacent unknown characters form one token.
+space. Characters that did not occur in training are UNKNOWN, and so are U+0000, U+001F and U+2585, which SentencePiece
+reserves; adjacent unknown characters form one token.
 """
 
 from __future__ import annotations
@@ -84,8 +82,7 @@ class SubwordVocabulary(Vocabulary):
         """Add new characters first, then new pieces of a model of the same kind and size, trained on the new text.
 
         With byte-pair encoding, merges of old pieces have priority over new ones. With a unigram model, new pieces keep
-        the
-        scores of the model of the new text.
+        the scores of the model of the new text.
         """
         from sentencepiece import sentencepiece_model_pb2
 

@@ -112,10 +112,8 @@ class TextToken:
     """A token of a line, and its characters [start, end) in the raw line.
 
     `text` is the token as the vocabulary writes it, or as it is spelled in the line if it is unknown. The white space
-    that
-    a SentencePiece mark represents is not part of the span, unless the token has no other characters. `word` is the
-    index,
-    from 0, of the segmented word that contains the token; a mark alone belongs to the word after it.
+    that a SentencePiece mark represents is not part of the span, unless the token has no other characters. `word` is
+    the index, from 0, of the segmented word that contains the token; a mark alone belongs to the word after it.
     """
 
     id: int
@@ -324,8 +322,7 @@ def train_processors(
     """Train the vocabulary of each side, or one vocabulary if it is shared.
 
     For larger corpora, SentencePiece models are trained on a fixed sample of `SAMPLE` pairs. The other kinds of
-    vocabulary
-    count the tokens of every line.
+    vocabulary count the tokens of every line.
 
     Args:
         pairs: returns a fresh iterator over the raw pairs; it is called once per vocabulary.
@@ -479,8 +476,7 @@ def trained_once(
 
     Args:
         made_of: everything that determines the processors, as JSON: hashes of texts, and options. The software version
-            and
-            the content of files named in options are added. Options that name external code disable the cache.
+            and the content of files named in options are added. Options that name external code disable the cache.
         train: makes the processors.
         save: writes them into a folder.
         load: reads them from a folder.

@@ -106,8 +106,7 @@ class Vocabulary(ABC):
     Attributes:
         Config: the class of its options.
         family: identifies the class when the vocabulary is loaded from its folder: a word, or
-            `my_package.module:Class`,
-            which external classes need not set themselves.
+            `my_package.module:Class`, which external classes need not set themselves.
         extensible: whether `extended` is implemented.
     """
 
