@@ -40,11 +40,7 @@ UNUSED = (
     "hidden2tag.", "encoder.model.pooler.", "encoder.model.embeddings.position_ids", "layerwise_attention.dropout",
 )  # fmt: skip
 # The number of vectors of size D that are concatenated for a segment.
-EMBEDDINGS = {
-    "regression_metric": 6,
-    "referenceless_regression_metric": 4,
-    "unified_metric": 1,
-}
+EMBEDDINGS = {"regression_metric": 6, "referenceless_regression_metric": 4, "unified_metric": 1}
 LATER = 4096  # segments whose embeddings are in memory at once
 MANY = 20  # batches above which progress is shown
 MOST_KNOWN = 20_000  # texts whose embeddings are cached
