@@ -81,8 +81,7 @@ def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
     """The intersection, extended by neighbours in the union and by links of unaligned words (Koehn et al. 2005).
 
     Links are visited by target and then by source, and added as soon as they qualify. Visiting a link once is enough,
-    since
-    aligned words stay aligned.
+    since aligned words stay aligned.
     """
     links, union = forward & backward, forward | backward
     sources, targets = {source for source, _ in links}, {target for _, target in links}

@@ -96,8 +96,7 @@ class LinkLabeller(StoreLabeller[LinkStore]):
     """`links`: for each target token, the source tokens that it is linked with, each with its share.
 
     Tokens of linked words are linked with equal shares; if links have shares, that of a source word is divided among
-    its
-    tokens. The shares of a target token sum to 1.
+    its tokens. The shares of a target token sum to 1.
 
     Raises:
         UserError: the store is missing or damaged, or its words are from another preparation of the text.

@@ -1,8 +1,7 @@
 """Projects dependency parses from a parser's tokens to the subwords of a vocabulary, by their characters.
 
 The segmentations of the translation model and the parser may differ. Words and tokens that share characters, directly
-or
-transitively, form a block, which is one node of the tree:
+or transitively, form a block, which is one node of the tree:
 
 - one word, one token: the word has the token's head;
 - one word, several tokens (`can't`; a compound that the parser splits): the tokens are merged, and the block has the
