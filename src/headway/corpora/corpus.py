@@ -322,10 +322,7 @@ def _write(
     truncation: Truncation | None,
     folder: Path,
 ) -> None:
-    """Write the corpus into `folder`, resuming after an interruption.
-
-    `sides` is the folder with the saved processors.
-    """
+    """Write the corpus into `folder`, resuming if interrupted. `sides` is the folder with the saved processors."""
     counts, lengths = Counts(truncated_to="" if truncation is None else str(truncation)), dict[str, int]()
     with suppress(*DAMAGED):
         known = read_json(folder / JOURNAL, what="journal")
@@ -392,10 +389,7 @@ def narrowest(vocabulary: int) -> DTypeLike:
 
 
 def _keep(chunk: EncodedChunk, filters: dict[str, Any], counts: Counts) -> NDArray[np.bool_]:
-    """A mask of the pairs of a chunk that pass the filters.
-
-    Dropped pairs are counted by the first reason that applies.
-    """
+    """A mask of the pairs of a chunk that pass the filters. The others are counted by the first reason that applies."""
     counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)
     counts.drop(DUPLICATE, chunk.duplicates)
     reasons = {EMPTY: np.minimum(chunk.source.lengths, chunk.target.lengths) == 0}

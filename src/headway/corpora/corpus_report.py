@@ -86,10 +86,7 @@ class CorpusReport:
         return cls(**(content | sides | {"rows": RowReport(**content["rows"])}))
 
     def location_of(self, line: int) -> str:
-        """The number of a line within its origin, prefixed with the origin if there are several.
-
-        `line` is counted across all origins.
-        """
+        """The number within its origin of a line counted across all origins, with the origin if there are several."""
         first = 0
         for name, last in self.origins:
             if line <= last:

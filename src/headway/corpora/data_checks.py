@@ -166,7 +166,6 @@ class Finding:
     example: str
 
     def text(self) -> str:
-        """The finding as one line."""
         more = ", ..." if self.count > len(self.lines) else ""
         where = f"(line {', '.join(self.lines)}{more})"
         return f"{self.corpus}: {self.count:,} of {self.looked_at:,} {self.what} {where}{self.example}"

@@ -42,9 +42,7 @@ AnyContext = Annotated[ContextConfig, BeforeValidator(_of_source)]
 
 
 class Windows(PairSource):
-    """The pairs of a source, each joined with the preceding texts of its document.
-
-    Blank pairs between documents are skipped.
+    """The pairs of a source, joined with the preceding texts of their documents, without blank pairs.
 
     Outputs are compared with the sentence alone.
     """

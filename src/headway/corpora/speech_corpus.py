@@ -375,7 +375,6 @@ def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_
 
 
 def unusable_recordings(utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> list[str]:
-    """The recordings that are unreadable or too short, each with the reason."""
     found = zip(utterances, recording_problems(store, config), strict=True)
     return [f"{utterance.audio} ({problem})" for utterance, problem in found if problem is not None]
 

@@ -41,10 +41,7 @@ class SplitOptions:
     disjoint_targets: bool = False
 
     def assign(self, count: int, where: str, unit: str) -> list[str]:
-        """The part of each of `count` units, `sentence` or `pair`.
-
-        Raises UserError unless every part gets at least one.
-        """
+        """The part of each of `count` units, `sentence` or `pair`. Raises UserError if a part gets none."""
         if self.counts is not None:
             sizes = [count - sum(self.counts), *self.counts]
         else:
@@ -206,10 +203,7 @@ def _split_pairs(
 
 
 def _parts(keys: Sequence[set[str]], options: SplitOptions, where: str, unit: str) -> tuple[list[str], Split]:
-    """The part of each unit, and the resulting split.
-
-    Duplicates of units in test, or in dev for train, get the part `""`.
-    """
+    """The part of each unit, and the split. Duplicates of units in test, or in dev for train, get the part `""`."""
     parts, left_out = options.assign(len(keys), where, unit), Counter[str]()
     for kept, others in (("test", ("train", "dev")), ("dev", ("train",))):
         held = {key for own, part in zip(keys, parts, strict=True) if part == kept for key in own}

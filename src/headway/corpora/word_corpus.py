@@ -129,7 +129,6 @@ class TokenCorpus:
         return len(self._windows)
 
     def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The number of tokens of all windows, for both sides."""
         return self._lengths, self._lengths
 
     def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:

@@ -1,7 +1,4 @@
-"""The registry of corpus formats.
-
-Each format reads a corpus as pairs, labelled words or recordings (`corpus_format`).
-"""
+"""Registry of corpus formats. Each reads a corpus as pairs, labelled words or recordings (`corpus_format`)."""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -58,10 +58,9 @@ def parse_pharaoh(line: str, where: str) -> Links:
 
 
 def check_links(lines: Iterable[str], words: Iterable[tuple[int, int]], where: str) -> list[Links]:
-    """Parse the links of sentence pairs with these numbers of source and target words.
+    """Parse the links of sentence pairs with `words` source and target words.
 
-    Raises:
-        UserError: a link is outside of the sentences.
+    Raises UserError for links beyond these.
     """
     checked = []
     for number, (line, (source, target)) in enumerate(zip(lines, words, strict=True), start=1):

@@ -20,8 +20,7 @@ class ConlluToken(NamedTuple):
 
     Attributes:
         line: the line of the file, from 1.
-        id: the number of a word, from 1; (first, "-", last) for a multiword token; (word, ".", number) for an empty
-            node.
+        id: a word's number, from 1; (first, "-", last) of a multiword token; (word, ".", number) of an empty node.
         head: the number of the head, 0 for a root, or None if there is none.
         misc: the features of the last column, such as `SpaceAfter`.
     """

@@ -83,9 +83,7 @@ class PairSource(ABC):
         """
 
     def __iter__(self) -> Iterator[Pair]:
-        """All pairs in order.
-
-        Characters that end a line are replaced, because they would split an output into two lines.
+        """All pairs in order. Characters that end a line are replaced, since they would split an output into two lines.
 
         Raises:
             UserError: with file and line, if the origin is damaged, or a row is unreadable and not to be skipped.
@@ -105,10 +103,7 @@ class PairSource(ABC):
         return content_hash([type(self).__name__, *map(repr, self.columns), *hashes_of(self.files)])
 
     def origins(self) -> list[tuple[str, int]]:
-        """If lines are counted across several origins: each origin, and the number of its last line.
-
-        Otherwise empty.
-        """
+        """Each origin and the number of its last line, if lines are counted across several origins; otherwise empty."""
         return []
 
 
@@ -130,9 +125,8 @@ class CorpusFormat(ABC):
 
     Attributes:
         Config: the class of its options.
-        products: what the corpus can be read as: `pairs`; `trees`, which are pairs of a sentence and a linear form;
-            `tags` or `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. A task may
-            define further products.
+        products: what it can be read as: `pairs`; `trees`, which are pairs of a sentence and a linear form; `tags` or
+            `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. Tasks may define more.
         fault: the error message for a task that needs another product.
         config: the options of the corpus.
         where: the recipe key of the corpus, for messages.

@@ -83,8 +83,7 @@ def read_columns(
         row_errors: how unreadable sentences are treated; by default they raise an error.
 
     Raises:
-        UserError: with file and line: rows have different numbers of columns, a word or label is empty, or a label is
-            not allowed.
+        UserError: with file and line: rows of different width, an empty word or label, a label that is not allowed.
     """
     row_errors = row_errors or RowErrors()
     width: int | None = None  # the number of columns, as in the first row
@@ -134,7 +133,7 @@ def check_word(text: str, where: str) -> str:
 def check_label(text: str, allowed: Sequence[str] | None, where: str) -> str:
     """Return a label without surrounding white space.
 
-    Raises UserError if it is blank, contains spaces, or is not allowed.
+    Raises UserError if it is blank, has spaces, or is not allowed.
     """
     label = text.strip()
     if not label or len(label.split()) > 1 or (allowed is not None and label not in allowed):

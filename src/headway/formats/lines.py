@@ -215,10 +215,7 @@ def row_kind(line: str) -> str | None:
 
 
 def rows_kind(lines: Iterable[str]) -> str | None:
-    """The kind of the rows if all lines have the same kind, otherwise None.
-
-    Ignores blank lines and CoNLL-U comments.
-    """
+    """The kind of the rows if all have the same kind, otherwise None. Ignores blank lines and CoNLL-U comments."""
     kind = None
     for line in lines:
         if not line.strip() or line.startswith("#"):

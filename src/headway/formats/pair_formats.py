@@ -103,9 +103,7 @@ class ParallelLines(CorpusFormat):
 
 
 def read_corrections(source: Path, references: Sequence[Path], row_errors: RowErrors) -> Iterator[Labelled]:
-    """Read lines of words with their corrections, skipping blank lines.
-
-    Each reference gives a labelling (see `wrong_words`).
+    """Read non-blank lines of words with corrections; each reference gives a labelling (see `wrong_words`).
 
     If a correction is blank but others are not, it gets the labels of the first correction with words.
 
@@ -149,9 +147,8 @@ def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 class TabSeparated(PairSource):
     """A file with a pair per row, in columns separated by tabs. Quotes are text unless the table is `quoted`.
 
-    Without `columns`, a row has exactly two columns. With `columns`, it may have more, but all rows must have the same
-    number: a stray tab would silently shift the text into another column. If `columns` are names, the first row is a
-    header.
+    Without `columns`, a row has exactly two columns. With them it may have more, but all rows equally many: a stray tab
+    would silently shift the text into another column. If `columns` are names, the first row is a header.
     """
 
     def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None, quoted: bool = False) -> None:

@@ -96,10 +96,7 @@ class TaggedPairs(PairSource):
 
 
 class TermPairs(PairSource):
-    """The pairs of a source.
-
-    `TERM_SHARE` of the pairs whose targets have a term's translation are annotated with it.
-    """
+    """The pairs of a source; `TERM_SHARE` of the pairs that translate a term are annotated with the translation."""
 
     def __init__(self, source: PairSource, path: Path) -> None:
         super().__init__(source.name, (*source.files, path), source.columns)

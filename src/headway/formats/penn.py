@@ -33,11 +33,7 @@ class _Bracket:
 
 
 def read_penn(path: Path) -> Iterator[TreeAtLine]:
-    """Read the trees of a file, plain or compressed, unchanged.
-
-    Raises:
-        UserError: with file and line: brackets do not match or contain no tree, or text is outside of them.
-    """
+    """Read the trees of a file, plain or compressed. Raises UserError with file and line for anything but trees."""
     return parse_penn(read_lines(path), str(path))
 
 

@@ -49,7 +49,7 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read a glossary file with lines SOURCE TAB TARGET.
+        """Read a file with lines SOURCE TAB TARGET.
 
         Raises UserError for other lines, or a term with two translations.
         """

@@ -54,10 +54,7 @@ def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
 
 
 class _Sentence:
-    """The words and constituents of a sentence by id, and the edges to their children.
-
-    Raises ValueError if it is no tree.
-    """
+    """The words and constituents of a sentence by id, and the edges to children. Raises ValueError if it is no tree."""
 
     def __init__(self, tags: Iterable[Tag]) -> None:
         self.words = dict[str, Leaf]()

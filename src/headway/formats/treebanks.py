@@ -40,10 +40,7 @@ def tree_rows(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine | U
 
 
 class TreePairs(PairSource):
-    """The pairs of a treebank.
-
-    Metrics compare the trees themselves. A sentence without a tree is a pair of empty texts.
-    """
+    """The pairs of a treebank. Metrics compare the trees. A sentence without a tree is a pair of empty texts."""
 
     def __init__(self, path: Path, leaves: Leaves, functions: bool) -> None:
         super().__init__(str(path), (path,), (leaves, str(functions)))

@@ -162,7 +162,6 @@ class Cue(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The text without tags."""
         return CUE_TAG.sub("", self.text).strip()
 
 

@@ -45,10 +45,7 @@ class Element:
 
 
 def parse(text: str) -> Element:
-    """Parse the document into a node around its root.
-
-    Raises UserError with the line if it is not XML, or declares entities.
-    """
+    """Parse a document into a node around its root. Raises UserError if it is not XML, or declares entities."""
     parser = expat.ParserCreate("utf-8")
 
     def refuse(*given: object) -> None:
@@ -171,10 +168,7 @@ def language_of(variant: Element) -> str:
 
 
 def variant(unit: Element, language: str, *, with_base: bool) -> Element | None:
-    """The variant of a unit in a language, as chosen by `nearest_variant`, preferably one with text.
-
-    None if there is none.
-    """
+    """The variant of a unit in a language (see `nearest_variant`), preferably one with text, or None."""
     all_of = [one for one in unit.of("tuv") if one.of("seg")]
     for some in ([one for one in all_of if _has_text(one.of("seg")[0])], all_of):
         code = nearest_variant(map(language_of, some), language, with_base=with_base)

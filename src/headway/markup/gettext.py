@@ -98,10 +98,7 @@ def plural_form(header: str, count: int) -> int:
 
 
 def po_parts(text: str, languages: Languages) -> Parts:
-    """The parts of a file, with segments for messages without a translation.
-
-    The singular is the source of the plural form that the header uses for 1; the plural is the source of the others.
-    """
+    """The parts of a file, with segments for untranslated messages; the header determines which form is singular."""
     lines, at, singular = text.splitlines(keepends=True), 0, 0
     for message in messages(lines):
         source = message.fields["msgid"].text

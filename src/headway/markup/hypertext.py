@@ -39,10 +39,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a page, whose raw texts form the page.
-
-    A tag or comment without an end extends to the end of the page.
-    """
+    """The tokens of a page, whose raw texts form the page. Without its end, a tag or comment extends to the end."""
     at, last, absent = 0, text.rfind(">"), set[str]()
 
     def end_of(mark: str, begin: int) -> int | None:

@@ -1,8 +1,7 @@
 """Text with inline markup. Tags, placeholders and line breaks are placed in the translation by word alignment.
 
 A target character's origin is the offset of the source unit (a word, a punctuation mark, a placeholder) that it
-translates, or -1. A tag is placed around the stretch of the target in which the characters that originate in its
-content most outnumber the others.
+translates, or -1. A tag is placed around the stretch of the target that contains most characters from its content.
 """
 
 import re
@@ -25,10 +24,7 @@ UNIT = re.compile(rf"{MASK[0]}+|{MASK[1]}+|[{WIDE}]|\d+|[^\W\d_{WIDE}]+(?:['’-
 
 
 class Aligned(NamedTuple):
-    """A translation with aligned spans of source and target characters.
-
-    Without links, it is aligned by equal words and positions.
-    """
+    """A translation with aligned spans of source and target. Without links, equal words and positions are aligned."""
 
     text: str
     links: Sequence[tuple[Span, Span]] = ()

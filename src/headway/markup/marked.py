@@ -74,10 +74,7 @@ class _Inline(ParserInline):
 
 
 def markdown_parts(text: str, languages: Languages) -> Parts:
-    """The parts of a text, with segments for paragraphs, headings, cells and items.
-
-    Code, front matter and link definitions are not translated.
-    """
+    """The parts of a text, with segments for paragraphs, headings, cells and items, but not code or front matter."""
     parser, env = MarkdownIt("commonmark").enable(["table", "strikethrough"]), dict[str, Any]()
     parser.inline = inline = _Inline()
     parser.inline.ruler.enable("strikethrough")

@@ -1,7 +1,4 @@
-"""Translation of segments by sentences.
-
-Every placeholder occurs exactly as often as in the source, whatever the model does.
-"""
+"""Translation of segments by sentences. Placeholders occur exactly as often as in the source in every translation."""
 
 import html
 import re
@@ -71,7 +68,6 @@ class Sentence:
 
     @property
     def shown(self) -> Counter[str]:
-        """The texts of the placeholders, with their counts."""
         return Counter(piece.text for _, piece in self.atoms)
 
     def found(self, text: str) -> list[Span]:
@@ -182,8 +178,7 @@ def _bounded(sentence: str) -> Iterator[str]:
 def translate_segments(segments: Sequence[Segment], translate: Translate, language: str) -> list[str]:
     """The translations of segments, as written in the document.
 
-    If the model changes the placeholders of a sentence, it is translated without them, and they are inserted by
-    alignment.
+    If the model changes placeholders, the sentence is translated without them, and they are inserted by alignment.
     """
     split = [sentences_of(segment, language) for segment in segments]
     wanted = [sentence for some in split for sentence in some if sentence.has_words]

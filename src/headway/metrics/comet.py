@@ -74,10 +74,7 @@ class Hyperparameters(BaseModel):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether layers are weighted by sparsemax.
-
-        CometKiwi, which names it with `_patch`, was trained with softmax.
-        """
+        """Whether layers are weighted by sparsemax; `sparsemax_patch` of CometKiwi was trained with softmax."""
         return (self.layer_transformation or ("sparsemax" if self.is_unified else "softmax")) == "sparsemax"
 
     def reads(self, part: Literal["src", "ref"]) -> bool:
@@ -97,10 +94,7 @@ class LayerwiseAttention(nn.Module):
         self.sparse, self.norm = config.is_sparse, config.layer_norm
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """The weighted sum (B, T, D).
-
-        With `norm`, each layer is first normalised over all real tokens of a text, as in BERT.
-        """
+        """The weighted sum (B, T, D). With `norm`, each layer is first standardised over all real tokens of a text."""
         scalars = torch.cat(list(self.scalar_parameters))
         weights = sparsemax(scalars) if self.sparse else scalars.softmax(0)
         layers = [normalised(layer, mask) for layer in layers] if self.norm else layers

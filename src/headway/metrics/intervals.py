@@ -18,22 +18,20 @@ guarantee this: with three seeds, an estimate of w_seeds that is small by chance
 
 If effects are not normal, w_seeds may be 0 by chance: counted metrics often have the same score for two or three seeds.
 The interval is therefore never narrower than that of the test set alone, t(N - 1)^2 (w_segments + w_interaction), with
-w_interaction = var(interaction)/(n N). This is valid for any distribution of seeds, since w_seeds includes at least as
-much.
+w_interaction = var(interaction)/(n N). This is valid for any seeds, since the true w_seeds is at least as large.
 
 If two systems rarely disagree, as on a task that both have almost solved, the sampled segments may contain no
-disagreement although there are some in the population, and w_segments is too small or 0. A difference therefore gets
-four additional segments, two for each side, with a disagreement of the same size as the others: w_segments grows by 4
-D^2 / N^2. D^2 is the mean square of the differences of the disagreeing segments, or the square of the metric's range if
-there are none. They correspond to the two successes and two failures of Agresti and Coull (1998) for a proportion. If
-no segment disagrees, half of the interval is 2 t / N times the range, and the exact bound of such a share is 1 -
-0.025^(1/N), which is 3.7 / N.
+disagreement although the population has some, and w_segments is too small or 0. A difference therefore gets four
+additional segments, two for each side, whose disagreement is as large as that of the others: w_segments grows by 4 D^2
+/ N^2. D^2 is the mean square of the differences of the disagreeing segments, or the square of the metric's range if
+there are none. The additional segments correspond to the two successes and two failures of Agresti and Coull (1998) for
+a proportion. If no segment disagrees, half of the interval is 2 t / N times the range. The exact bound of such a share
+is 1 - 0.025^(1/N), which is 3.7 / N.
 
 The seeds' variance may be pooled over V systems, whose seeds are then treated as independent. The standard deviations
 of the systems need not be equal, and the mean over all variances is too small for two systems with large variances. So
 w_seeds is the mean or, if that is larger, the pair's own sum of variances over n, with the degrees of freedom of at
-most three systems, 3 (n - 1). If the deviations differ by a factor of 2, the coverage of such intervals is 93 % or
-more.
+most three systems, 3 (n - 1). If the deviations differ by a factor of 2, the coverage is 93 % or more.
 
 Shapes: n seeds, N segments, k statistics of one segment.
 """
@@ -99,10 +97,8 @@ class Estimate:
         value: the mean.
         seeds: n.
         segments: N.
-        seed_variance: the variance of the mean due to seeds, including their interaction with segments; None with one
-            seed.
-        segment_variance: the variance of the mean due to the sampled segments. With one seed it includes the
-            interaction.
+        seed_variance: the variance of the mean due to seeds and their interaction with segments; None with one seed.
+        segment_variance: that due to the sampled segments; with one seed, including the interaction.
         interaction_variance: the variance of the mean due to the interaction, a part of `seed_variance`.
         pooled: the number of systems whose degrees of freedom `seed_variance` has.
     """
@@ -116,10 +112,7 @@ class Estimate:
     pooled: int = 1
 
     def half_width(self, level: float = LEVEL) -> float:
-        """Half of the width of the interval.
-
-        With one seed, it covers the test set alone; with one segment, it is infinite.
-        """
+        """Half of the interval's width; with one seed, that of the test set alone; infinite with one segment."""
         return self._half_width((1 - level) / 2)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
@@ -127,10 +120,7 @@ class Estimate:
         return self.value - half, self.value + half
 
     def p_value(self) -> float | None:
-        """The smallest 1 - level whose interval excludes 0.
-
-        None with one seed, which allows no inference about the method.
-        """
+        """The smallest 1 - level whose interval excludes 0. None with one seed, which does not represent the method."""
         if self.seed_variance is None:
             return None
         distance = abs(self.value)
@@ -201,10 +191,7 @@ class Linearised:
 
 
 def pooled_difference(a: Linearised, b: Linearised, every: Sequence[Linearised]) -> Estimate:
-    """The estimate of b - a with the seeds' variance pooled over all systems.
-
-    With one seed there is no seed variance.
-    """
+    """The estimate of b - a with the seeds' variance pooled over all systems, or with none if there is one seed."""
     estimate = (b - a).estimate()
     if estimate.seed_variance is None:
         return estimate

@@ -1,7 +1,4 @@
-"""Metrics of labelled words: precision, recall and F-beta of one label, and accuracy.
-
-A segment is `label label ...`.
-"""
+"""Metrics of labels: precision, recall and F-beta of one label, and accuracy. A segment is `label label ...`."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -182,9 +179,9 @@ def best_threshold(
         beta: as for `FBeta`.
 
     Returns:
-        The threshold and its F-beta. The threshold is half-way between the lowest score that is predicted and the next
-        lower
-        one, or the former if no number of the scores' type lies between them.
+        The threshold and its F-beta. The threshold is half-way between the lowest predicted score and the next lower
+        one,
+        or the former if no number of the scores' type lies between them.
     """
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(wanted[order])

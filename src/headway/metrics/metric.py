@@ -30,9 +30,7 @@ def release(package: str = "headway") -> str:
 
 @dataclass(frozen=True)
 class Signature:
-    """The settings and versions of a score, in order.
-
-    `str` joins `key:value` by `|`; a key without a value has no colon.
+    """Settings and versions in order. `str` joins `key:value` by `|`; a key without a value has no colon.
 
     Args:
         fields: keys with their values, or None for a key without a value.
@@ -96,8 +94,8 @@ class Score:
 class Metric(ABC):
     """A corpus metric over per-segment statistics. Options are keyword-only arguments of the constructor.
 
-    The registry checks options against the annotations of these arguments, which may include bounds (`Annotated[float,
-    Field(gt=0)]`).
+    The registry checks options against the annotations of these arguments, which may include bounds, as in
+    `Annotated[float, Field(gt=0)]`.
 
     Attributes:
         name: the name in `METRICS`, or any name for a metric with an import path.
@@ -209,10 +207,7 @@ class Metric(ABC):
         return (scores if self.higher_is_better else -scores).reshape(len(candidates), -1)
 
     def scored(self, statistics: Statistics) -> Score:
-        """The corpus score from statistics (N, k).
-
-        Raises UserError if an external metric does not return a finite number.
-        """
+        """The corpus score from statistics (N, k). Raises UserError if an external metric's score is not finite."""
         value = self.aggregate(statistics.sum(axis=0))
         if not math.isfinite(value):
             what = f"{type(self).__name__}.aggregate gives no finite number"

@@ -1,7 +1,6 @@
 """Annotations of a corpus: dependency parses, and word alignments of pairs.
 
-Annotations are made once by a parser or an aligner, stored by sentence or pair, and projected to tokens of a
-vocabulary.
+They are made once by a parser or an aligner, stored by sentence or pair, and projected to tokens of a vocabulary.
 """
 
 from typing import TYPE_CHECKING

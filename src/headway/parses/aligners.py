@@ -112,10 +112,7 @@ def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
 
 
 def links_of_file(file: Path, pairs: WordPairs, where: str, first: LinksFrom = None) -> Iterator[str]:
-    """Read the links of a file, one line per pair, including possible links.
-
-    Raises UserError if they do not fit the pairs.
-    """
+    """Read a file with a line of links per pair, including possible links. Raises UserError if they do not fit."""
     check_file(file, where)
     lines, counts = read_alignments(file, first), [(len(source), len(target)) for source, target in pairs()]
     if len(lines) != len(counts):

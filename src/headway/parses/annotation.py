@@ -36,10 +36,7 @@ class Part:
 
 
 def parts_of_corpora(corpora: Mapping[str, AnyCorpus | None], parses: ParsesConfig, broken: Broken) -> list[Part]:
-    """The sides of corpora, by their recipe keys, that `parses` names parsers for.
-
-    Raises UserError if it names none.
-    """
+    """The sides of corpora, by recipe key, for which `parses` names parsers. Raises UserError if it names none."""
     parts = []
     for name, corpus in corpora.items():
         for side in get_args(Side):

@@ -58,10 +58,7 @@ AnyLinks = Annotated[LinksConfig, BeforeValidator(lambda value: named(value, "ki
 
 
 def store_of_links(corpus: AnyCorpus, links: LinksConfig) -> Path:
-    """The path of the store of a corpus's links.
-
-    Several corpora share that of the first, since pairs are looked up by text.
-    """
+    """The path of the store of links; several corpora share that of the first, as pairs are looked up by text."""
     where, first = parts(corpus, "data")[0]
     source, target = (open_format(first, where).annotations(side) for side in ("source", "target"))
     return (links.folder or source.parent) / f"{source.name}-{target.name}.{links.kind}.links"
@@ -151,15 +148,11 @@ def token_links(
 
 
 def link_labellers(corpus: AnyCorpus, links: LinksConfig | None, text: TextConfig) -> list[LinkLabeller]:
-    """The labeller of a corpus's links, in a list.
-
-    Raises UserError if the recipe names no links, or they are missing.
-    """
+    """The labeller of a corpus's links. Raises UserError if the recipe names no links, or they are missing."""
     return [LinkLabeller(store_of_links(corpus, named_links(links)), text)]
 
 
 def named_links(links: LinksConfig | None) -> LinksConfig:
-    """The links that a recipe names. Raises UserError if it names none."""
     if links is None:
         allowed = "eflomal; {kind: pharaoh, file: FILE}; {kind: teacher, run: RUN}"
         raise UserError("the recipe names no links", where="data.links", allowed=allowed)

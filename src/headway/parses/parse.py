@@ -19,9 +19,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Parse:
-    """The tokens of a line, which form a tree for each of its sentences.
-
-    There are no tokens if the parser has no parse.
+    """The tokens of a line, with a tree for each sentence; no tokens if the parser has no parse.
 
     Attributes:
         tokens: in the parser's order; the parts of a contraction may share characters.

@@ -46,7 +46,6 @@ class ParsesConfig(Section):
 
 
 def key_of(line: str) -> str:
-    """The key of a sentence: a hash of its raw text."""
     return hashlib.blake2b(line.encode(), digest_size=KEY_BYTES).hexdigest()
 
 

@@ -68,7 +68,7 @@ def hub_folder(
 def read_hub_config(folder: Path) -> dict[str, Any]:
     """Read the configuration of a model folder.
 
-    Raises UserError if it is unreadable, or if the folder is a headway run.
+    Raises UserError if it is unreadable, or the folder is a headway run.
     """
     file = folder / "config.json"
     if (folder / "recipe.yaml").is_file() and not file.is_file():

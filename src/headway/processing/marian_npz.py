@@ -168,10 +168,9 @@ def _unescaped(text: str) -> str:
 
 
 def write_vocabularies(folder: Path, sides: Sequence[tuple[Vocabulary, list[int]]]) -> list[list[int]]:
-    """Write the vocabularies of both sides, restricted to the ids that the model has.
+    """Write the vocabularies of both sides, restricted to the model's ids.
 
-    Returns:
-        For each side, the id of each row of the model.
+    Returns, for each side, the id of each row.
     """
     (first, _), (second, _) = sides
     orders: list[list[int]] = []

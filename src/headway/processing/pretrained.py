@@ -43,10 +43,7 @@ class Window(NamedTuple):
 
 @contextmanager
 def transformers_quiet(where: str | None = None) -> Iterator[Any]:
-    """Import transformers with progress bars and notices disabled.
-
-    Raises UserError, at `where`, if it is not installed.
-    """
+    """Import transformers without progress bars and notices. Raises UserError, at `where`, if it is not installed."""
     try:
         import transformers
     except ImportError as error:
@@ -219,9 +216,9 @@ class WordProcessor(Processor):
 
 
 def _cuts(lengths: Sequence[int], room: int) -> list[int]:
-    """The end indices of as few windows of `room` tokens as possible, with the longest window as short as possible.
+    """The ends of as few windows of `room` tokens as possible, with the longest as short as possible.
 
-    No element of `lengths` may exceed `room`.
+    No word exceeds `room`.
     """
     if not lengths:
         return []

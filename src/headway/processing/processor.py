@@ -119,11 +119,7 @@ class Processors(NamedTuple):
 def encode_beginnings(
     vocabulary: Vocabulary, prepared: Sequence[str], truncation: Truncation | None
 ) -> tuple[list[list[int]], list[bool]]:
-    """Encode prepared lines up to a maximum length.
-
-    Returns:
-        The ids of each line, without BOS and EOS, and whether the line was truncated.
-    """
+    """The ids of prepared lines up to a maximum length, without BOS and EOS, and whether each line was truncated."""
     if truncation is None:
         return vocabulary.encode_lines(prepared), [False] * len(prepared)
     if truncation.unit == "words":

@@ -31,10 +31,7 @@ def unescape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A word with its part of speech.
-
-    The word contains no white space; the tag contains neither white space nor brackets.
-    """
+    """A word with its part of speech. Neither contains white space, and the tag contains no brackets."""
 
     tag: str
     word: str
@@ -124,7 +121,6 @@ class Builder:
         self._children.append([])
 
     def leaf(self, leaf: Leaf) -> None:
-        """Add a word to the innermost open constituent."""
         self._children[-1].append(leaf)
 
     def close(self) -> None:
@@ -161,10 +157,7 @@ def change(tree: Tree, keep: Callable[[Leaf], bool], label: Callable[[str], str]
 
 
 def without_functions(label: str) -> str:
-    """A label without grammatical functions and indices: NP for NP-SBJ-1 and NP=2.
-
-    `-LRB-` and similar tags are unchanged.
-    """
+    """A label without functions and indices: NP for NP-SBJ-1 and NP=2. `-LRB-` and similar tags are unchanged."""
     return label if label[:1] in "-=" else re.split("[-=]", label)[0]
 
 

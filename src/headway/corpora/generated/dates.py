@@ -243,7 +243,7 @@ def hold_out(generator: random.Random, share: float) -> set[Writing]:
 def _examples(
     generator: random.Random, part: str, ways: Sequence[Writing], dates: Sequence[date], size: int
 ) -> list[DateExample]:
-    """`size` examples of a part with different texts, balanced over the languages.
+    """`size` examples of a part with different texts, balanced over languages.
 
     Raises UserError if there are too few.
     """

@@ -178,10 +178,7 @@ class TextProcessor(Processor):
     characters: frozenset[str] = frozenset()
 
     def unseen(self, characters: Iterable[str]) -> list[str]:
-        """The characters that never occurred in training, raw or prepared.
-
-        Empty if the training characters are not known.
-        """
+        """The characters that did not occur in training, raw or prepared; none if those of training are unknown."""
         if not self.characters:
             return []
         new = [character for character in characters if character not in self.characters]
@@ -433,10 +430,7 @@ def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
 
 
 def _rules(*sides: PreparationConfig) -> dict[str, Any]:
-    """A note for the stored settings that codes such as `fr-FR` use the rules of their base language.
-
-    Older runs did not use these rules for such codes.
-    """
+    """A note that codes such as `fr-FR` use the rules of their base language, which older runs did not."""
     rules = [base_language(config.language) for config in sides]
     return {} if rules == [config.language for config in sides] else {"rules": rules}
 
