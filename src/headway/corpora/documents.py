@@ -20,9 +20,9 @@ from headway.processing.text.document_vocabulary import joined
 
 
 class ContextConfig(Section):
-    """How many sentences before a sentence are read, or written, with it; a number alone is that of the source.
+    """The numbers of preceding sentences in the input and the output; a single number is that of the source.
 
-    A model with context of the target reads its own earlier outputs there. Only the sentence is learned and scored.
+    With target context, a model reads its own earlier outputs there. Only the sentence itself is learned and scored.
     """
 
     source: Annotated[int, Field(ge=0, le=1000)] = 0

@@ -12,12 +12,12 @@ from headway.processing.processor import Truncation
 
 
 class Filters(Section):
-    """The conditions under which a pair of a corpus is kept.
+    """The conditions for keeping a pair of a corpus.
 
-    `broken`: rows that cannot be read are an `error`, or `skip` leaves them out and counts them.
-    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about `pieces`, the tokens of the
-    vocabulary without the end of sentence, or about the `words` of the segmented text, before the vocabulary cuts them.
-    `truncate_source`: of a longer source the first so many are read, in training, dev and prediction alike.
+    `broken`: unreadable rows are an `error`, or are counted and left out with `skip`. `count`: the unit of
+    `max_length`, `max_ratio` and `truncate_source`: `pieces`, the tokens of the vocabulary without the end-of-sentence
+    token, or `words` of the segmented text. `truncate_source`: the maximum length of sources in training, dev and
+    prediction; longer sources are truncated.
     """
 
     broken: Broken = "error"

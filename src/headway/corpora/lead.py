@@ -15,11 +15,11 @@ from headway.processing.text.sentences import language_of_rules, languages_of_ru
 
 
 class LeadConfig(Section):
-    """The first so many words (as white space separates them), sentences or characters of a source. In text without
-    spaces a character is a word.
+    """The first `count` words (separated by white space), sentences or characters of a source.
 
-    Short: a number of words, or a number and a unit, as in `3-sentences`, and a language, as in `3-sentences-de`.
-    `language`: whose rules say where sentences end; by default that of the source, where it is known, or English.
+    In text without spaces, a character is a word. Short forms: a number of words, or a number and a unit, as in
+    `3-sentences`, and a language, as in `3-sentences-de`. `language`: the language of sentence segmentation, by default
+    that of the source if it is known, or English.
     """
 
     count: Count

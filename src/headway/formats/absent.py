@@ -8,7 +8,7 @@ ABSENT = "absent"
 
 
 class Absent(CorpusFormat):
-    """The corpus of a run that was imported."""
+    """The corpus of an imported run."""
 
     products: ClassVar[tuple[str, ...]] = ()
     fault = "the corpus of an imported run is not here; a new recipe goes on from such a run by training.from: RUN"

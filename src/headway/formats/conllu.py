@@ -48,10 +48,10 @@ class ConlluSentence(NamedTuple):
 
 
 class Conllu(CorpusFormat):
-    """Sentences whose syntactic words are labelled by one of the columns."""
+    """Sentences whose syntactic words are labelled with one of the columns."""
 
     class Config(CorpusConfig):
-        """The file, and the column that is the `label`."""
+        """The file, and the column of the `label`."""
 
         path: Path
         label: LabelColumn = "upos"

@@ -33,11 +33,11 @@ def _tag(value: str) -> str:
 
 
 class CorpusConfig(Section):
-    """The options of a corpus format. Those of type `Path` are looked for where `data.folder` says.
+    """The options of a corpus format. Options of type `Path` are relative to `data.folder`.
 
-    `weight`: of several corpora to train on, how often the pairs of this one are drawn beside the others; all of them
-    have one, or none. `tag`: one or more tokens such as `<2de>` that stand before each source. `terms`: a glossary,
-    SOURCE TAB TARGET a line; half of the sources that have a term have its translation beside it (Dinu et al. 2019).
+    `weight`: the relative frequency of the corpus's pairs in training with several corpora; all of them have a weight,
+    or none. `tag`: one or more tokens such as `<2de>` before each source. `terms`: a glossary, SOURCE TAB TARGET per
+    line; half of the sources with a term are annotated with its translation (Dinu et al. 2019).
     """
 
     kind: str

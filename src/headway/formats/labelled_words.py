@@ -19,7 +19,7 @@ from headway.processing.text.line_ends import has_line_end
 
 
 class Columns(CorpusFormat):
-    """A word a row, in columns that tabs separate; a blank line ends a sentence."""
+    """A word per row, in columns separated by tabs; a blank line ends a sentence."""
 
     class Config(CorpusConfig):
         """The file, and the `columns` of word and label, from 1."""
@@ -191,10 +191,10 @@ EDIT = re.compile(rf"A\s+{NUMBER}\s+{NUMBER}\s*\|\|\|(.*?)\|\|\|.*?\|\|\|.*?\|\|
 
 
 class M2(CorpusFormat):
-    """Words that an annotator edited are wrong."""
+    """M2 edits of annotators: edited words are wrong."""
 
     class Config(CorpusConfig):
-        """The file, and the number of one `annotator`; by default all of them, each with another labelling."""
+        """The file, and the number of an `annotator`; by default all annotators, each with a separate labelling."""
 
         path: Path
         annotator: Index | None = None

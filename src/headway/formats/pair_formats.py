@@ -61,10 +61,10 @@ class ParallelFiles(PairSource):
 
 
 class ParallelLines(CorpusFormat):
-    """Line-aligned files. With corrections as `references`, a source says which words are wrong."""
+    """Line-aligned files. With corrections as `references`, they determine which source words are wrong."""
 
     class Config(CorpusConfig):
-        """A `source` and its `target`, or `references` in its place, of which training learns the first.
+        """A `source` and its `target`, or several `references` instead, the first of which is used in training.
 
         Files may be compressed (.gz, .xz).
         """
@@ -201,17 +201,17 @@ class TabSeparated(PairSource):
 
 
 class Tsv(CorpusFormat):
-    """A table: a pair a row, a recording with its transcript a row, or a word with its label a row.
+    """A table with a row per pair, per recording with its transcript, or per word with its label.
 
     The path of a recording is relative to the table's folder. A blank line ends a sentence of labelled words.
     """
 
     class Config(CorpusConfig):
-        """`columns` are those of the source and of one or more targets, or of a word and its label.
+        """`columns` are the columns of the source and of one or more targets, or of a word and its label.
 
-        They are numbers from 1, or names that stand in the first row; by default the first two. Metrics compare with
-        all targets, training learns the first. `quoted`: the file is that of a spreadsheet, where double quotes around
-        a cell are no text, a quote within it is doubled, and it may have tabs and line breaks, which become spaces.
+        They are numbers from 1, or names in the first row; by default the first two. Metrics compare with all targets;
+        training uses the first. `quoted`: the file was written by a spreadsheet, where a cell may be in double quotes,
+        inner quotes are doubled, and tabs and line breaks within a cell become spaces.
         """
 
         path: Path
@@ -238,9 +238,9 @@ class Tsv(CorpusFormat):
 
 
 class RecordsConfig(CorpusConfig):
-    """`columns` are the fields of the source and of one or more targets; dots reach into nested ones.
+    """`columns` are the fields of the source and of one or more targets; dots access nested fields.
 
-    Metrics compare with all targets, training learns the first.
+    Metrics compare with all targets; training uses the first.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=2)]
@@ -279,7 +279,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class JsonLinesFile(CorpusFormat):
-    """A JSON object a line: pairs, or recordings, whose paths are relative to the file's folder, with transcripts."""
+    """JSON lines of pairs, or of recordings with transcripts. Paths of recordings are relative to the file's folder."""
 
     class Config(RecordsConfig):
         """The file and its `columns`."""
@@ -315,10 +315,10 @@ class HubDataSet(PairSource):
 
 
 class Hub(CorpusFormat):
-    """A data set of the Hugging Face hub, which the extra [hub] reads."""
+    """A data set of the Hugging Face hub, read with the extra [hub]."""
 
     class Config(RecordsConfig):
-        """The data set's `name` and `configuration`, as the hub calls them, and one `split` of it."""
+        """The data set's `name` and `configuration` on the hub, and one `split` of it."""
 
         name: str
         configuration: str | None = None

@@ -69,7 +69,7 @@ class Transcripts(PairSource):
 
 
 class LibriSpeech(CorpusFormat):
-    """Folders with files `*.trans.txt` below them at any depth, each beside its recordings."""
+    """Folders with files `*.trans.txt` at any depth, each in the folder of its recordings."""
 
     class Config(CorpusConfig):
         """One or more `folders`."""

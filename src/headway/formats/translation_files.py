@@ -49,10 +49,10 @@ class Memory(PairSource):
 
 
 class Tmx(CorpusFormat):
-    """A translation memory; its inline tags are left out."""
+    """A translation memory, without its inline tags."""
 
     class Config(CorpusConfig):
-        """The `file`, and the codes of the languages that are `source` and `target`."""
+        """The `file`, and the language codes of `source` and `target`."""
 
         file: Path
         source: LanguageCode

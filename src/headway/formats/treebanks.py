@@ -61,7 +61,7 @@ class Treebank(CorpusFormat):
     """A treebank in Penn brackets or TIGER-XML: pairs of a sentence and the linear form of its tree."""
 
     class Config(CorpusConfig):
-        """The file; `leaves` of the linear form are the words' `tags` or `xx`; `functions` keeps grammatical ones."""
+        """The file; `leaves` of the linear form are `tags` or `xx`; `functions` keeps grammatical functions."""
 
         path: Path
         leaves: Leaves = "tags"

@@ -192,19 +192,19 @@ class BracketRecall(TreeShare):
 
 
 class CompleteMatch(TreeShare):
-    """The share of sentences all of whose labelled brackets are those of the reference, times 100."""
+    """The share of sentences whose labelled brackets all equal those of the reference, times 100."""
 
     name, part, whole = "complete-match", "complete", "sentences"
 
 
 class TaggingAccuracy(TreeShare):
-    """The share of words, punctuation aside, with the tag of the reference, times 100."""
+    """The share of words, without punctuation, that have the tag of the reference, times 100."""
 
     name, part, whole = "tagging-accuracy", "right tags", "tags"
 
 
 class CrossingBrackets(TreeMetric):
-    """Brackets a sentence that cross one of the reference."""
+    """The number of brackets per sentence that cross a bracket of the reference."""
 
     name = "crossing-brackets"
     higher_is_better = False
@@ -215,7 +215,7 @@ class CrossingBrackets(TreeMetric):
 
 
 class WellFormed(TreeMetric):
-    """The share of hypotheses that are trees over the words of the sentence before any repair, times 100."""
+    """The share of hypotheses that are trees over the words of the sentence without any repair, times 100."""
 
     name = "well-formed"
 

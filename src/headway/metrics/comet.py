@@ -235,18 +235,18 @@ def load_scorer(folder: Path, encoder: Path, config_text: str, device: str) -> S
 
 
 class Comet(Metric):
-    """COMET, times 100: the mean score of segments by a network that reads sources, outputs and, of most, references.
+    """COMET, times 100: the mean score of a network that reads sources, outputs and, for most models, references.
 
     It computes in float32. Statistics: the score, and 1.
 
     Args:
         model: a folder with hparams.yaml and weights, as safetensors or as a checkpoint of tensors alone; or hf:NAME.
-        encoder: a folder, or hf:NAME, with the encoder's configuration and tokenizer, where `model` has none.
+        encoder: a folder, or hf:NAME, with the encoder's configuration and tokenizer, unless `model` includes them.
         device: auto, cpu, cuda, ...
-        batch_size: texts that are encoded at once.
+        batch_size: the number of texts that are encoded at once.
 
     Raises:
-        UserError: no such folder or files, or a metric of another kind.
+        UserError: the folder or its files are missing, or the metric is of another kind.
     """
 
     name = WHERE

@@ -96,11 +96,11 @@ class ErrorRate(Metric):
 
 
 class WordErrorRate(ErrorRate):
-    """WER: the error rate over words, which white space separates; over characters where a language has no spaces.
+    """WER: the error rate over words separated by white space, or over characters in languages without spaces.
 
     Args:
         lowercase, punctuation: as `ErrorRate`.
-        language: that of the references.
+        language: the language of the references.
     """
 
     name = "wer"
@@ -133,7 +133,7 @@ class WordErrorRate(ErrorRate):
 
 
 class CharacterErrorRate(ErrorRate):
-    """CER: the error rate over characters, a space between words being one."""
+    """CER: the error rate over characters, including the space between words."""
 
     name = "cer"
     unit = "characters"

@@ -123,12 +123,12 @@ class Recall(OneLabel):
 
 
 class FBeta(OneLabel):
-    """(1 + beta^2) P R / (beta^2 P + R), times 100 (van Rijsbergen 1979): recall counts beta times as much.
+    """(1 + beta^2) P R / (beta^2 P + R), times 100 (van Rijsbergen 1979): recall has beta times precision's weight.
 
     Args:
-        label: the label that is looked for.
-        beta: below 1, precision counts more.
-        conllu_label: the column of CoNLL-U that holds the labels.
+        label: the label that counts as positive.
+        beta: precision has the larger weight if it is below 1.
+        conllu_label: the CoNLL-U column with the labels.
     """
 
     name = "f0.5"
@@ -153,7 +153,7 @@ class FBeta(OneLabel):
 
 
 class Accuracy(LabelMetric):
-    """The share of words whose label equals that of a reference, of any if there are several, times 100.
+    """The share of words whose label equals that of any reference, times 100.
 
     Statistics: right words, words.
     """

@@ -56,18 +56,18 @@ def _kind(character: str) -> str:
 
 
 class Rouge(Metric):
-    """ROUGE F1: the mean over the segments, times 100, of all of an output against all of a reference.
+    """ROUGE F1: the mean over segments, times 100, comparing the whole output with the whole reference.
 
     Statistics: a segment's F1, and 1.
 
     Args:
-        tokenize: `ascii` is ROUGE's own, lower-cased letters a to z and digits, to which text in other scripts is
-            empty; `words` takes letters of all scripts between white space and punctuation; `characters` every one of
-            them for itself, for languages that put no spaces between words, where it is the default.
+        tokenize: `ascii` is the original, with lower-cased letters a to z and digits, which leaves nothing of other
+            scripts; `words` are letters of all scripts between white space and punctuation; `characters` are single
+            letters, the default for languages without spaces between words.
         stem: Porter's stems of English words of more than three letters, with `ascii` (ROUGE-1.5.5's -m).
-        jackknife: of several references take the mean, over leaving out one after another, of the best of the others
-            (Lin 2004, section 2.1), instead of the one with the highest F1.
-        language: that of the references; of ROUGE-Lsum its rules say where sentences end, by default those of English.
+        jackknife: with several references, average the best score over leaving out one after another (Lin 2004, section
+            2.1), instead of taking the highest F1.
+        language: the language of the references; for ROUGE-Lsum also that of sentence segmentation, by default English.
 
     Raises:
         UserError: stemming of other than `ascii` tokens.
@@ -172,10 +172,10 @@ class RougeL(Rouge):
 class RougeLsum(Rouge):
     """ROUGE-L of summaries of several sentences (Lin 2004, section 3.2).
 
-    For each sentence of the reference, the union of what it has in common with each sentence of the output counts.
-    Sentences are those of `processing.text.sentences`.
+    For each sentence of the reference, the union of its common subsequences with all sentences of the output counts.
+    Sentences are split by `processing.text.sentences`.
 
-    As in ROUGE-1.5.5, a word counts as often as both texts have it, at most. Options as `Rouge`.
+    As in ROUGE-1.5.5, a word counts at most as often as it occurs in both texts. Options as `Rouge`.
     """
 
     name, kind = "rouge-lsum", "rougeLsum"

@@ -74,17 +74,17 @@ class Bleu(Sacrebleu):
     Statistics: lengths of hypothesis and reference, then matches and then totals of each n-gram order.
 
     Args:
-        tokenize: a tokenizer of sacrebleu; `none` for text that is tokenised already. By default `zh` or `char` where
-            the language is written without spaces, else `13a`.
+        tokenize: a tokenizer of sacrebleu; `none` for tokenised text. By default `zh` or `char` for languages that are
+            written without spaces, else `13a`.
         lowercase: compare without regard to case.
-        smooth_method: what stands for a precision of zero; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
+        smooth_method: the smoothing of zero precisions; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
         smooth_value: the value of `floor` and `add-k`; None for sacrebleu's.
         max_ngram_order: the longest n-gram.
-        force: do not warn of hypotheses that look tokenised; `tokenize="none"` says that they are meant to be.
-        language: that of the references.
+        force: do not warn about hypotheses that look tokenised, as with `tokenize="none"`.
+        language: the language of the references.
 
     Raises:
-        UserError: an unknown tokenizer, or one that cannot be loaded here.
+        UserError: the tokenizer is unknown, or cannot be loaded.
     """
 
     name = "bleu"
@@ -176,7 +176,7 @@ class Chrf(Sacrebleu):
     Args:
         char_order: the longest n-gram of characters.
         word_order: the longest n-gram of words; 0 for none.
-        beta: how many times recall weighs precision.
+        beta: the weight of recall relative to precision.
         lowercase: compare without regard to case.
         whitespace: count white space as characters.
         eps_smoothing: the smoothing of chrF++.py and Moses instead of the effective order.
@@ -222,12 +222,12 @@ class Ter(Sacrebleu):
     Statistics: edits to the nearest reference, mean reference length.
 
     Args:
-        normalized: Tercom's normalisation (punctuation apart, XML entities).
+        normalized: Tercom's normalisation (separate punctuation, XML entities).
         no_punct: remove punctuation.
-        asian_support: with `normalized` one token a CJK character; with `no_punct` without their punctuation too. By
-            default both in Chinese; in other languages that are written without spaces every character is a token.
-        case_sensitive: tell upper from lower case.
-        language: that of the references.
+        asian_support: with `normalized`, each CJK character is a token; with `no_punct`, CJK punctuation is removed,
+            too. By default both in Chinese; in other languages without spaces every character is a token.
+        case_sensitive: distinguish upper and lower case.
+        language: the language of the references.
     """
 
     name = "ter"

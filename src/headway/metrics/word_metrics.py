@@ -57,10 +57,10 @@ class AlignmentErrorRate(Metric):
 
 
 class UnlabelledAttachment(Metric):
-    """UAS: of the words whose head the reference has, the share with that head, times 100.
+    """UAS: the share of correct heads among the words that have a head in the reference, times 100.
 
-    A segment is the head of each word, as CoNLL-U counts them: words from 1, 0 for a root, `_` where none is known.
-    Files are such lines, or CoNLL-U. Statistics: right words, words.
+    A segment has the head of each word, as in CoNLL-U: words are counted from 1, 0 is a root, `_` an unknown head.
+    Files have such lines, or are CoNLL-U. Statistics: right words, words.
     """
 
     name = "uas"
@@ -117,10 +117,10 @@ def _heads(line: str, where: str) -> list[str]:
 
 
 class Deviation(Metric):
-    """The mean of numbers, one a word, times 1,000: how far the weights of self-attention deviate from a word's mean.
+    """The mean of numbers, one per word, times 1,000: how far the weights of self-attention deviate from a word's mean.
 
-    Smaller is more even. Segments are lines of numbers; those of a reference are 0, and say how many words there are.
-    Statistics: the sum of the numbers, and how many they are.
+    Smaller values are more even. Segments are lines of numbers; a reference has a 0 for each word.
+    Statistics: the sum of the numbers, and their count.
     """
 
     name = "deviation"

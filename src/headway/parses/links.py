@@ -31,10 +31,10 @@ LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9.]{1,20}))?")
 class LinksConfig(Section):
     """Links between the words of pairs; the name of a kind is short for it.
 
-    `kind`: `eflomal` aligns all pairs itself, and `symmetrise` says what becomes of its two directions. `pharaoh` reads
-    `file`, which has a line for each pair of data.train, in any format that AER reads, with words from `links_from`.
-    `teacher` takes the attention of `run` to the source, forced to the targets: the mean of `heads` in `layer` of its
-    decoder, by default as for alignments of words. `folder`: where links are kept, by default beside the corpus.
+    `kind`: `eflomal` aligns all pairs in both directions, which are combined by `symmetrise`. `pharaoh` reads `file`,
+    with a line for each pair of data.train, in any format of AER, with words counted from `links_from`. `teacher` uses
+    the cross-attention of `run`, forced to the targets: the mean of `heads` in `layer` of its decoder, by default as
+    for word alignments. `folder`: the folder of the links, by default that of the corpus.
     """
 
     kind: Literal["eflomal", "pharaoh", "teacher"] = "eflomal"

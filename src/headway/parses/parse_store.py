@@ -38,7 +38,7 @@ KEY_BYTES = 16  # two of a billion sentences share a key with a probability belo
 
 
 class ParsesConfig(Section):
-    """The parsers of both sides. Parses are kept beside the corpus, or in `folder` where it is given."""
+    """The parsers of both sides. Parses are stored in `folder`, by default beside the corpus."""
 
     source: AnyParser | None = None
     target: AnyParser | None = None

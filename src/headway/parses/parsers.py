@@ -23,10 +23,9 @@ from headway.parses.parse import Parse, Token
 class ParserConfig(Section):
     """A dependency parser; `KIND:MODEL` for short, or just the name of a spaCy pipeline.
 
-    `model`: a spaCy pipeline by name or folder, a language (`en`) or folder of Stanza models with the language as its
-    name, or a CoNLL-U file, or folder of such, made elsewhere. `whitespace` says what white space is in the corpus:
-    part of the `text` as people write it, what separates the `tokens` that the parser has to take as they are, or
-    `none` of the text's, so that the parser reads lines without it (segmented Japanese).
+    `model`: the name or folder of a spaCy pipeline; a language (`en`), or a folder of Stanza models named after the
+    language; or a CoNLL-U file, or a folder of them. `whitespace`: white space in the corpus is part of natural `text`,
+    or separates the `tokens` of the parser, or is `none` of the text's (segmented Japanese) and is removed for parsing.
     """
 
     kind: str = "spacy"
@@ -69,10 +68,10 @@ class Parser(ABC):
 
 
 class SpacyParser(Parser):
-    """A spaCy pipeline with nothing in it but what dependency heads need.
+    """A spaCy pipeline, reduced to the components that dependency heads need.
 
     Raises:
-        UserError: spaCy or the pipeline is not there, or it has no parser.
+        UserError: spaCy or the pipeline is not installed, or it has no parser.
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
@@ -113,10 +112,10 @@ class SpacyParser(Parser):
 
 
 class StanzaParser(Parser):
-    """Stanza, with models that are on disk already; nothing is downloaded.
+    """Stanza, with models that are already on disk; it downloads nothing.
 
     Raises:
-        UserError: Stanza or its models are not there.
+        UserError: Stanza or its models are not installed.
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
@@ -159,7 +158,9 @@ class StanzaParser(Parser):
 
 
 class ConlluParser(Parser):
-    """Parses made elsewhere. A line is found by its characters, white space aside; it may hold several sentences.
+    """Parses from CoNLL-U files.
+
+    Lines, of one or more sentences, are looked up by their characters without white space.
 
     Raises:
         UserError: the file is missing or damaged.

@@ -81,14 +81,14 @@ LEAST_VARIANCE = 1e-8  # of an almost constant bin: dividing by less would ampli
 
 
 class AudioConfig(Section):
-    """Log-mel filterbanks, as Kaldi computes them (without dither), of recordings brought to one `sample_rate`.
+    """Log-mel filterbanks, as in Kaldi (without dither), of recordings resampled to `sample_rate`.
 
     `frame_length` and `frame_shift` are milliseconds. `normalise`: mean 0 and variance 1 in each bin over the
-    `utterance`, by statistics of the training corpus (`global`), or `none`. A recording of fewer than `min_frames` is
-    too short; like one that cannot be read it is an error, or with `broken: skip` it is counted and left out. In
-    training, recordings of more than `max_frames` are dropped. `cache`: compute the frames of a corpus once and keep
-    them, 4 bytes a bin, or compute them anew in every epoch. `spec_augment`: in training only; a policy's name (LB,
-    LD, SM, SS) or its numbers.
+    `utterance`, with statistics of the training corpus (`global`), or `none`. Unreadable recordings, and recordings
+    with fewer than `min_frames`, are an error, or are counted and left out with `broken: skip`. In training, recordings
+    with more than `max_frames` are dropped. `cache`: whether to compute the frames of a corpus once and cache them,
+    with 4 bytes per bin, instead of in every epoch. `spec_augment`: in training only; the name of a policy (LB, LD, SM,
+    SS) or its numbers.
     """
 
     sample_rate: Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE)] = 16000

@@ -23,10 +23,10 @@ from headway.processing import SEGMENTERS
 
 
 class Segmenter:
-    """Leaves lines as they are; the base of all others.
+    """Leaves lines unchanged; the base class of all segmenters.
 
     Args:
-        language: the code of the text's language. A segmenter may have keyword-only options beside it.
+        language: the code of the text's language. Segmenters may have further keyword-only options.
     """
 
     def __init__(self, language: str) -> None:
@@ -42,14 +42,14 @@ class Segmenter:
 
 
 class WhitespaceSegmenter(Segmenter):
-    """Tokens are what any white space separates."""
+    """Tokens are separated by any white space."""
 
     def segment(self, line: str) -> str:
         return " ".join(line.split())
 
 
 class MosesSegmenter(Segmenter):
-    """Moses' tokenizer. It knows the abbreviations of some forty languages and treats every other one like English."""
+    """Moses' tokenizer. It knows the abbreviations of about forty languages and treats all others like English."""
 
     def __init__(self, language: str) -> None:
         from sacremoses import MosesDetokenizer, MosesTokenizer  # imported late: it takes half a second
@@ -71,18 +71,18 @@ NOT_WRITTEN = re.compile(r"(?<![!-~]) | (?![!-~])")
 
 
 class JapaneseSegmenter(Segmenter):
-    """The base of segmenters of Japanese: no spaces are written, but for those between words in Latin letters."""
+    """The base class of Japanese segmenters. Japanese has no spaces except between words in Latin letters."""
 
     def detokenise(self, line: str) -> str:
         return NOT_WRITTEN.sub("", line)
 
 
 class SudachiSegmenter(JapaneseSegmenter):
-    """Sudachi (Takaoka et al. 2018), whose dictionary comes with it.
+    """Sudachi (Takaoka et al. 2018), which includes its dictionary.
 
     Args:
         language: not used.
-        mode: of splitting: A has the shortest tokens, C the longest.
+        mode: the splitting mode: A has the shortest tokens, C the longest.
         dictionary: small, core or full; the package of the same name has to be installed.
 
     Raises:
@@ -114,7 +114,7 @@ class SudachiSegmenter(JapaneseSegmenter):
 
 
 class KyteaSegmenter(JapaneseSegmenter):
-    """KyTea (Neubig et al. 2011), which reads a model of its own format.
+    """KyTea (Neubig et al. 2011), with a model in its format.
 
     Args:
         language: not used.

@@ -49,9 +49,9 @@ Item = TypeVar("Item")
 
 
 class PreparationConfig(Section):
-    """How the text of one side is prepared before the vocabulary cuts it into tokens.
+    """How the text of one side is prepared for the vocabulary.
 
-    `clean`: all white space is read as spaces, invisible signs are left out, and text is in Unicode's form NFC.
+    `clean`: all white space is replaced by spaces, invisible characters are removed, and text is in Unicode's form NFC.
     """
 
     language: str = UNDETERMINED

@@ -37,11 +37,11 @@ TEXT, TAGS = "text", "tags.json"  # in the folder of a vocabulary with tags
 
 
 class TokensConfig(Section):
-    """The tokens of text: their kind and number (with the four special symbols).
+    """The kind and number of tokens of a vocabulary, including the four special tokens.
 
     `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
-    keeps every token that whitespace separates and gives it back unchanged; `byte` has the 256 bytes of UTF-8. `size`
-    binds none of `char`, `whitespace` and `byte`.
+    keeps all tokens separated by white space; `byte` has the 256 bytes of UTF-8. `size` is ignored by `char`,
+    `whitespace` and `byte`.
     """
 
     kind: str = "bpe"
@@ -58,7 +58,10 @@ AnyTokens = Annotated[SerializeAsAny[TokensConfig], BeforeValidator(_section_of)
 
 
 class VocabularyConfig(TokensConfig):
-    """The vocabulary of either side, or one that both share. `target`: what the target's is, where it is of its own."""
+    """The vocabularies of both sides, which may be `shared`.
+
+    `target`: the target vocabulary, if it is of another kind or size.
+    """
 
     shared: bool = False
     target: AnyTokens | None = None
@@ -238,9 +241,9 @@ def check_unused(config: TokensConfig, where: str, *names: str) -> None:
 
 
 class WordVocabulary(Vocabulary):
-    """Tokens are what white space separates (`str.split`); their ids follow those of the specials.
+    """Tokens separated by white space (`str.split`), with ids after those of the special tokens.
 
-    A token of the text that is spelled like a special (`<s>`) is a token like any other.
+    A token in the text that is spelled like a special token (`<s>`) is an ordinary token.
     """
 
     family = "words"
@@ -303,10 +306,9 @@ class WordVocabulary(Vocabulary):
 
 
 class ByteVocabulary(Vocabulary):
-    """The 256 bytes of UTF-8, after the specials: no text has an unknown token.
+    """The 256 bytes of UTF-8, after the special tokens, so that no text has an unknown token.
 
-    Where ids are not UTF-8, as those of a model that has not learned it need not be, U+FFFD stands for the bytes that
-    are at fault.
+    If ids are not valid UTF-8, as in the output of an untrained model, the invalid bytes are decoded as U+FFFD.
     """
 
     family = "bytes"
@@ -366,13 +368,13 @@ class ByteVocabulary(Vocabulary):
 
 
 class TaggedVocabulary(Vocabulary):
-    """The tokens of another vocabulary, and tags, such as `<2de>` for the language that is wanted.
+    """The tokens of another vocabulary, and tags, such as `<2de>` for the target language.
 
-    Each is one token before a line, and says to one model what it shall do with a text (Johnson et al. 2017). Tags come
-    after all other tokens, so that these have the ids that they have without tags.
+    A tag is a token before a line that tells a multi-task model what to do with the text (Johnson et al. 2017). The ids
+    of tags come after all others, so the ids of the other tokens are the same as without tags.
 
     Args:
-        text: the vocabulary of what is no tag.
+        text: the vocabulary without tags.
         tags: such as `<2de>`.
     """
 
