@@ -65,12 +65,10 @@ class CorpusReport:
 
     @property
     def source_tokens(self) -> int:
-        """The number of source tokens kept, without end-of-sentence tokens."""
         return self.source.tokens
 
     @property
     def target_tokens(self) -> int:
-        """The number of target tokens kept, without end-of-sentence tokens."""
         return self.target.tokens
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +151,6 @@ class Counts:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Counts":
-        """The counts from the result of `asdict`."""
         return cls(**(content | {name: _SideCount(**content[name]) for name in ("source", "target")}))
 
     def label(self, name: str, counted: Sequence[str], counts: NDArray[np.int64]) -> None:

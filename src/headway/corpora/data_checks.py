@@ -85,7 +85,7 @@ def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:
     )
 
 
-CHARACTERS_SHOWN = 20  # in a text
+CHARACTERS_SHOWN = 20  # the maximum number of characters that are named
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,6 @@ class UnseenCharacters:
     target: Mapping[str, int]
 
     def text(self) -> list[str]:
-        """A line for each side that has such characters."""
         sides = (("source", self.source), ("target", self.target))
         return [f"data.dev: in the {side}s, {described(counts)}" for side, counts in sides if counts]
 
@@ -141,7 +140,7 @@ def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bo
     return UnseenCharacters(source, target)
 
 
-SHOWN = 5  # lines that are named
+SHOWN = 5  # the maximum number of lines that are named
 MOST_SEGMENTED = 100_000  # targets; about 3,000 per second are segmented and detokenised
 
 

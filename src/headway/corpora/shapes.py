@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headway.tensors.batch import AnyBatch, Batch, Indices
 
-MOST = 32  # shapes of a corpus
+MOST = 32  # the maximum number of shapes of a corpus
 LEAST_GAIN = 1 / 16  # minimum padding saved by a further shape in an epoch, as a multiple of the tokens of a batch
 
 Widths = NDArray[np.integer]
@@ -34,7 +34,6 @@ class Shape(NamedTuple):
 
     @property
     def row(self) -> int:
-        """The number of tokens of a row, for both sides together."""
         return self.source + self.target
 
 

@@ -184,7 +184,7 @@ def _read(path: Path, config: AudioConfig) -> _Read:
 
 BROKEN, TOO_SHORT, MANY_FRAMES = "unreadable", "under audio.min_frames", "over audio.max_frames"
 REASONS = (BROKEN, TOO_SHORT, EMPTY, MANY_FRAMES, TOO_LONG)
-NEARLY = 16  # frames: utterances whose lengths differ by less may share a batch in any order
+NEARLY = 16  # frames: lengths are rounded up to multiples, so that batches vary
 
 
 @dataclass(frozen=True)

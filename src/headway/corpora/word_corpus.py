@@ -132,7 +132,6 @@ class TokenCorpus:
         return self._lengths, self._lengths
 
     def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
-        """Group the windows of an epoch into batches (see `plan_epoch`, which takes the `sizes`)."""
         return plan_epoch(*self.widths(), seed=seed, epoch=epoch, **sizes)
 
     def collate(

@@ -41,7 +41,6 @@ class Pair(NamedTuple):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The texts that metrics compare outputs with."""
         return self.compared or (self.target,)
 
     def on_one_line(self, source: bool = True) -> Pair:
@@ -207,7 +206,6 @@ def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFo
 
 
 def open_format(config: CorpusConfig, where: str) -> CorpusFormat:
-    """Open the format of a corpus, without checking its files."""
     return FORMATS.get(config.kind, f"{where}.kind")(config, where)
 
 
@@ -287,7 +285,6 @@ class RowErrors:
             self.lines.append(line)
 
     def all(self) -> list[str]:
-        """The errors of all rows, after a pass with `shown=None`."""
         return list(map(str, self.errors))
 
     def report(self, several: bool = False) -> RowReport:

@@ -89,7 +89,6 @@ class ParallelLines(CorpusFormat):
 
     @property
     def references(self) -> tuple[Path, ...]:
-        """The files of targets, or of corrections."""
         return (self.config.target,) if self.config.target is not None else self.config.references
 
     def pairs(self) -> PairSource:
@@ -300,7 +299,7 @@ class HubDataSet(PairSource):
     """One split of a data set of the Hugging Face hub, or of a local folder in its format."""
 
     def __init__(self, name: str, records: Any, split: str | None, columns: tuple[str, ...]) -> None:
-        # Arrow files hold the content; a data set in memory has none.
+        # The content is in Arrow files; a data set in memory has none.
         files = [Path(file["filename"]) for file in records.cache_files]
         super().__init__(f"{name} {split}", files, columns)
         self.records, self.split, self.fields = records, split, columns

@@ -22,7 +22,7 @@ from headway.trees.tree import Leaf, Tree, escape, fill, unescape
 NO_LABEL = "--"
 HEAD = "HD"
 ROOT = "VROOT"
-LARGEST = 100_000  # words and constituents of a sentence
+LARGEST = 100_000  # the maximum number of words and constituents of a sentence
 MOST_RAISED = 1_000_000  # children attached to constituents above; the time is proportional to this number
 
 

@@ -18,7 +18,7 @@ PART = re.compile(
     re.DOTALL,
 )
 ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
-AROUND = {"g", "mrk", "pc", "hi"}  # elements around text
+AROUND = {"g", "mrk", "pc", "hi"}  # inline elements with translatable content
 BEGINS, ENDS = {"bpt": "i", "bx": "rid", "sc": "id"}, {"ept": "i", "ex": "rid", "ec": "startRef"}
 DONE = {"translated", "final", "signed-off", "reviewed"}
 
@@ -36,11 +36,9 @@ class Element:
 
     @property
     def whole(self) -> str:
-        """The element as written in the document."""
         return "".join([self.raw, *(part.whole for part in self.parts), self.end])
 
     def of(self, *names: str) -> "list[Element]":
-        """The child elements with these names."""
         return [part for part in self.parts if part.name in names]
 
 

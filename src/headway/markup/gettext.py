@@ -84,7 +84,6 @@ def _unescaped(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape text for a quoted string in a PO file."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 

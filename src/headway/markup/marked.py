@@ -235,7 +235,6 @@ def _referring(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 
 def _escaped(text: str) -> str:
-    """Escape all characters that Markdown would interpret."""
     return BLOCK_BEGINS.sub(r"\1\\", SPECIAL.sub(r"\\\g<0>", text))
 
 

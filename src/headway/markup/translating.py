@@ -25,7 +25,7 @@ PLACEHOLDER = (
     rf"|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"  # no match in 100%ige
 )
 PLACEHOLDERS = re.compile(PLACEHOLDER)
-LONGEST = 2000  # characters of a sentence
+LONGEST = 2000  # the maximum number of characters of a sentence
 ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # white space other than a single space
 
 
@@ -77,7 +77,6 @@ class Sentence:
         return [match.span() for match in re.finditer("|".join([*words, PLACEHOLDER]), text)]
 
     def keeps(self, text: str) -> bool:
-        """Whether a text contains the placeholders exactly as often."""
         return Counter(text[slice(*span)] for span in self.found(text)) == self.shown
 
     def without_atoms(self) -> tuple[str, list[int]]:

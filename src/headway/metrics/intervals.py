@@ -80,7 +80,6 @@ class Interval(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        """The value and half of the interval, for a table."""
         return self.value if self.half is None else Spread(self.value, self.half)
 
     @property
@@ -273,7 +272,7 @@ def randomized(metric: Metric, pairs: Sequence[tuple[Statistics, Statistics]]) -
     random, beyond, segments = np.random.default_rng(SACREBLEU_SEED), np.ones(len(pairs)), len(pairs[0][0])
     totals = [(a.sum(axis=0), b.sum(axis=0)) for a, b in pairs]
     real = [abs(metric.aggregate(a) - metric.aggregate(b)) - ROUNDING for a, b in totals]
-    for drawn in range(0, TRIALS, DRAWN):  # the draws do not depend on the size of the parts
+    for drawn in range(0, TRIALS, DRAWN):  # the draws do not depend on the batch size
         exchanged = random.integers(2, size=(min(DRAWN, TRIALS - drawn), segments), dtype=bool).astype(np.float64)
         for index, ((a, b), (of_a, of_b)) in enumerate(zip(pairs, totals, strict=True)):
             first = exchanged @ (a - b) + of_b

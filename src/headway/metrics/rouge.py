@@ -208,7 +208,6 @@ class RougeLsum(Rouge):
 
 
 def _f1(matches: int, output: int, reference: int) -> float:
-    """F1 from the number of matching words and the numbers of words of an output and of a reference."""
     return float(fmeasure(matches / output, matches / reference)) if output and reference else 0.0
 
 

@@ -34,7 +34,7 @@ from headway.parses.parsers import AnyParser, Parser, ParserConfig, load_parser
 from headway.processing.text.text_processor import Labeller
 
 FORMAT = 1
-KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20
+KEY_BYTES = 16  # a collision among a billion sentences has a probability below 1e-20
 
 
 class ParsesConfig(Section):

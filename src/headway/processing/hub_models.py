@@ -60,7 +60,7 @@ def hub_folder(
                 if pickled and not any(folder.rglob("*.safetensors")):
                     snapshot_download(name, allow_patterns=list(pickled), endpoint=endpoint)
                 return folder
-        except Exception as error:  # of the library, its own libraries, and what a server makes of them
+        except Exception as error:  # the library and its dependencies can raise anything
             what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
             raise UserError(what, where=where, received=name) from error
 

@@ -34,7 +34,6 @@ class Quantized(NamedTuple):
 
     @property
     def floats(self) -> Floats:
-        """The dequantized matrix."""
         return self.values * (np.float32(1) / self.factor)
 
 
@@ -118,7 +117,6 @@ class _Reader:
         return self.content[start : self.position]
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        """Read the next numbers, in the `struct` format `form`."""
         return struct.unpack(form, self.take(struct.calcsize(form)))
 
     def name(self, length: int) -> str:

@@ -85,7 +85,6 @@ class MarianVocabulary(SubwordVocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
-        """Raise UserError: this vocabulary always comes with its model."""
         raise imported_alone(config, where)
 
     def shares_ids_with(self, other: Vocabulary) -> bool:

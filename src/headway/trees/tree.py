@@ -59,7 +59,6 @@ class Tree:
                 stack.extend((False, child) for child in reversed(node.children))
 
     def leaves(self) -> list[Leaf]:
-        """The words with their tags, in order."""
         return [event.leaf for event in self.events() if event.leaf is not None]
 
     def words(self) -> list[str]:

@@ -25,7 +25,7 @@ from headway.corpora.generated.recall_tasks import KEYS, induction, permutations
 from headway.formats.lines import read_lines
 
 Part = Literal["train", "dev", "test"]
-DEV_SHARE, TEST_SHARE = 0.02, 0.05  # of all prompts of the trained lengths
+DEV_SHARE, TEST_SHARE = 0.02, 0.05  # shares of all prompts of the trained lengths
 
 # Short lengths have few prompts, possibly none of a part. Give up after this many draws without a new prompt.
 PATIENCE = 2000

@@ -12,7 +12,7 @@ KEYS, VALUES = tuple(f"k{number:03}" for number in range(512)), tuple(f"v{number
 TOKENS = tuple(f"t{number:02}" for number in range(64))
 FILLER = "."
 ASKED = 4  # queries of a prompt
-STEPS = 16  # of a chain at most
+STEPS = 16  # the maximum length of a chain
 FILLERS = 3  # fillers for each token to copy
 
 

@@ -39,7 +39,6 @@ class DocumentVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> DocumentVocabulary:
-        """Raise UserError: this vocabulary is created by a recipe's `data.context`."""
         what = "the mark between sentences comes with the context, whatever the kind of vocabulary"
         raise UserError(what, where=f"{where}.kind", received=config.kind, allowed="data.context")
 

@@ -79,7 +79,6 @@ class TokenizersVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TokenizersVocabulary:
-        """Raise UserError: this vocabulary always comes with its model."""
         raise imported_alone(config, where)
 
     @property
@@ -172,7 +171,6 @@ class FramedVocabulary(TaggedVocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> FramedVocabulary:
-        """Raise UserError: this vocabulary always comes with its model."""
         raise imported_alone(config, where)
 
     @property

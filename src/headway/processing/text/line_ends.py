@@ -2,7 +2,7 @@
 
 import re
 
-# Those of str.splitlines: LF, VT, FF, CR, FS, GS, RS, NEL, and the separators of lines and paragraphs.
+# As in str.splitlines: LF, VT, FF, CR, FS, GS, RS, NEL, and Unicode's line and paragraph separators.
 LINE_ENDS = "\n\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"
 _ANY = re.compile(f"[{LINE_ENDS}]")
 _SPACES = str.maketrans(dict.fromkeys(LINE_ENDS, " "))

@@ -24,7 +24,6 @@ AGREEMENTS = ((3, REACH), (3, FAR), (2, REACH), (1, REACH))
 
 
 def identity(length: int) -> list[Span]:
-    """The spans of an unchanged line."""
     return [(index, index + 1) for index in range(length)]
 
 
@@ -151,7 +150,7 @@ def _punctuation_normaliser(language: str) -> "MosesPunctNormalizer":
 
 
 def _lower_spans(line: str, result: str) -> list[Span]:
-    # "İ" becomes two characters. Lengths do not depend on neighbours; the final sigma, which does, stays one.
+    # "İ" becomes two characters. Only a final sigma depends on its neighbours, and it stays one character.
     spans = [(index, index + 1) for index, character in enumerate(line) for _ in character.lower()]
     assert len(spans) == len(result)
     return spans

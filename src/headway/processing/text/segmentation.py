@@ -107,7 +107,7 @@ class SudachiSegmenter(JapaneseSegmenter):
         with self._lock:  # a tokenizer handles one line at a time
             try:
                 tokens = [token.surface() for token in self._tokenizer.tokenize(line)]
-            except Exception as error:  # whose class is not public
+            except Exception as error:  # Sudachi's exception class is not public
                 received = f"{len(line.encode())} bytes"
                 raise UserError(f"Sudachi: {error}", where="text.segment", received=received) from error
         return " ".join(" ".join(tokens).split())

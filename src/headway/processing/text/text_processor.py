@@ -61,7 +61,6 @@ class PreparationConfig(Section):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The normalisation steps applied to a line before segmentation, in order."""
         return (*(["clean"] if self.clean else []), *self.normalise)
 
     def stored(self) -> dict[str, Any]:
@@ -236,11 +235,11 @@ class TextProcessor(Processor):
         ends = [match.end() for match in re.finditer(r"\S+", prepared)]
         tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
-            first = end - len(prepared[start:end].lstrip())  # the first visible character, or what follows the mark
+            first = end - len(prepared[start:end].lstrip())  # the first visible character after the mark
             word = bisect_right(ends, first)
             if start == end:
                 raw = (spans[start][0] if start < len(spans) else len(line),) * 2
-            else:  # without the spaces that it begins with, unless it has nothing else
+            else:  # without leading spaces, unless there is nothing else
                 first = end - len(prepared[start:end].lstrip(" "))
                 raw = spans[first if first < end else start][0], spans[end - 1][1]
             tokens.append(TextToken(id, text, *raw, word))

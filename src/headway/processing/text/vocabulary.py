@@ -315,7 +315,6 @@ class ByteVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> ByteVocabulary:
-        """Return the vocabulary, which does not depend on the text."""
         check_unused(config, where, "min_frequency", "character_coverage")
         return cls()
 
@@ -387,7 +386,6 @@ class TaggedVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TaggedVocabulary:
-        """Raise UserError: tags are defined by the corpora."""
         what = "tags are those of the corpora, whatever the kind of vocabulary"
         raise UserError(what, where=f"{where}.kind", received=config.kind, allowed="tag, in a corpus of data.train")
 
