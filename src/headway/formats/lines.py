@@ -71,7 +71,7 @@ def check_there(path: Path, where: str) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a text file, plain, .gz or .xz, without line ends.
+    """The lines of a text file, plain, .gz or .xz, without line ends.
 
     Only \\n and \\r\\n end a line, so that rarer separators (U+2028, U+0085, form feed) cannot shift an alignment. A
     byte order mark at the beginning is skipped, and the last line need not have a line end.

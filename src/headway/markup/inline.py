@@ -1,7 +1,7 @@
 """Text with inline markup. Tags, placeholders and line breaks are placed in the translation by word alignment.
 
 A target character's origin is the offset of the source unit (a word, a punctuation mark, a placeholder) that it
-translates, or -1. A tag is placed around the stretch of the target that contains most characters from its content.
+translates, or -1. A tag is placed around the stretch of the target in which characters from its content prevail most.
 """
 
 import re

@@ -45,7 +45,7 @@ class Projection:
     """The parse of a line's subwords.
 
     Attributes:
-        heads: (L,) the head of each subword, the own index for the last subword of a root, `NONE` without an edge.
+        heads: (L,) the head of each subword, its own index for the last subword of a root, `NONE` without an edge.
         blocks: (L,) the index of the block of each subword.
         counts: the values of `COUNTED`. `merged` tokens lost their edge to another token of their block, `dropped`
             tokens cover no subword, `split` tokens cover several words.
