@@ -1,1 +1,1 @@
-"""Data: parallel examples read, checked, encoded and put into batches."""
+"""Training corpora: examples are read, checked, encoded, and grouped into batches."""

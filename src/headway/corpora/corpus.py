@@ -1,10 +1,10 @@
-"""A corpus in ids: encoded once, kept in a cache, memory-mapped ever after.
+"""Encoded corpora, which are encoded once and memory-mapped from the cache.
 
-A corpus of N pairs is a folder of .npy files, `source.npy` and `target.npy` with the ids of all pairs one after the
-other, `source_offsets.npy` and `target_offsets.npy` (N + 1,) where each pair begins, `lines.npy` (N,) with line
-numbers, `labels/NAME.npy` with labels of all tokens, or links with `labels/NAME_offsets.npy`, and `report.json`. Its
-name is a hash of all that decides its content: raw text, vocabularies, filters, what labels come from, what becomes of
-broken rows, format.
+A corpus of N pairs is a folder of .npy files: `source.npy` and `target.npy` with the concatenated ids of all pairs,
+`source_offsets.npy` and `target_offsets.npy` (N + 1,) where each pair begins, `lines.npy` (N,) with line numbers,
+`labels/NAME.npy` with labels of all tokens, or links with `labels/NAME_offsets.npy`; and `report.json`. The folder's
+name is a hash of everything that determines the content: raw text, vocabularies, filters, labellers, the treatment of
+unreadable rows, format.
 """
 
 import hashlib
@@ -45,15 +45,15 @@ from headway.processing.processor import Truncation, encode_beginnings
 from headway.processing.text.text_processor import Labeller, TextProcessor, load_processors, save_processors
 from headway.tensors.batch import LINKS
 
-CHUNK = 2000  # pairs: large beside the cost of handing them to a process, small in memory
-PATIENCE = 2.0  # seconds of work in one process before others, which take as long to start, join in
-SAVED_EVERY = 10.0  # seconds of work that a killed process loses at most
-JOURNAL = "journal.json"  # in a folder that is being filled: how far it is whole
+CHUNK = 2000  # pairs: enough to outweigh the cost of passing them to a process, but small in memory
+PATIENCE = 2.0  # seconds of work in one process before others are started, which takes about as long
+SAVED_EVERY = 10.0  # seconds: the maximum work that is lost if the process is killed
+JOURNAL = "journal.json"  # the progress of writing, for resuming
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some consecutive pairs as raw text, and the lines of those that are left out as duplicates."""
+    """Consecutive pairs as raw text, and the line numbers of duplicates that are left out."""
 
     lines: list[int]
     sources: list[str]
@@ -63,20 +63,20 @@ class Chunk:
 
 @dataclass(frozen=True)
 class EncodedSide:
-    """One side of N pairs: the ids of all lines one after the other, each line's length, (N,), and its words, (N,)."""
+    """One side of N pairs: the concatenated ids of all lines, and the number of ids (N,) and words (N,) per line."""
 
     ids: NDArray[np.integer]
     lengths: NDArray[np.int64]
     words: NDArray[np.int64]
 
     def select(self, kept: NDArray[np.bool_]) -> "EncodedSide":
-        """The lines where `kept` (N,) is True."""
+        """The lines for which `kept` (N,) is True."""
         return EncodedSide(self.ids[np.repeat(kept, self.lengths)], self.lengths[kept], self.words[kept])
 
 
 @dataclass(frozen=True)
 class EncodedLabels:
-    """Labels of N pairs one after the other, how many each pair has, (N,), and what was counted of each."""
+    """The concatenated labels of N pairs, the number of labels of each pair (N,), and the labeller's counts (N, C)."""
 
     values: NDArray[np.int32]
     lengths: NDArray[np.int64]
@@ -85,9 +85,9 @@ class EncodedLabels:
 
 @dataclass(frozen=True)
 class EncodedChunk:
-    """A chunk in ids: `lines` (N,), both sides of N pairs, and labels by name. An empty text has no ids.
+    """An encoded chunk: `lines` (N,), both sides of N pairs, and labels by name. An empty text has no ids.
 
-    `truncated` (N,) is True where the source is longer than what was read of it.
+    `truncated` (N,) is True for sources that were truncated.
     """
 
     lines: NDArray[np.int64]
@@ -99,10 +99,10 @@ class EncodedChunk:
 
 
 def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
-    """The pairs in chunks; duplicates, if they are to be dropped, only as line numbers.
+    """Group pairs into chunks. If duplicates are to be dropped, only their line numbers are kept.
 
-    To find duplicates, a hash of every pair is kept, in about 100 bytes a pair. With 128 bits, two of a billion
-    different pairs agree with a probability below 1e-20. A pair with a blank side is never a duplicate.
+    Duplicates are recognised by a 128-bit hash of every pair, with about 100 bytes of memory per pair. Among a billion
+    different pairs, two hashes agree with a probability below 1e-20. A pair with a blank side is never a duplicate.
     """
     seen: set[bytes] = set()
     for some in batched(pairs, CHUNK):
@@ -111,7 +111,7 @@ def chunks(pairs: Iterable[Pair], drop_duplicates: bool) -> Iterator[Chunk]:
             blank = not source.strip() or not target.strip()
             if drop_duplicates and not blank:
                 before = len(seen)
-                # The length keeps ("ab", "c") and ("a", "bc") apart.
+                # The length distinguishes ("ab", "c") from ("a", "bc").
                 seen.add(hashlib.blake2b(f"{len(source)}:{source}{target}".encode(), digest_size=16).digest())
                 if len(seen) == before:
                     chunk.duplicates.append(line)
@@ -128,7 +128,7 @@ def encode(
     labellers: Sequence[Labeller] = (),
     truncation: Truncation | None = None,
 ) -> EncodedChunk:
-    """Encode one chunk, and label its tokens. Labels are those of whole lines, so that nothing may be left out then."""
+    """Encode a chunk and label its tokens. Labels belong to whole lines, so labellers exclude truncation."""
     assert truncation is None or not labellers
     texts = chunk.sources, chunk.targets
     source, truncated = _encode_side(sides[0], chunk.sources, truncation)
@@ -172,16 +172,16 @@ def encode_all(
     labellers: Sequence[Labeller] = (),
     truncation: Truncation | None = None,
 ) -> Iterator[EncodedChunk]:
-    """Encode chunks in order, with all cores once there is enough work for it to pay to start processes.
+    """Encode chunks in order, on all cores once there is enough work to justify starting processes.
 
-    Only a few chunks a process are in memory at a time.
+    Only a few chunks per process are in memory at a time.
 
     Args:
         stream: the chunks.
-        sides: source and target side.
-        sides_folder: where the same sides are stored, for the processes to load.
-        labellers: what labels the tokens.
-        truncation: how much of the sources is read.
+        sides: the processors of source and target.
+        sides_folder: the folder from which other processes load the same processors.
+        labellers: the labellers of tokens.
+        truncation: the maximum length of sources.
 
     Raises:
         RunError: a process died.
@@ -195,13 +195,13 @@ def encode_all(
             yield from in_processes(stream, _encode_here, processes, _start, arguments, "encodes the corpus")
 
 
-# Of this process, where it is one of the pool's.
+# The state of a process of the pool.
 _loaded: tuple[tuple[TextProcessor, TextProcessor], Sequence[Labeller], Truncation | None]
 
 
 def _start(sides_folder: Path, labellers: Sequence[Labeller], truncation: Truncation | None) -> None:
     global _loaded
-    with foreign_code(True):  # the process that began this one has the same sides, with leave for their code
+    with foreign_code(True):  # the parent process has already allowed the code of these sides
         _loaded = load_processors(sides_folder), labellers, truncation
 
 
@@ -211,7 +211,7 @@ def _encode_here(chunk: Chunk) -> EncodedChunk:
 
 __all__ = ["Corpus", "CorpusReport", "build_corpus"]
 
-FORMAT = 2  # runs know their data by the hash that it is a part of
+FORMAT = 2  # part of the hash by which runs identify their data
 
 Progress = Callable[[int], object]
 
@@ -220,18 +220,18 @@ class Corpus(EncodedPairs):
     """Encoded pairs, memory-mapped from a folder.
 
     Args:
-        folder: what `build_corpus` wrote.
-        name: what the report calls the corpus.
+        folder: a folder written by `build_corpus`.
+        name: the name of the corpus in the report.
 
     Attributes:
-        source_lengths: (N,) int32, tokens without the end of sentence.
-        target_lengths: (N,) int32.
+        source_lengths: (N,) int32, the number of tokens without the end-of-sentence token.
+        target_lengths: (N,) int32, likewise.
         lines: (N,) int64, the line or row of each pair in its origin, counted from 1.
-        report: what was read, kept and dropped.
-        fingerprint: a hash of all that decides the content.
+        report: how many pairs were read, kept and dropped.
+        fingerprint: a hash of everything that determines the content.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError, UserError: the folder holds no whole corpus.
+        OSError, ValueError, KeyError, TypeError, UserError: the folder does not contain a complete corpus.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -279,21 +279,21 @@ def build_corpus(
     cache: Path | None = None,
     labellers: Sequence[Labeller] = (),
 ) -> Corpus:
-    """The encoded corpus: opened from the cache, or read, encoded and put there. Memory does not grow with the corpus.
+    """Open an encoded corpus from the cache, or encode and cache it. Memory does not grow with the corpus.
 
     Args:
-        source: where the pairs come from.
-        processors: source and target text preparation with vocabularies.
-        filters: which pairs are kept.
-        name: what the report calls the corpus, such as `data.train`.
+        source: the pairs.
+        processors: the text processors of source and target.
+        filters: the conditions for keeping pairs.
+        name: the name of the corpus in the report, such as `data.train`.
         filter: whether `max_length`, `max_ratio` and `drop_duplicates` apply; pairs with an empty side are always
             dropped, and `truncate_source` always applies.
-        progress: called with the number of pairs read so far, now and then.
+        progress: called from time to time with the number of pairs read so far.
         cache: the cache folder, by default that of `cache_folder`.
-        labellers: what labels the tokens.
+        labellers: the labellers of tokens.
 
     Raises:
-        UserError: what the source's pairs raise.
+        UserError: as raised while reading the pairs.
         RunError: the cache cannot be written.
     """
     applied = filters.of_pairs() if filter else {}
@@ -322,7 +322,7 @@ def _write(
     truncation: Truncation | None,
     folder: Path,
 ) -> None:
-    """Write the corpus into `folder`, from where a process that was killed left off; the processors are in `sides`."""
+    """Write the corpus into `folder`, resuming if interrupted. `sides` is the folder with the saved processors."""
     counts, lengths = Counts(truncated_to="" if truncation is None else str(truncation)), dict[str, int]()
     with suppress(*DAMAGED):
         known = read_json(folder / JOURNAL, what="journal")
@@ -384,12 +384,12 @@ def _write(
 
 
 def narrowest(vocabulary: int) -> DTypeLike:
-    """The type of the ids of so many tokens."""
+    """The smallest integer type for the ids of a vocabulary of this size."""
     return next((kind for kind in (np.uint8, np.uint16) if vocabulary <= np.iinfo(kind).max + 1), np.int32)
 
 
 def _keep(chunk: EncodedChunk, filters: dict[str, Any], counts: Counts) -> NDArray[np.bool_]:
-    """The pairs of a chunk that pass (a mask), counting them and those that do not by the first reason that applies."""
+    """A mask of the pairs of a chunk that pass the filters. The others are counted by the first reason that applies."""
     counts.pairs_read += len(chunk.lines) + len(chunk.duplicates)
     counts.drop(DUPLICATE, chunk.duplicates)
     reasons = {EMPTY: np.minimum(chunk.source.lengths, chunk.target.lengths) == 0}

@@ -1,4 +1,4 @@
-"""The pairs of a corpus that were read and dropped, and why: counted exactly while the corpus streams by."""
+"""Statistics of the pairs of a corpus that were read, kept and dropped. They are exact, and computed in one pass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,13 +17,13 @@ EMPTY, DUPLICATE, TOO_LONG, UNBALANCED = REASONS = ("empty side", "duplicate", "
 
 @dataclass(frozen=True)
 class SideReport:
-    """One side of the pairs that were kept.
+    """Statistics of one side of the pairs that were kept.
 
     Attributes:
-        tokens: tokens of the vocabulary, without the end of sentence.
-        unknown: how many of them are the unknown token.
-        lengths: quantiles of the tokens a line, named as in `QUANTILES`: the least length that at least this share of
-            the lines does not exceed. Empty without any pairs.
+        tokens: the number of tokens, without end-of-sentence tokens.
+        unknown: the number of unknown tokens.
+        lengths: quantiles of the tokens per line, named as in `QUANTILES`: the smallest length that at least this share
+            of the lines does not exceed. Empty if there are no pairs.
     """
 
     tokens: int
@@ -33,21 +33,21 @@ class SideReport:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """The account of a corpus.
+    """The statistics of a corpus.
 
     Attributes:
-        name: the corpus, such as `data.train`.
-        pairs_read: lines or rows read.
-        pairs_kept: what is left of them.
-        source: the source side of what is left.
-        target: its target side.
-        dropped: how many pairs were dropped, by reason; a pair counts under the first of `REASONS` that applies.
-        first_dropped: the line numbers of the first few of them.
-        labels: what was counted while the tokens of what is left were labelled, by the labels' name.
-        truncated: how many of the sources that are left are longer than what is read of them.
-        truncated_to: what that is, such as `100 pieces`; empty where all of every source is read.
-        rows: those that could not be read, or were changed.
-        origins: where the corpus is several, their names, and the last line of each one, counted through all of them.
+        name: the name of the corpus, such as `data.train`.
+        pairs_read: the number of lines or rows read.
+        pairs_kept: the number of pairs kept.
+        source: statistics of the kept sources.
+        target: statistics of the kept targets.
+        dropped: the number of dropped pairs by reason; a pair counts under the first of `REASONS` that applies.
+        first_dropped: the line numbers of the first dropped pairs.
+        labels: the counts of labellers over the kept pairs, by the labels' name.
+        truncated: the number of kept sources that were truncated.
+        truncated_to: the maximum length of sources, such as `100 pieces`; empty if there is none.
+        rows: the report of rows that were unreadable or changed.
+        origins: for several corpora: their names, and the number of the last line of each, counted across all of them.
     """
 
     name: str
@@ -65,16 +65,13 @@ class CorpusReport:
 
     @property
     def source_tokens(self) -> int:
-        """Source tokens kept, without the end of sentence."""
         return self.source.tokens
 
     @property
     def target_tokens(self) -> int:
-        """Target tokens kept, without the end of sentence."""
         return self.target.tokens
 
     def to_json(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
         content = asdict(self)
         if not self.origins:
             del content["origins"]
@@ -82,12 +79,12 @@ class CorpusReport:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "CorpusReport":
-        """The report that `to_json` gave. Raises TypeError or KeyError for anything else."""
+        """The report from the result of `to_json`. Raises TypeError or KeyError for other values."""
         sides = {name: SideReport(**content[name]) for name in ("source", "target")}
         return cls(**(content | sides | {"rows": RowReport(**content["rows"])}))
 
     def location_of(self, line: int) -> str:
-        """The number in its origin of a line counted through all of them, after its name if there are several."""
+        """The number within its origin of a line counted across all origins, with the origin if there are several."""
         first = 0
         for name, last in self.origins:
             if line <= last:
@@ -96,7 +93,6 @@ class CorpusReport:
         return str(line)
 
     def text(self) -> str:
-        """The report in a few lines, to be read."""
         lines = [f"{self.name}: {self.pairs_read:,} pairs read, {self.pairs_kept:,} kept"]
         lines += self.rows.text(self.location_of)
         for reason, count in self.dropped.items():
@@ -108,7 +104,7 @@ class CorpusReport:
             lines.append(f"  truncated {share}: of each source the first {self.truncated_to} are read")
         if self.pairs_kept:
             names = "".join(f" {name:>4}" for name in QUANTILES)
-            lines.append(f"  {'':6}{'tokens':>12}{'unknown':>10}  length{names}")  # as wide as a terminal
+            lines.append(f"  {'':6}{'tokens':>12}{'unknown':>10}  length{names}")  # fits the width of a terminal
             for name, side in (("source", self.source), ("target", self.target)):
                 lengths = "".join(f" {length:>4}" for length in side.lengths.values())
                 lines.append(f"  {name}{side.tokens:>12,}{side.unknown:>10,}         {lengths}")
@@ -119,7 +115,7 @@ class CorpusReport:
 
 @dataclass
 class _SideCount:
-    """Counts one side chunk by chunk, in memory that depends only on the longest line."""
+    """Accumulates the statistics of one side, in memory proportional to the longest line."""
 
     unknown: int = 0
     histogram: list[int] = field(default_factory=lambda: [0])
@@ -141,7 +137,7 @@ class _SideCount:
 
 @dataclass
 class Counts:
-    """A report in the making."""
+    """Accumulates the statistics of a `CorpusReport`."""
 
     pairs_read: int = 0
     pairs_kept: int = 0
@@ -155,17 +151,16 @@ class Counts:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Counts":
-        """The counts of which `asdict` gave this."""
         return cls(**(content | {name: _SideCount(**content[name]) for name in ("source", "target")}))
 
     def label(self, name: str, counted: Sequence[str], counts: NDArray[np.int64]) -> None:
-        """Add what was counted (N, C) of the lines that are kept."""
+        """Add a labeller's counts (N, C) of the kept lines."""
         known = self.labels.setdefault(name, dict.fromkeys(counted, 0))
         for what, count in zip(counted, counts.sum(0), strict=True):
             known[what] += int(count)
 
     def drop(self, reason: str, lines: NDArray[np.integer] | list[int]) -> None:
-        """Count the pairs of these line numbers as dropped."""
+        """Count the pairs with these line numbers as dropped."""
         shown = self.first_dropped.setdefault(reason, [])
         shown += map(int, lines[: LINES_SHOWN - len(shown)])
         self.dropped[reason] = self.dropped.get(reason, 0) + len(lines)
@@ -173,7 +168,7 @@ class Counts:
     def report(
         self, name: str, origins: Sequence[tuple[str, int]] = (), rows: RowReport = NOTHING_AMISS
     ) -> CorpusReport:
-        """The finished report; `origins` and `rows` as `CorpusReport` has them."""
+        """Create the report; `origins` and `rows` are as in `CorpusReport`."""
         dropped = {reason: self.dropped[reason] for reason in REASONS if self.dropped.get(reason)}
         first_dropped = {reason: self.first_dropped[reason] for reason in dropped}
         sides = self.source.report(), self.target.report()

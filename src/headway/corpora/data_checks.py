@@ -1,4 +1,4 @@
-"""The account of a recipe's corpora, for `headway data check`."""
+"""Checks of a recipe's corpora, for `headway data check`."""
 
 import unicodedata
 from collections import Counter
@@ -14,17 +14,17 @@ from headway.processing.text.normalisation import cleaned
 from headway.processing.text.segmentation import segmenter
 from headway.processing.text.text_processor import PreparationConfig, prepare
 
-WARNED = 0.05  # the share of dev from which on scores say little of new text
+WARNED = 0.05  # the share of dev above which scores say little about new text
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of dev stands in train as well, in raw text.
+    """The number of dev pairs that also occur in train, as raw text.
 
     Attributes:
-        dev_pairs: dev pairs with text on both sides.
-        pairs: how many of them are train pairs.
-        sources: how many of them have the source of a train pair, whatever its target.
+        dev_pairs: the number of dev pairs with text on both sides.
+        pairs: the number of them that are also train pairs.
+        sources: the number of them whose source is that of a train pair, whatever its target.
     """
 
     dev_pairs: int
@@ -33,7 +33,7 @@ class Overlap:
 
     @property
     def is_large(self) -> bool:
-        """Whether scores of dev are about what was learned by heart rather than about new text."""
+        """Whether the overlap is so large that dev scores measure memorisation rather than generalisation."""
         return self.sources >= WARNED * self.dev_pairs > 0
 
     def __str__(self) -> str:
@@ -44,11 +44,10 @@ class Overlap:
         return f"data.dev: of {self.dev_pairs:,} pairs with text, {shared}"
 
     def warning(self) -> str:
-        """The meaning of a large overlap."""
         return f"{self}; scores of dev say less of new text"
 
     def tell(self) -> None:
-        """Log it, as a warning where it is large."""
+        """Log the overlap, as a warning if it is large."""
         if self.is_large:
             warn(self.warning())
         else:
@@ -56,22 +55,22 @@ class Overlap:
 
 
 def folded(text: str) -> str:
-    """A text as it is compared with others: runs of white space of any kind are one space, and none stands around it.
+    """Normalise white space for comparing texts: strip the text and replace runs of white space with one space.
 
-    Vocabularies see words or pieces, so that two texts which differ in white space alone are one example.
+    Texts that differ only in white space have the same tokens, and are therefore one example.
     """
     return " ".join(text.split())
 
 
 def kept_overlap(train: PairSource, dev: PairSource) -> Overlap:
-    """`overlap`, which reads the corpora only where it has not been counted yet."""
+    """`overlap`, with a cached result if the corpora have not changed."""
     read = [[source.fingerprint(), source.row_errors.broken] for source in (train, dev)]
     path = cache_folder() / "overlaps" / f"{fingerprint([software(), *read])}.json"
     return Overlap(**kept_value(path, lambda: asdict(overlap(train, dev))))
 
 
 def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:
-    """Count what dev shares with train. Only dev is held in memory, train streams."""
+    """Count the dev pairs that also occur in train. Only dev is held in memory; train is streamed."""
     pairs = [both for pair in dev if all(both := (folded(pair.source), folded(pair.target)))]
     sources = {source for source, _ in pairs}
     wanted = set(pairs)
@@ -86,24 +85,23 @@ def overlap(train: Iterable[Pair], dev: Iterable[Pair]) -> Overlap:
     )
 
 
-CHARACTERS_SHOWN = 20  # in a text
+CHARACTERS_SHOWN = 20  # the maximum number of characters that are named
 
 
 @dataclass(frozen=True)
 class UnseenCharacters:
-    """The counts of characters of dev that were never seen in training on the same side."""
+    """The counts of dev characters that never occurred in training on the same side."""
 
     source: Mapping[str, int]
     target: Mapping[str, int]
 
     def text(self) -> list[str]:
-        """A line for each side that has such characters."""
         sides = (("source", self.source), ("target", self.target))
         return [f"data.dev: in the {side}s, {described(counts)}" for side, counts in sides if counts]
 
 
 def described(counts: Mapping[str, int]) -> str:
-    """Counts of characters in words, the most frequent first, with their names in Unicode."""
+    """Describe counts of characters, the most frequent first, with their Unicode names."""
     total, different = sum(counts.values()), len(counts)
     first = sorted(counts, key=lambda character: (-counts[character], character))[:CHARACTERS_SHOWN]
     named = ", ".join(f"{character_name(character)} {counts[character]:,}" for character in first)
@@ -112,17 +110,17 @@ def described(counts: Mapping[str, int]) -> str:
 
 
 def character_name(character: str) -> str:
-    """A character as people find it: itself where it can be seen, its code point and its name."""
+    """A character, if it is visible, with its code point and Unicode name."""
     shown = f"{character} " if character.isprintable() and not character.isspace() else ""
     return f"{shown}U+{ord(character):04X} {unicodedata.name(character, 'without a name')}"
 
 
 def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bool = True) -> UnseenCharacters:
-    """Count the characters of dev never seen in training; both are read once.
+    """Count the dev characters that never occurred in training. Both corpora are read once.
 
     Args:
-        train: the pairs of training.
-        dev: the pairs of dev.
+        train: the training pairs.
+        dev: the dev pairs.
         sources: whether sources are texts.
     """
     seen: tuple[set[str], set[str]] = set(), set()
@@ -132,7 +130,7 @@ def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bo
     counts = Counter[str](), Counter[str]()
     for pair in dev:
         counts[0].update(pair.source if sources else "")
-        # The references of a treebank are trees, and no texts of the kind that is learned.
+        # The references of a treebank are trees, not the texts that are learned.
         for text in pair.references if pair.target in pair.references else (pair.target,):
             counts[1].update(text)
     source, target = (
@@ -142,21 +140,21 @@ def unseen_characters(train: Iterable[Pair], dev: Iterable[Pair], *, sources: bo
     return UnseenCharacters(source, target)
 
 
-SHOWN = 5  # lines that are named
-MOST_SEGMENTED = 100_000  # targets, of which some 3,000 a second go there and back
+SHOWN = 5  # the maximum number of lines that are named
+MOST_SEGMENTED = 100_000  # targets; about 3,000 per second are segmented and detokenised
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The account of some pairs of a corpus.
+    """Pairs of a corpus with the same potential problem.
 
     Attributes:
         corpus: the recipe key of the corpus.
-        what: what they have in common.
-        count: how many there are.
-        looked_at: of how many.
-        lines: where the first of them stand.
-        example: the first of them in words, where that says more.
+        what: the problem, in words.
+        count: the number of these pairs.
+        looked_at: the number of pairs checked.
+        lines: the locations of the first of these pairs.
+        example: a description of the first of them, if that is helpful.
     """
 
     corpus: str
@@ -167,7 +165,6 @@ class Finding:
     example: str
 
     def text(self) -> str:
-        """The account in one line."""
         more = ", ..." if self.count > len(self.lines) else ""
         where = f"(line {', '.join(self.lines)}{more})"
         return f"{self.corpus}: {self.count:,} of {self.looked_at:,} {self.what} {where}{self.example}"
@@ -181,16 +178,16 @@ def findings(
     *,
     source: PreparationConfig | None,
 ) -> list[Finding]:
-    """Look for pairs whose sides are one text, and for targets that a segmenter does not give back.
+    """Find pairs with equal source and target, and targets that segmentation and detokenisation do not restore.
 
-    Outputs are put together again from segmented words, so that a model cannot write such a target.
+    A model cannot produce such a target, because outputs are detokenised from segmented words.
 
     Args:
         name: the recipe key of the corpus.
-        pairs: the corpus, read once.
+        pairs: the corpus, which is read once.
         target: the preparation of its targets.
-        location: writes the number of a line.
-        source: the preparation of its sources; None if these are no texts.
+        location: formats the number of a line.
+        source: the preparation of its sources, or None if they are not texts.
     """
     same, unclean, changed, example, read, segmented = list[int](), list[int](), list[int](), "", 0, 0
     plain, named = target.model_copy(update={"segment": "none"}), target.segment
@@ -223,31 +220,31 @@ def findings(
 
 
 class CorpusAccount(Protocol):
-    """The report of a corpus, whatever its examples are."""
+    """The report of a corpus, for any type of examples."""
 
     @property
     def name(self) -> str:
         """The recipe key of the corpus."""
 
     def to_json(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
+        """The report as a JSON object."""
 
     def text(self) -> str:
-        """The report in a few lines, to be read."""
+        """The report as text of a few lines."""
 
 
 @dataclass(frozen=True)
 class DataCheck:
-    """The reports of train and, where there is one, dev, what they share, and everything that cannot be read.
+    """The reports of train and dev (if there is one), what they share, and everything that is unreadable.
 
     Attributes:
-        reports: of the corpora, without the rows that cannot be read.
-        broken: by corpus, what is wrong with each of these rows.
-        allowed: the setting that leaves them out, where training would end at them; None where it leaves them out.
-        overlap: what dev shares with train.
-        unseen: characters of dev never seen in training.
-        findings: pairs that people may not have meant.
-        refused: what training would refuse, once rows that cannot be read are left out.
+        reports: the reports of the corpora, without unreadable rows.
+        broken: by corpus, the error of each unreadable row.
+        allowed: the setting that skips unreadable rows, or None if they are already skipped.
+        overlap: the dev pairs that also occur in train.
+        unseen: the dev characters that never occurred in training.
+        findings: pairs that are probably unintended.
+        refused: the error that training would raise even without unreadable rows.
     """
 
     reports: Sequence[CorpusAccount]
@@ -259,7 +256,6 @@ class DataCheck:
     refused: UserError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The check as values that JSON can hold."""
         return {
             "train": None,
             "dev": None,
@@ -271,7 +267,7 @@ class DataCheck:
         }
 
     def text(self) -> str:
-        """The check in a few lines, to be read, and a line for each row that cannot be read."""
+        """The check as text: a few lines, and a line for each unreadable row."""
         lines = [report.text() for report in self.reports]
         if self.overlap is not None:
             lines.append(f"warning: {self.overlap.warning()}" if self.overlap.is_large else str(self.overlap))
@@ -284,7 +280,7 @@ class DataCheck:
         return "\n".join(lines)
 
     def refuse(self) -> None:
-        """Raise UserError where training would end at a row that cannot be read, or could use nothing of a corpus."""
+        """Raise UserError if training would stop at an unreadable row, or find nothing usable in a corpus."""
         count = sum(map(len, self.broken.values()))
         if count and self.allowed is not None:
             where = ", ".join(name for name, rows in self.broken.items() if rows)
@@ -295,12 +291,12 @@ class DataCheck:
 
 
 def allowed_by(broken: Broken, key: str = "data.broken") -> str | None:
-    """The setting that lets training leave out what cannot be read, unless it does so already."""
+    """The setting that makes training skip unreadable rows, or None if it is already set."""
     return f"{key}: skip leaves them out" if broken == "error" else None
 
 
 def refusal(check: Callable[[], Any]) -> UserError | None:
-    """The error of a check that training makes, if it has one."""
+    """The UserError that `check` raises, or None."""
     try:
         check()
     except UserError as error:
@@ -309,7 +305,7 @@ def refusal(check: Callable[[], Any]) -> UserError | None:
 
 
 def every_error(source: PairSource) -> list[str]:
-    """The error of each row that cannot be read of a corpus that is opened to leave them out."""
+    """The error of each unreadable row of a corpus whose unreadable rows are skipped."""
     source.row_errors.shown = None
     for _ in source:
         pass
@@ -319,7 +315,7 @@ def every_error(source: PairSource) -> list[str]:
 def shared_by(
     train: Iterable[Pair], dev: Iterable[Pair] | None, *, source_is_text: bool = True
 ) -> tuple[Overlap | None, UnseenCharacters | None]:
-    """The overlap of dev with train, and the characters that dev alone has; nothing without dev."""
+    """The overlap of dev with train, and the characters that only occur in dev; None for both without dev."""
     if dev is None:
         return None, None
     return overlap(train, dev), unseen_characters(train, dev, sources=source_is_text)

@@ -1,7 +1,7 @@
-"""Sentences with those before them in their document, joined by a mark.
+"""Document-level examples: sentences joined with the preceding sentences of their document.
 
-A document ends at a line whose source is blank, and where a corpus ends. Here the mark is a line end, which no text has
-within it; the vocabulary reads it as a token of its own (see `headway.processing.text.document_vocabulary`).
+A document ends at a line with a blank source, and at the end of a corpus. Here the separator is a line end, which never
+occurs within a text; the vocabulary has a token for it (see `headway.processing.text.document_vocabulary`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headway.processing.text.document_vocabulary import joined
 
 
 class ContextConfig(Section):
-    """How many sentences before a sentence are read, or written, with it; a number alone is that of the source.
+    """The numbers of preceding sentences in the input and the output; a single number is that of the source.
 
-    A model with context of the target reads its own earlier outputs there. Only the sentence is learned and scored.
+    With target context, a model reads its own earlier outputs there. Only the sentence itself is learned and scored.
     """
 
     source: Annotated[int, Field(ge=0, le=1000)] = 0
@@ -30,7 +30,7 @@ class ContextConfig(Section):
 
     @property
     def most(self) -> int:
-        """How many earlier pairs are needed."""
+        """The number of preceding pairs that are needed."""
         return max(self.source, self.target)
 
 
@@ -42,9 +42,9 @@ AnyContext = Annotated[ContextConfig, BeforeValidator(_of_source)]
 
 
 class Windows(PairSource):
-    """The pairs of a source, each with the texts before it in its document; the blank ones between these are left out.
+    """The pairs of a source, joined with the preceding texts of their documents, without blank pairs.
 
-    What outputs are compared with is the sentence alone.
+    Outputs are compared with the sentence alone.
     """
 
     def __init__(self, pairs: PairSource, context: ContextConfig) -> None:
@@ -55,7 +55,7 @@ class Windows(PairSource):
         return self.pairs.rows()
 
     def with_earlier(self) -> Iterator[tuple[Pair, list[Pair]]]:
-        """Each pair, and those before it; a blank one ends a document."""
+        """Each pair with the preceding pairs of its document; a blank pair ends a document."""
         before = list[Pair]()
         for pair in self.pairs:
             before = before if pair.source.strip() else []
@@ -78,7 +78,7 @@ class Windows(PairSource):
 
 
 def open_read(corpus: GivenCorpus, where: str, broken: Broken, context: ContextConfig) -> PairSource:
-    """The pairs of a corpus as a recipe with this context reads them. Raises UserError as `open_source`."""
+    """Open the pairs of a corpus, joined with their context if there is any. Raises UserError as `open_source`."""
     if not context.most:
         return open_source(corpus, where, broken)
     return Windows(open_source(corpus, where, broken, apart=True), context)

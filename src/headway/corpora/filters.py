@@ -1,4 +1,4 @@
-"""Filters: the pairs of a corpus that are kept, and how much of their sources is read."""
+"""Filters: which pairs of a corpus are kept, and how long their sources may be."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headway.processing.processor import Truncation
 
 
 class Filters(Section):
-    """The conditions under which a pair of a corpus is kept.
+    """The conditions for keeping a pair of a corpus.
 
-    `broken`: rows that cannot be read are an `error`, or `skip` leaves them out and counts them.
-    `count`: whether `max_length`, `max_ratio` and `truncate_source` are about `pieces`, the tokens of the
-    vocabulary without the end of sentence, or about the `words` of the segmented text, before the vocabulary cuts them.
-    `truncate_source`: of a longer source the first so many are read, in training, dev and prediction alike.
+    `broken`: unreadable rows are an `error`, or are counted and left out with `skip`. `count`: the unit of
+    `max_length`, `max_ratio` and `truncate_source`: `pieces`, the tokens of the vocabulary without the end-of-sentence
+    token, or `words` of the segmented text. `truncate_source`: the maximum length of sources in training, dev and
+    prediction; longer sources are truncated.
     """
 
     broken: Broken = "error"
@@ -37,9 +37,9 @@ class Filters(Section):
         return self
 
     def truncation(self) -> Truncation | None:
-        """The beginning that is read of long sources; None where all of them is."""
+        """The maximum length of sources, or None if they are not truncated."""
         return None if self.truncate_source is None else Truncation(self.truncate_source, self.count)
 
     def of_pairs(self) -> dict[str, Any]:
-        """Those that decide which pairs are kept, by name."""
+        """The settings that determine which pairs are kept, by name."""
         return {name: getattr(self, name) for name in ("count", "max_length", "max_ratio", "drop_duplicates")}

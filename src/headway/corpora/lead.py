@@ -1,4 +1,4 @@
-"""The beginning of a source as a summary: the baseline that every summary is compared with."""
+"""The lead baseline of summarisation: the beginning of a source as its summary."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headway.processing.text.sentences import language_of_rules, languages_of_ru
 
 
 class LeadConfig(Section):
-    """The first so many words (as white space separates them), sentences or characters of a source. In text without
-    spaces a character is a word.
+    """The first `count` words (separated by white space), sentences or characters of a source.
 
-    Short: a number of words, or a number and a unit, as in `3-sentences`, and a language, as in `3-sentences-de`.
-    `language`: whose rules say where sentences end; by default that of the source, where it is known, or English.
+    In text without spaces, a character is a word. Short forms: a number of words, or a number and a unit, as in
+    `3-sentences`, and a language, as in `3-sentences-de`. `language`: the language of sentence segmentation, by default
+    that of the source if it is known, or English.
     """
 
     count: Count
@@ -48,24 +48,24 @@ class LeadConfig(Section):
 
     @property
     def name(self) -> str:
-        """As scores are listed: `lead-8-words`."""
+        """The name in tables of scores, such as `lead-8-words`."""
         return "-".join(filter(None, ("lead", str(self.count), self.unit, self.language)))
 
 
 def leads_of(sources: Sequence[str], leads: Sequence[LeadConfig], language: str = "en") -> dict[str, list[str]]:
-    """The beginnings of sources, by the lead's name, saying where words are characters."""
+    """The beginnings of sources, by the name of the lead. Warns if characters are counted instead of words."""
     if any(config.unit == "words" for config in leads) and look_unspaced(sources):
         warn("the sources have no spaces between words: for the lead a character is a word")
     return {config.name: [lead(source, config, language) for source in sources] for config in leads}
 
 
 def lead(source: str, config: LeadConfig, language: str = "en") -> str:
-    """The first words, sentences (see `sentences`) or characters of a raw source; all of a shorter one.
+    """The first words, sentences (see `sentences`) or characters of a raw source, or all of a shorter source.
 
     Args:
         source: running text.
-        config: how much of it.
-        language: that of the source, for sentences, where the config names none.
+        config: the length of the beginning.
+        language: the language of the source, for sentences, unless `config` names one.
     """
     text = source.strip()
     if config.unit == "characters" or (config.unit == "words" and look_unspaced([text])):

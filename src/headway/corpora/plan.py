@@ -1,4 +1,4 @@
-"""Batches of about equally many tokens, planned for a whole epoch.
+"""Batches with about the same number of tokens, planned for a whole epoch.
 
 Shapes: N pairs, B batch.
 """
@@ -23,18 +23,18 @@ from headway.formats.corpus_config import GivenCorpus, parts
 from headway.processing.text.subword_sampling import PairSampler
 from headway.tensors.batch import Batch, Ids, Indices, collate
 
-SORTED_TOGETHER = 5_000_000  # pairs; another number would plan other batches for larger corpora
+SORTED_TOGETHER = 5_000_000  # pairs; another number would change the batches of larger corpora
 
 
 class Mixture:
-    """The pairs of each epoch, where every corpus has a share of them.
+    """Samples the pairs of each epoch from several corpora in fixed proportions.
 
-    An epoch has N pairs. A corpus gives its pairs in one random order after the other, and each epoch goes on where the
-    one before ended. So all pairs of a corpus are used equally often, however small its share is.
+    An epoch has N pairs. Each corpus is traversed in one random order after the other, and each epoch continues where
+    the preceding one ended. So all pairs of a corpus are used equally often, however small its share is.
 
     Args:
-        parts: the positions of each corpus's pairs, none of them empty.
-        weights: of the corpora, in any unit.
+        parts: the positions of each corpus's pairs; none of them is empty.
+        weights: the weights of the corpora, which need not sum to 1.
     """
 
     def __init__(self, parts: Sequence[Indices], weights: Sequence[float]) -> None:
@@ -43,7 +43,7 @@ class Mixture:
         self.shares = [weight / sum(exact) for weight in exact]
 
     def chosen(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        """The positions of an epoch's pairs, counted from epoch 0. A pure function of seed and epoch."""
+        """The positions of an epoch's pairs, with epochs counted from 0. A pure function of seed and epoch."""
         size = sum(map(len, self.parts))
         drawn = []
         for number, (part, share) in enumerate(zip(self.parts, self.shares, strict=True)):
@@ -56,10 +56,10 @@ class Mixture:
 
 
 def split_by_origin(lines: Indices, ends: Sequence[int]) -> list[NDArray[np.int64]]:
-    """The positions of the pairs of each of several corpora.
+    """The positions of the pairs of each corpus.
 
     Args:
-        lines: (N,) the line of each pair, counted through all corpora.
+        lines: (N,) the line of each pair, counted across all corpora.
         ends: the last line of each corpus.
     """
     origin = np.searchsorted(np.asarray(ends), np.asarray(lines), side="left")
@@ -67,15 +67,15 @@ def split_by_origin(lines: Indices, ends: Sequence[int]) -> list[NDArray[np.int6
 
 
 def mixture_of(corpora: GivenCorpus, lines: Indices, report: CorpusReport) -> Mixture | None:
-    """How the corpora of `data.train` are sampled, where they have weights.
+    """The sampling of the corpora of `data.train`, or None if they have no weights.
 
     Args:
-        corpora: as the recipe names them.
-        lines: (N,) the line of each pair that is left, counted through all corpora.
-        report: of all corpora as one.
+        corpora: the corpora as in the recipe.
+        lines: (N,) the line of each kept pair, counted across all corpora.
+        report: the report of all corpora together.
 
     Raises:
-        UserError: nothing is left of one.
+        UserError: no pair of a corpus is kept.
     """
     given = parts(corpora, "data.train")
     weights = [part.weight for _, part in given if part.weight is not None]
@@ -97,21 +97,21 @@ def plan_epoch(
     batch_sentences: int | None = None,
     shapes: Sequence[Shape] = (),
 ) -> list[Indices]:
-    """The batches of one epoch, as positions in the corpus; each pair is in exactly one. A pure function.
+    """The batches of one epoch, as positions in the corpus; each pair is in exactly one batch. A pure function.
 
-    A batch holds pairs of nearly the same lengths, drawn anew in each epoch, and the batches come in random order. Of
-    more than `SORTED_TOGETHER` pairs, random parts of equal size are sorted one after the other, so that memory grows
-    by 4 bytes a pair.
+    A batch contains pairs of similar lengths, drawn anew in each epoch, and the batches are in random order. More than
+    `SORTED_TOGETHER` pairs are split into random parts of equal size, which are sorted one after the other, so that
+    memory grows by 4 bytes per pair.
 
     Args:
-        source_widths: (N,) what a source takes of a row: its tokens, with the end of sentence where it gets one.
-        target_widths: (N,) what a target takes, likewise.
-        batch_tokens: rows times the longest side of a batch, padding counted, is at most this much; a pair that is
-            longer than that makes a batch alone.
-        seed: of the random order, together with `epoch`.
-        epoch: its number.
-        batch_sentences: a batch is so many pairs, however long, where this is given.
-        shapes: the batches have these, where there are any, but for pairs that none of them holds.
+        source_widths: (N,) the number of tokens of each source, with the end-of-sentence token if it has one.
+        target_widths: (N,) the number of tokens of each target, likewise.
+        batch_tokens: the maximum of rows times the longest side of a batch, including padding; a longer pair forms a
+            batch on its own.
+        seed: the seed of the random order, together with `epoch`.
+        epoch: the number of the epoch.
+        batch_sentences: the number of pairs of a batch, instead of `batch_tokens`.
+        shapes: the allowed shapes of batches, if any, except for pairs that fit into none of them.
     """
     random, count = np.random.default_rng([seed, epoch]), len(source_widths)
     if shapes:
@@ -123,9 +123,9 @@ def plan_epoch(
     random.shuffle(order)
     batches = []
     for part in np.array_split(order, max(1, -(-count // SORTED_TOGETHER))):
-        # By target width and then source width, ascending and descending in turn. Without the turns, the batch in
-        # which one target width gives way to the next would hold the longest sources of the one and the shortest of
-        # the other.
+        # By target width and then source width, alternately ascending and descending. Otherwise the batch in
+        # which the target width changes would contain the longest sources of one width and the shortest of
+        # the next.
         source, target = (np.asarray(widths)[part].astype(np.int32) for widths in (source_widths, target_widths))
         part[:] = part[np.lexsort((np.where(target % 2 == 1, source, -source), target))]
         widths = np.maximum(source_widths[part], target_widths[part])
@@ -134,7 +134,7 @@ def plan_epoch(
 
 
 def _cuts(widths: NDArray[np.integer], batch_tokens: int, batch_sentences: int | None) -> list[int]:
-    """Where batches of rows of these widths end, but for the last."""
+    """The start indices of all batches but the first, for rows with these widths."""
     cuts, start = [], 0
     while start < len(widths):
         if batch_sentences is None:
@@ -148,16 +148,16 @@ def _cuts(widths: NDArray[np.integer], batch_tokens: int, batch_sentences: int |
 
 
 class EncodedPairs(ABC):
-    """Encoded pairs by position, and how they are put into batches.
+    """Encoded pairs by position, and their grouping into batches.
 
     Attributes:
-        source_lengths: (N,) tokens without the end of sentence.
-        target_lengths: (N,) tokens without the end of sentence.
+        source_lengths: (N,) the number of tokens without the end-of-sentence token.
+        target_lengths: (N,) likewise.
         lines: (N,) the line or row of each pair in its origin, counted from 1.
-        fingerprint: a hash of all that decides the content.
-        sampler: what cuts words into other pieces in each epoch; None where they stay as they are.
-        mixture: how corpora are sampled by weight; None where each pair is learned once an epoch.
-        after_mark: where the sentence begins in a target with earlier ones; None where sentences stand alone.
+        fingerprint: a hash of everything that determines the content.
+        sampler: samples the segmentation of words in each epoch; None for a fixed segmentation.
+        mixture: samples corpora by weight; None if each pair is used once per epoch.
+        after_mark: finds the sentence in a target with preceding sentences; None for single sentences.
     """
 
     sampler: PairSampler | None = None
@@ -178,25 +178,27 @@ class EncodedPairs(ABC):
 
     @abstractmethod
     def labels(self, index: int) -> Mapping[str, Ids]:
-        """Labels of the tokens of pair `index` by name, each as long as the side that the name begins with; and
-        `links` (N, 3), as `collate` reads them."""
+        """The labels of pair `index` by name, and `links` (N, 3) as in `collate`.
+
+        Labels are as long as the side that their name begins with.
+        """
 
     def __len__(self) -> int:
         return len(self.target_lengths)
 
     def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The tokens of both sides of all pairs, with their ends of sentences."""
+        """The numbers of source and target tokens of all pairs, with end-of-sentence tokens."""
         return self.source_lengths + 1, self.target_lengths + 1
 
     def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`, which takes the `sizes`), by the lengths that its pieces have."""
+        """Group the examples of an epoch into batches of similar length (see `plan_epoch`, which takes the `sizes`)."""
         chosen = None if self.mixture is None else self.mixture.chosen(seed, epoch)
-        source, target = (lengths + 1 for lengths in self._lengths(chosen, epoch))  # with the end of sentence
+        source, target = (lengths + 1 for lengths in self._lengths(chosen, epoch))  # with the end-of-sentence token
         batches = plan_epoch(source, target, seed=seed, epoch=epoch, **sizes)
         return batches if chosen is None else [chosen[batch] for batch in batches]
 
     def _lengths(self, chosen: Indices | None, epoch: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The tokens of both sides of the pairs `chosen`, by default all, in an epoch."""
+        """The numbers of tokens of both sides in an epoch, for the pairs `chosen` or for all."""
         if self.sampler is None:
             usual = self.source_lengths, self.target_lengths
             return usual if chosen is None else (usual[0][chosen], usual[1][chosen])
@@ -211,9 +213,9 @@ class EncodedPairs(ABC):
         return sampled[:, 0], sampled[:, 1]
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:
-        """The batch of the pairs at `indices` (B,), with the labels that the pairs have; draws no random numbers.
+        """The batch of the pairs at `indices` (B,), with their labels. Draws no random numbers.
 
-        With an epoch, the sampler draws the pieces of words as a function of that.
+        If `epoch` is given, the sampler segments words as a function of it.
         """
         chosen = [int(index) for index in indices]
         sources, targets = [self.source(index) for index in chosen], [self.target(index) for index in chosen]

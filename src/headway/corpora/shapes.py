@@ -1,4 +1,4 @@
-"""Few shapes of batches for a whole corpus, so that work which is done once a shape is done a few times.
+"""A small set of batch shapes for a corpus, so that work per shape, such as compilation, is done only a few times.
 
 Shapes: N examples, C distinct pairs of lengths.
 """
@@ -14,46 +14,45 @@ from numpy.typing import NDArray
 
 from headway.tensors.batch import AnyBatch, Batch, Indices
 
-MOST = 32  # shapes of a corpus
-LEAST_GAIN = 1 / 16  # tokens of padding that a further shape saves in an epoch, in times those of a batch
+MOST = 32  # the maximum number of shapes of a corpus
+LEAST_GAIN = 1 / 16  # minimum padding saved by a further shape in an epoch, as a multiple of the tokens of a batch
 
 Widths = NDArray[np.integer]
 
 
 class Shape(NamedTuple):
-    """The sizes of a batch: its rows, and what the longest source and target take of one."""
+    """The shape of a batch: the number of rows, and the maximum number of tokens of a source and a target."""
 
     rows: int
     source: int
     target: int
 
     def fitted(self, shapes: Sequence[Shape]) -> Shape:
-        """The smallest of `shapes` that holds this one; this one where none does."""
+        """The smallest of `shapes` that this shape fits into, or this shape if there is none."""
         holding = [shape for shape in shapes if all(size <= room for size, room in zip(self, shape, strict=True))]
         return min(holding, key=lambda shape: (shape.rows * shape.row, shape), default=self)
 
     @property
     def row(self) -> int:
-        """The tokens of a row, of both sides."""
         return self.source + self.target
 
 
 def few_shapes(
     source_widths: Widths, target_widths: Widths, batch_tokens: int, batch_sentences: int | None = None
 ) -> list[Shape]:
-    """The shapes that all batches of a corpus get, those with the shortest rows first. A pure function.
+    """The shapes of all batches of a corpus, sorted by the length of rows. A pure function.
 
-    All examples have one shape to begin with. The split of a shape in two that saves the most padding is made, at a
-    length of either side, again and again, as long as it is worth a further batch. Then the batches of a shape share
-    its examples evenly, since rows that the last one lacks would be padding.
+    At first, all examples have one shape. The shape and the length of either side at which a split saves the most
+    padding are then chosen, again and again, as long as the saving is worth a further batch. Finally the examples of a
+    shape are distributed evenly over its batches, since missing rows of the last batch would be padding.
 
     Args:
-        source_widths: (N,) what a source takes of a row.
-        target_widths: (N,) what a target takes.
-        batch_tokens: rows times the longest side of a shape are at most this much.
-        batch_sentences: the rows of every shape, where this is given.
+        source_widths: (N,) the number of tokens of each source.
+        target_widths: (N,) the number of tokens of each target.
+        batch_tokens: the maximum of rows times the longest side of a shape.
+        batch_sentences: the number of rows of every shape, instead of `batch_tokens`.
     """
-    base = int(target_widths.max()) + 1  # of numbers that stand for both lengths, which are sorted sooner than pairs
+    base = int(target_widths.max()) + 1  # both lengths are encoded in one number, which sorts faster than pairs
     keys, counts = np.unique(source_widths.astype(np.int64) * base + target_widths, return_counts=True)
     parts = [np.column_stack([keys // base, keys % base, counts])]
     splits = [_best_split(parts[0])]
@@ -77,7 +76,7 @@ def few_shapes(
 
 
 def _best_split(cells: NDArray[np.int64]) -> tuple[Any, ...]:
-    """The split of pairs of lengths (C, 3), with their counts, that saves the most tokens; these, and both halves."""
+    """The split of pairs of lengths with counts (C, 3) that saves the most tokens: the saving, and both halves."""
     best: tuple[Any, ...] = (0,)
     whole = cells[:, 2].sum() * cells[:, :2].max(0).sum()
     for side in (0, 1):
@@ -95,7 +94,7 @@ def _best_split(cells: NDArray[np.int64]) -> tuple[Any, ...]:
 
 
 def _homes(source: Widths, target: Widths, shapes: Sequence[Shape]) -> Indices:
-    """The number of the shape of each example, whose rows are the shortest that hold it; behind all where none does."""
+    """For each example, the index of the shape with the shortest rows that it fits into, or `len(shapes)`."""
     homes = np.full(len(source), len(shapes))
     for number in reversed(range(len(shapes))):
         homes[(source <= shapes[number].source) & (target <= shapes[number].target)] = number
@@ -105,10 +104,10 @@ def _homes(source: Widths, target: Widths, shapes: Sequence[Shape]) -> Indices:
 def batches_of_shapes(
     source_widths: Widths, target_widths: Widths, shapes: Sequence[Shape], random: np.random.Generator
 ) -> tuple[list[Indices], Indices]:
-    """Full batches of `shapes`, drawn anew with each state of `random`; and the examples that no shape holds.
+    """Full batches of the `shapes`, drawn with `random`, and the examples that fit into no shape.
 
-    The examples that are left over of a shape fill the next one that holds them, where that costs less than to fill
-    their own with spare rows.
+    Left-over examples of a shape are moved to the next shape that they fit into if that costs less than padding their
+    own shape with spare rows.
     """
     order = random.permutation(len(source_widths))
     source, target = np.asarray(source_widths)[order], np.asarray(target_widths)[order]
@@ -125,7 +124,7 @@ def batches_of_shapes(
 
 
 def fitted(batch: AnyBatch, shapes: Sequence[Shape]) -> AnyBatch:
-    """A batch with padding and spare rows up to the smallest of `shapes` that holds it; as it is where none does."""
+    """Pad a batch, with spare rows if needed, to the smallest of `shapes` that it fits into; unchanged if none."""
     if not (shapes and isinstance(batch, Batch)):
         return batch
     size = Shape(len(batch.indices), batch.source.shape[1], batch.target_output.shape[1])

@@ -1,9 +1,9 @@
-"""Recordings with transcripts as training reads them: their frames, which are kept, their batches, and their report.
+"""Speech corpora for training: cached frames of recordings with encoded transcripts, their batches, and their report.
 
-Frames are computed once and memory-mapped ever after, or computed anew whenever they are asked for. Those of U
-recordings are a folder of .npy files: `frames.npy` with the numbers of all frames one after the other (empty where they
-are not kept), `lengths.npy` (U,) with the frames of each, and `facts.json` with what their headers say and what is
-wrong with them. Its name is a hash of all recordings' content and of the settings.
+Frames are computed once and memory-mapped from the cache, or recomputed whenever they are needed. The frames of U
+recordings are a folder of .npy files: `frames.npy` with the concatenated values of all frames (empty if frames are not
+cached), `lengths.npy` (U,) with the number of frames of each recording, and `facts.json` with their headers and errors.
+The folder's name is a hash of the content of all recordings and of the settings.
 
 Shapes: F frames, M bins, N utterances, B batch.
 """
@@ -47,15 +47,15 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.tensors.batch import UNKNOWN, Batch, Frames, Ids, Indices, collate
 
 FORMAT = 1
-CHUNK = 64  # recordings: large beside the cost of handing them to a process, small in memory
-PATIENCE = 2.0  # seconds of work in one process before others join in
+CHUNK = 64  # recordings: enough to outweigh the cost of passing them to a process, but small in memory
+PATIENCE = 2.0  # seconds of work in one process before others are started
 
 Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a recording: its header, and what is wrong with it, None where nothing is."""
+    """The header of a recording, and the error in reading it, or None."""
 
     sample_rate: int
     channels: int
@@ -64,20 +64,20 @@ class Facts:
 
 
 class FrameStore:
-    """The frames of recordings, by number.
+    """The frames of recordings, by index.
 
     Args:
-        folder: what `build_frames` wrote.
+        folder: a folder written by `build_frames`.
         paths: the recordings.
         config: the settings.
 
     Attributes:
-        lengths: (U,) frames of each recording; 0 where it cannot be read.
-        facts: what is known of each recording.
+        lengths: (U,) the number of frames of each recording; 0 if it is unreadable.
+        facts: the header and error of each recording.
         content: a hash of all recordings and settings.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError, UserError: the folder holds no whole store.
+        OSError, ValueError, KeyError, TypeError, UserError: the folder does not contain a complete store.
     """
 
     def __init__(self, folder: Path, paths: Sequence[Path], config: AudioConfig) -> None:
@@ -100,14 +100,14 @@ class FrameStore:
 def build_frames(
     paths: Sequence[Path], config: AudioConfig, *, progress: Progress | None = None, cache: Path | None = None
 ) -> FrameStore:
-    """The frames of these recordings: opened from the cache, or computed on all cores and put there.
+    """Open the frames of recordings from the cache, or compute them on all cores and cache them.
 
-    Where `config.cache` is false, only what the recordings' headers say is kept.
+    If `config.cache` is false, only the headers of the recordings are cached.
 
     Args:
         paths: the recordings.
         config: the settings.
-        progress: called with the number of recordings read so far, now and then.
+        progress: called from time to time with the number of recordings read so far.
         cache: the cache folder, by default that of `cache_folder`.
 
     Raises:
@@ -141,7 +141,7 @@ def _write(paths: Sequence[Path], config: AudioConfig, progress: Progress, folde
 
 @dataclass(frozen=True)
 class _Read:
-    """The contents of one recording; `frames` are none where they are not kept."""
+    """The result of reading a recording. `frames` is empty if frames are not cached."""
 
     facts: Facts
     length: int
@@ -149,7 +149,7 @@ class _Read:
 
 
 def _read_all(paths: Sequence[Path], config: AudioConfig) -> Iterator[list[_Read]]:
-    """All recordings in order, in chunks, on all cores once there is enough work for it to pay to start processes."""
+    """Read all recordings in chunks, in order, on all cores once there is enough work to justify starting processes."""
     chunks, processes, began = batched(paths, CHUNK), cores(), time.monotonic()
     for chunk in chunks:
         yield [_read(path, config) for path in chunk]
@@ -157,7 +157,7 @@ def _read_all(paths: Sequence[Path], config: AudioConfig) -> Iterator[list[_Read
             yield from in_processes(chunks, _read_here, processes, _start, (config,), "reads recordings")
 
 
-_config: AudioConfig  # of this process, where it is one of the pool's
+_config: AudioConfig  # the settings of a process of the pool
 
 
 def _start(config: AudioConfig) -> None:
@@ -184,26 +184,27 @@ def _read(path: Path, config: AudioConfig) -> _Read:
 
 BROKEN, TOO_SHORT, MANY_FRAMES = "unreadable", "under audio.min_frames", "over audio.max_frames"
 REASONS = (BROKEN, TOO_SHORT, EMPTY, MANY_FRAMES, TOO_LONG)
-NEARLY = 16  # frames: utterances whose lengths differ by less may share a batch in any order
+NEARLY = 16  # frames: lengths are rounded up to multiples, so that batches vary
 
 
 @dataclass(frozen=True)
 class SpeechReport:
-    """The account of a corpus.
+    """The statistics of a corpus.
 
     Attributes:
-        name: the corpus, such as `data.train`.
-        read: recordings that the corpus names.
-        kept: what is left of them.
-        hours: the length of what is left.
-        longest: seconds of the longest that is left.
-        sample_rates: how many of those that are left have each rate, in Hz.
-        channels: how many of them have each number of channels.
-        tokens: those of their transcripts.
-        unknown: how many of these are the unknown token.
-        dropped: how many were left out, by reason; a recording counts under the first of `REASONS` that applies.
-        first_dropped: the first few of them.
-        rows: those of manifests that could not be read, or were changed.
+        name: the name of the corpus, such as `data.train`.
+        read: the number of recordings of the corpus.
+        kept: the number of recordings kept.
+        hours: the total duration of the kept recordings.
+        longest: the duration of the longest kept recording, in seconds.
+        sample_rates: the number of kept recordings by sample rate in Hz.
+        channels: the number of kept recordings by number of channels.
+        tokens: the number of tokens of their transcripts.
+        unknown: the number of unknown tokens.
+        dropped: the number of dropped recordings by reason; a recording counts under the first of `REASONS` that
+            applies.
+        first_dropped: the first dropped recordings, by reason.
+        rows: the report of rows of manifests that were unreadable or changed.
     """
 
     name: str
@@ -220,11 +221,9 @@ class SpeechReport:
     rows: RowReport = NOTHING_AMISS
 
     def to_json(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
         return asdict(self)
 
     def text(self) -> str:
-        """The report in a few lines, to be read."""
         mean = 3600 * self.hours / max(1, self.kept)
         lines = [
             f"{self.name}: {self.read:,} recordings, {self.kept:,} kept, {self.hours:.2f} hours"
@@ -243,22 +242,22 @@ class SpeechReport:
 
 
 class SpeechCorpus:
-    """Utterances that are kept, their frames and their transcripts in ids.
+    """The utterances that were kept, with their frames and encoded transcripts.
 
     Args:
-        utterances: those that are kept.
-        numbers: (N,) their numbers in `store`.
-        store: frames of recordings.
+        utterances: the utterances.
+        numbers: (N,) their indices in `store`.
+        store: the frames of recordings.
         side: the normalisation of frames.
-        targets: the transcripts in ids.
-        augment: what is hidden of each utterance, in training.
+        targets: the ids of the transcripts.
+        augment: the SpecAugment settings for training.
 
     Attributes:
-        utterances: as given.
+        utterances: the utterances.
         lines: (N,) the line of each utterance in its manifest.
-        frames: (N,) how many frames each utterance has.
-        fingerprint: a hash of all that decides the content.
-        report: what was read, kept and dropped.
+        frames: (N,) the number of frames of each utterance.
+        fingerprint: a hash of everything that determines the content.
+        report: how many recordings were read, kept and dropped.
     """
 
     def __init__(
@@ -283,14 +282,14 @@ class SpeechCorpus:
         return len(self._numbers)
 
     def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The frames of all utterances, and the tokens of their transcripts with the end of sentence."""
+        """The numbers of frames, and of tokens with end-of-sentence tokens, of all utterances."""
         return self.frames, self._tokens + 1
 
     def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`, which takes the `sizes`), by frames; transcripts are shorter.
+        """Group the utterances of an epoch into batches by their frames (see `plan_epoch`, which takes the `sizes`).
 
-        `batch_tokens` counts frames with their padding; lengths are rounded up a little, so that not every epoch has
-        the same batches.
+        `batch_tokens` counts frames with padding. Lengths are rounded up slightly, so that batches differ between
+        epochs.
         """
         if sizes.get("shapes"):
             return plan_epoch(*self.widths(), seed=seed, epoch=epoch, **sizes)
@@ -298,12 +297,12 @@ class SpeechCorpus:
         return plan_epoch(widths, widths, seed=seed, epoch=epoch, **sizes)
 
     def collate(self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None) -> Batch:
-        """The batch of the utterances at `indices` (B,), some of it hidden where the corpus is for training.
+        """The batch of the utterances at `indices` (B,), with SpecAugment masks if the corpus is for training.
 
-        What is hidden is drawn from `generator`, by default the generator of torch.
+        The masks are drawn from `generator`, by default torch's global one.
 
         Raises:
-            UserError: a recording that is read only now cannot be read.
+            UserError: a recording whose frames are not cached cannot be read.
         """
         chosen = [int(index) for index in indices]
         sources = [self._side.normalise(self._store[int(self._numbers[index])]) for index in chosen]
@@ -312,7 +311,7 @@ class SpeechCorpus:
         return collate(sources, [self._targets[index] for index in chosen], indices)
 
     def statistics(self) -> Statistics:
-        """Mean and variance of each bin over all frames."""
+        """The mean and variance of each bin over all frames."""
         running = RunningStatistics(self._side.size)
         for number in self._numbers:
             running.add(self._store[int(number)])
@@ -328,19 +327,19 @@ def build_speech(
     max_length: int | None,
     rows: RowReport = NOTHING_AMISS,
 ) -> SpeechCorpus:
-    """The corpus of what can be learned from, or compared with.
+    """Build the corpus of the usable utterances.
 
     Args:
-        name: what messages call the corpus, such as `data.train`.
-        utterances: all there are.
+        name: the name of the corpus in messages, such as `data.train`.
+        utterances: all utterances.
         store: their frames.
-        sides: settings of the frames; text preparation of the transcripts.
-        max_length: for training: the most tokens of a transcript; recordings over `max_frames` are dropped, too, and
-            frames are hidden where the settings say so. None for dev, of which nothing that can be read is dropped.
-        rows: the rows of manifests that could not be read, or were changed.
+        sides: the processors of recordings and of transcripts.
+        max_length: for training: the maximum number of tokens of a transcript; recordings over `max_frames` are
+            dropped, too, and SpecAugment is used if configured. None for dev, where every readable utterance is kept.
+        rows: the report of rows of manifests that were unreadable or changed.
 
     Raises:
-        UserError: recordings that cannot be read or are too short, unless they are to be skipped; they are named.
+        UserError: recordings are unreadable or too short, and are not to be skipped; they are named.
     """
     side, text = sides
     targets = [np.array(ids, dtype=np.int64) for ids in text.encode_lines([utterance.text for utterance in utterances])]
@@ -361,7 +360,7 @@ def build_speech(
 
 
 def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_length: int | None) -> list[str | None]:
-    """Why each utterance is left out: the first of `REASONS` that applies, or None."""
+    """The reason for dropping each utterance: the first of `REASONS` that applies, or None."""
     reasons: list[str | None] = []
     for facts, frames, count in zip(store.facts, store.lengths.tolist(), tokens, strict=True):
         applies = {
@@ -376,13 +375,12 @@ def _reasons(store: FrameStore, tokens: Sequence[int], config: AudioConfig, max_
 
 
 def unusable_recordings(utterances: Sequence[Utterance], store: FrameStore, config: AudioConfig) -> list[str]:
-    """The recordings that cannot be read or are too short, each with what is wrong with it."""
     found = zip(utterances, recording_problems(store, config), strict=True)
     return [f"{utterance.audio} ({problem})" for utterance, problem in found if problem is not None]
 
 
 def recording_problems(store: FrameStore, config: AudioConfig) -> list[str | None]:
-    """The fault of each recording that cannot be read or is too short; None for the others."""
+    """For each recording, why it is unreadable or too short, or None."""
     found = zip(store.facts, store.lengths.tolist(), strict=True)
     return [facts.problem or (TOO_SHORT if frames < config.min_frames else None) for facts, frames in found]
 

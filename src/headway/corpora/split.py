@@ -1,4 +1,4 @@
-"""Sentences or pairs cut into train, dev and test: in their order, so that documents stay whole, or at random."""
+"""Splitting sentences or pairs into train, dev and test: in order, so that documents stay whole, or at random."""
 
 import random
 from collections import Counter
@@ -19,19 +19,19 @@ from headway.formats.pair_formats import JsonLines, ParallelFiles, TabSeparated
 
 PARTS = ("train", "dev", "test")
 SHARES = (80.0, 10.0, 10.0)
-MOST = (1000, 2000)  # of dev and test, unless sizes are asked for: more would cost time, and tell little more
+MOST = (1000, 2000)  # default maximum of dev and test: more would take time for little information
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """The sizes of the parts, and what goes into which.
+    """The sizes of the parts, and how examples are assigned to them.
 
     Attributes:
-        shares: of train, dev and test, in any unit; None takes `SHARES`, and `MOST` of dev and test at most.
-        counts: of dev and test, in the place of shares; train gets the rest.
-        seed: the parts are drawn at random from this seed; None leaves everything in its order.
-        disjoint_sources: no source stands in two parts either, whatever its target.
-        disjoint_targets: nor does a target, whatever its source.
+        shares: the shares of train, dev and test, in any unit; None for `SHARES`, with at most `MOST` for dev and test.
+        counts: the sizes of dev and test, instead of shares; train gets the rest.
+        seed: assigns examples at random with this seed; None keeps their order.
+        disjoint_sources: whether no source may occur in two parts, whatever its target.
+        disjoint_targets: whether no target may occur in two parts, whatever its source.
     """
 
     shares: tuple[float, float, float] | None = None
@@ -41,7 +41,7 @@ class SplitOptions:
     disjoint_targets: bool = False
 
     def assign(self, count: int, where: str, unit: str) -> list[str]:
-        """The part of each of `count` units, `sentence` or `pair`. Raises UserError unless every part gets one."""
+        """The part of each of `count` units, `sentence` or `pair`. Raises UserError if a part gets none."""
         if self.counts is not None:
             sizes = [count - sum(self.counts), *self.counts]
         else:
@@ -62,7 +62,7 @@ class SplitOptions:
         return parts
 
     def keys(self, source: str, targets: Sequence[str]) -> set[str]:
-        """All that keeps a pair out of another part, if it stands there as well."""
+        """The keys of a pair. Pairs that share a key must not be in different parts."""
         keys = {f"source\0{source}"} if self.disjoint_sources else set[str]()
         keys |= {f"target\0{target}" for target in targets if self.disjoint_targets}
         return keys or {"\0".join((source, *targets))}
@@ -73,12 +73,12 @@ IN_ORDER = SplitOptions()
 
 @dataclass(frozen=True)
 class Split:
-    """The account of a split.
+    """The result of a split.
 
     Attributes:
-        sizes: how many units each part has.
-        unit: what is counted: `sentence` or `pair`.
-        left_out: what is in no part, in words, with how many.
+        sizes: the number of units of each part.
+        unit: the unit that is counted: `sentence` or `pair`.
+        left_out: the numbers of units that are in no part, by a description of the reason.
     """
 
     sizes: Mapping[str, int]
@@ -86,7 +86,7 @@ class Split:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The account in a few lines, to be read."""
+        """The sizes as text of a few lines."""
         lines = [", ".join(f"{name}: {counted(size, self.unit)}" for name, size in self.sizes.items())]
         lines += [f"left out {count:,}: {what}" for what, count in self.left_out.items() if count]
         return "\n".join(lines)
@@ -94,21 +94,21 @@ class Split:
 
 @kept_pipes()
 def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) -> Split:
-    """Cut a file of sentences into parts, each in the file's order.
+    """Split a file of sentences into parts, which keep the order of the file.
 
-    No sentence stands in two parts: test keeps it before dev, and dev before train. Sentences of CoNLL-U are the same
-    where their rows are, but for the last column.
+    No sentence is in two parts: test has priority over dev, and dev over train. Sentences of CoNLL-U are equal if their
+    rows are equal except for the last column.
 
     Args:
-        path: sentences with a word a row, which blank lines separate.
+        path: sentences with a word per row, separated by blank lines.
         output: the folder to write `train`, `dev` and `test` to, with the suffix of the file.
         options: the sizes of the parts.
 
     Raises:
-        UserError: a file that cannot be read, or too few sentences for every part to have one.
+        UserError: the file cannot be read, or has too few sentences for all parts.
     """
     rows = [[row for _, row in block] for block in blocks(path)]
-    sentences = ["".join(f"{row}\n" for row in [*block, ""]) for block in rows]  # CoNLL-U ends with a blank line, too
+    sentences = ["".join(f"{row}\n" for row in [*block, ""]) for block in rows]  # CoNLL-U also ends with a blank line
     if len(sentences) < len(PARTS):
         what = "there are too few sentences, which blank lines separate, for these parts"
         allowed = f"for pairs, a row each, {option('columns')} with their source and target"
@@ -132,10 +132,10 @@ def split_sentences(path: Path, output: Path, options: SplitOptions = IN_ORDER) 
 def split_parallel(
     source: Path, target: Path, output: Path, options: SplitOptions = IN_ORDER, broken: Broken = "error"
 ) -> Split:
-    """`split_table` for two files, of which line n of the one belongs to line n of the other.
+    """`split_table` for two line-aligned files.
 
-    The parts have the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also where the files
-    are not equally long, or their suffixes the same.
+    The parts have the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also if the files have
+    different numbers of lines, or the same suffix.
     """
     suffixes = [suffix_of(path) for path in (source, target)]
     if suffixes[0] == suffixes[1]:
@@ -148,20 +148,20 @@ def split_parallel(
 def split_table(
     path: Path, columns: Sequence[str], output: Path, options: SplitOptions = IN_ORDER, broken: Broken = "error"
 ) -> Split:
-    """Cut a file with a pair a row into parts, each in the file's order, row by row as they are.
+    """Split a file with a pair per row into parts, which keep the order and the exact rows of the file.
 
-    No pair stands in two parts, white space aside: test keeps it before dev, and dev before train. Pairs without text
-    on one side are left out. All that is left out is counted.
+    No pair is in two parts, ignoring white space: test has priority over dev, and dev over train. Pairs with a blank
+    side are left out. All pairs that are left out are counted.
 
     Args:
-        path: a table with tabs, or JSON lines where its name ends in .jsonl; plain, .gz or .xz.
-        columns: those of the source and of the targets: numbers, or names in the first row or of the fields.
+        path: a table with tabs, or JSON lines if the name ends in .jsonl; plain, .gz or .xz.
+        columns: the columns of the source and the targets: numbers, or names in the first row or of the fields.
         output: the folder to write `train`, `dev` and `test` to, as plain text with the suffix of the file.
         options: the sizes of the parts.
-        broken: `error` ends at a row that cannot be read, `skip` leaves it out.
+        broken: `error` stops at an unreadable row, `skip` leaves it out.
 
     Raises:
-        UserError: a file that cannot be read, no such columns, or too few pairs for every part to have one.
+        UserError: the file cannot be read, lacks the columns, or has too few pairs for all parts.
     """
     numbers = tuple(int(column) for column in columns if column.isdecimal())
     if len(set(columns)) < max(2, len(columns)) or 0 in numbers:
@@ -177,7 +177,7 @@ def split_table(
 def _split_pairs(
     pairs: PairSource, output: Path, options: SplitOptions, broken: Broken, *, header: bool = False
 ) -> Split:
-    """Assign the pairs to parts, then write the lines of each file to them; a header goes to all."""
+    """Assign pairs to parts, and write the lines of each file to them. A header is written to every part."""
     pairs.row_errors = RowErrors(broken, remedy=option("skip_broken"))
     lines, keys, empty = list[int](), list[set[str]](), 0
     for pair in pairs:
@@ -203,7 +203,7 @@ def _split_pairs(
 
 
 def _parts(keys: Sequence[set[str]], options: SplitOptions, where: str, unit: str) -> tuple[list[str], Split]:
-    """The part of each unit, and their account; `""` for what stands in test as well, or in dev as well as train."""
+    """The part of each unit, and the split. Duplicates of units in test, or in dev for train, get the part `""`."""
     parts, left_out = options.assign(len(keys), where, unit), Counter[str]()
     for kept, others in (("test", ("train", "dev")), ("dev", ("train",))):
         held = {key for own, part in zip(keys, parts, strict=True) if part == kept for key in own}
@@ -218,5 +218,5 @@ def _parts(keys: Sequence[set[str]], options: SplitOptions, where: str, unit: st
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file's name without that of its compression."""
+    """The suffix of a file name, ignoring that of its compression."""
     return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

@@ -1,4 +1,4 @@
-"""Labelled words as a pretrained encoder reads them: windows of sentences, in memory, and their batches.
+"""Corpora of labelled words for a pretrained encoder: windows of sentences, held in memory, and their batches.
 
 Shapes: B batch, P tokens, W words.
 """
@@ -24,12 +24,12 @@ from headway.tensors.masks import padding_mask
 def collate_windows(
     windows: Sequence[Window], padding: int, labels: Sequence[Sequence[int]] | None = None, indices: Any = None
 ) -> TokenBatch:
-    """The batch of these windows, on the CPU.
+    """The batch of windows, on the CPU.
 
     Args:
         windows: B windows.
-        padding: the id that fills shorter rows.
-        labels: a label a word, `UNLABELLED` for none; none by default.
+        padding: the id of the padding token.
+        labels: the label of each word, or `UNLABELLED`; by default, words have no labels.
         indices: (B,) positions of the windows in their corpus; by default 0 .. B - 1.
     """
     tokens, token_mask = _padded([window.ids for window in windows], padding)
@@ -55,7 +55,7 @@ def _padded(rows: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor
 
 @dataclass(frozen=True)
 class TokenReport:
-    """The account of a corpus: sentences, words, how many have each label, and what was done to fit the encoder."""
+    """The statistics of a corpus: sentences, words, the count of each label, and the sentences that were split."""
 
     name: str
     sentences: int
@@ -67,11 +67,9 @@ class TokenReport:
     rows: RowReport = NOTHING_AMISS
 
     def to_json(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
         return asdict(self)
 
     def text(self) -> str:
-        """The report in a few lines, to be read."""
         shares = ", ".join(f"{label} {count / max(1, self.words):.1%}" for label, count in self.labels.items())
         lines = [f"{self.name}: {self.sentences:,} sentences, {self.words:,} words ({shares})"]
         lines += self.rows.text()
@@ -85,15 +83,15 @@ class TokenReport:
 
 
 class TokenCorpus:
-    """Labelled sentences in windows.
+    """Labelled sentences, split into windows.
 
     Args:
-        name: what the report calls the corpus.
-        sentences: the sentences, and for each of them the label a word to learn from.
+        name: the name of the corpus in the report.
+        sentences: the sentences, each with the labels of its words for training.
         processor: the encoder's tokenizer.
-        labels: all labels there are, in the order of their ids.
-        longest: the most tokens of a window.
-        rows: the rows that could not be read.
+        labels: all labels, in the order of their ids.
+        longest: the maximum number of tokens of a window.
+        rows: the report of unreadable rows.
     """
 
     def __init__(
@@ -131,17 +129,15 @@ class TokenCorpus:
         return len(self._windows)
 
     def widths(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The tokens of all windows, for both sides."""
         return self._lengths, self._lengths
 
     def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
-        """The batches of an epoch (see `plan_epoch`, which takes the `sizes`)."""
         return plan_epoch(*self.widths(), seed=seed, epoch=epoch, **sizes)
 
     def collate(
         self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None
     ) -> TokenBatch:
-        """The batch of the windows at `indices`; draws no random numbers."""
+        """The batch of the windows at `indices`. Draws no random numbers."""
         chosen = [int(index) for index in indices]
         labels = [self._labels[index] for index in chosen]
         return collate_windows([self._windows[index] for index in chosen], self._padding, labels, indices)

@@ -1,4 +1,4 @@
-"""Formats of corpora by name. Each opens itself as pairs, labelled words or recordings (`corpus_format`)."""
+"""Registry of corpus formats. Each reads a corpus as pairs, labelled words or recordings (`corpus_format`)."""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -1,4 +1,4 @@
-"""The corpus of a model that others have trained: it is not here, and nothing reads it."""
+"""The corpus of an imported model. It is not available, and nothing reads it."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ ABSENT = "absent"
 
 
 class Absent(CorpusFormat):
-    """The corpus of a run that was imported."""
+    """The corpus of an imported run."""
 
     products: ClassVar[tuple[str, ...]] = ()
     fault = "the corpus of an imported run is not here; a new recipe goes on from such a run by training.from: RUN"

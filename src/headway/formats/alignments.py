@@ -1,6 +1,6 @@
-"""Gold and automatic alignments of words: Pharaoh, NAACL, and the treebanks of the Stockholm TreeAligner.
+"""Gold and automatic word alignments: Pharaoh, NAACL, and the treebanks of the Stockholm TreeAligner.
 
-Whatever the format, a sentence pair becomes one line of Pharaoh links, `i-j` sure and `i?j` possible, from 0.
+Every format is converted to one line of Pharaoh links per sentence pair: `i-j` sure and `i?j` possible, from 0.
 """
 
 import re
@@ -19,33 +19,33 @@ Link = tuple[int, int]
 _FIRST = "The number of a first word in files of Pharaoh links, 0 or 1. A file that has a 0 counts from 0."
 LinksFrom = Annotated[int | None, Field(ge=0, le=1, description=_FIRST, json_schema_extra={"default_text": "0"})]
 FIRST_WORD = re.compile(r"(?<!\d)0+[-p?]|[-p?]0+(?!\d)")
-CERTAIN = 100  # sentence pairs: if words are counted from 0, at least one pair among these links a first word
+CERTAIN = 100  # sentence pairs: if words are counted from 0, one of this many pairs links a first word
 PHARAOH = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 NAACL = re.compile(r"\s*([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?\s*")
-# Sentences without links have no line, so that numbers may be higher than the lines are many; but not by more.
+# Sentences without links have no line, so sentence numbers may exceed the number of lines, up to this limit.
 UNLINKED, UNLINKED_SHARE = 1000, 10
 
 
 class Links(NamedTuple):
-    """The links of a sentence pair, (source word, target word) from 0; sure ones are possible, too."""
+    """The links (source word, target word) of a sentence pair, counted from 0. Sure links are also possible links."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
 
     def pharaoh(self) -> str:
-        """One line: `i-j` for sure links, `i?j` for the others."""
+        """The links as one line: `i-j` for sure links, `i?j` for links that are only possible."""
         signs = {**dict.fromkeys(self.possible, "?"), **dict.fromkeys(self.sure, "-")}
         return " ".join(f"{source}{signs[source, target]}{target}" for source, target in sorted(signs))
 
 
 def make_links(sure: Iterable[Link], possible: Iterable[Link]) -> Links:
-    """Links of which the sure ones need not be among the possible."""
+    """Create `Links`, adding the sure links to the possible ones."""
     certain = frozenset(sure)
     return Links(certain, certain | frozenset(possible))
 
 
 def parse_pharaoh(line: str, where: str) -> Links:
-    """The links of a line such as `0-0 1-2 1?3`; `p` marks possible ones as well. Raises UserError."""
+    """Parse a line of links such as `0-0 1-2 1?3`, where `p` also marks possible links. Raises UserError."""
     sure: list[Link] = []
     possible: list[Link] = []
     for item in line.split():
@@ -58,7 +58,10 @@ def parse_pharaoh(line: str, where: str) -> Links:
 
 
 def check_links(lines: Iterable[str], words: Iterable[tuple[int, int]], where: str) -> list[Links]:
-    """The links of sentence pairs with so many source and target words. Raises UserError for links beyond these."""
+    """Parse the links of sentence pairs with `words` source and target words.
+
+    Raises UserError for links beyond these.
+    """
     checked = []
     for number, (line, (source, target)) in enumerate(zip(lines, words, strict=True), start=1):
         links = parse_pharaoh(line, f"{where}, line {number}")
@@ -73,11 +76,11 @@ def check_links(lines: Iterable[str], words: Iterable[tuple[int, int]], where: s
 
 @kept_pipes()
 def read_alignments(path: Path, first: LinksFrom = None, named: str = option("links_from")) -> list[str]:
-    """The sentence pairs of a file in any of the formats, each as a line of Pharaoh links.
+    """Read a file in any of the formats, with one line of Pharaoh links per sentence pair.
 
     Raises:
-        UserError: a file that cannot be read or has a line that is no alignment, or one that counts from 1 although
-            `first`, an option of this name, does not say so.
+        UserError: the file cannot be read, a line is no alignment, or words are counted from 1 although `first`, an
+            option of this name, does not say so.
     """
     if begins_as_xml(path):
         return [pair.links.pharaoh() for pair in read_treebanks(path)]
@@ -96,7 +99,7 @@ def read_alignments(path: Path, first: LinksFrom = None, named: str = option("li
 
 
 def _read_naacl(lines: list[str], path: Path) -> list[str]:
-    """Sentence, source word, target word, S or P: all from 1, word 0 being nothing (Mihalcea and Pedersen 2003)."""
+    """Parse lines of sentence, source word, target word, S or P, from 1; word 0 is none (Mihalcea, Pedersen 2003)."""
     sure: dict[int, list[Link]] = {}
     possible: dict[int, list[Link]] = {}
     most = UNLINKED + UNLINKED_SHARE * len(lines)
@@ -117,13 +120,13 @@ def _read_naacl(lines: list[str], path: Path) -> list[str]:
     ]
 
 
-KINDS = ("good", "fuzzy")  # of links in a TreeAligner file: sure and possible
-COMMENT = "comment"  # what an annotator says of two nodes, which links nothing
+KINDS = ("good", "fuzzy")  # kinds of links in a TreeAligner file: sure and possible
+COMMENT = "comment"  # an annotator's comment on two nodes, which is not a link
 
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """Sentences of both sides that belong together, as words, and the links between these."""
+    """Aligned sentences of both sides, as words, and the links between the words."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -131,14 +134,14 @@ class AlignedPair:
 
 
 def read_treebanks(path: Path) -> list[AlignedPair]:
-    """The sentence pairs of a TreeAligner file, whose treebanks (TIGER-XML) lie beside it.
+    """Read the sentence pairs of a TreeAligner file, whose treebanks (TIGER-XML) are in the same folder.
 
-    `good` links are sure, `fuzzy` ones possible; links of phrases and comments are left out. Sentences that links of
-    words or phrases join make one pair, in the order of the source.
+    `good` links are sure, `fuzzy` links possible; links of phrases and comments are left out. Sentences that are
+    connected by links of words or phrases form one pair, in the order of the source.
 
     Raises:
-        UserError: files that are missing or of another format; with file and line, a link that is not between a node of
-            one and a node of the other.
+        UserError: files are missing or of another format; or, with file and line, a link does not connect nodes of the
+            two treebanks.
     """
     banks, aligned, within = dict[str, Path](), list[tuple[int, str, dict[str, str]]](), False
     for name, attributes, line, _ in read_tags(path):
@@ -156,7 +159,7 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
     for file in banks.values():
         check_file(file, str(path))
     (first, source), (second, target) = ((name, _read_treebank(file)) for name, file in banks.items())
-    group, links = dict[tuple[int, str], set[tuple[int, str]]](), []  # by side and sentence: all that it belongs with
+    group, links = dict[tuple[int, str], set[tuple[int, str]]](), []  # by side and sentence: the connected sentences
     for line, kind, ends in aligned:
         known = all(ends.get(name) in bank.nodes for bank, name in ((source, first), (target, second)))
         if kind not in KINDS or not known:
@@ -175,7 +178,7 @@ def read_treebanks(path: Path) -> list[AlignedPair]:
 
 @dataclass
 class _Treebank:
-    """Sentences of a file in their order, with the ids of their words; words by id; sentences of words and phrases."""
+    """The sentences of a file, with the ids of their words; the words by id; the sentence of each word and phrase."""
 
     sentences: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
@@ -206,7 +209,7 @@ def _read_treebank(path: Path) -> _Treebank:
 def _pair(
     source: _Treebank, target: _Treebank, group: set[tuple[int, str]], links: list[tuple[str, str, bool]]
 ) -> AlignedPair:
-    """The pair of a group of sentences (side and name), each side in its order."""
+    """The aligned pair of a group of sentences (side and name), with the sentences of each side in file order."""
     ids = [
         [word for name, words in bank.sentences.items() if (side, name) in group for word in words]
         for side, bank in enumerate((source, target))

@@ -16,13 +16,13 @@ from headway.formats.lines import blocks
 
 
 class ConlluToken(NamedTuple):
-    """A row: a syntactic word, a range of these (`2-3`) or an empty node (`8.1`).
+    """A row: a syntactic word, a multiword token (`2-3`) or an empty node (`8.1`).
 
     Attributes:
-        line: of the file, from 1.
-        id: a word's number, from 1; (first, "-", last) of a range; (word, ".", number) of an empty node.
-        head: the number of the head, 0 for a root; None where none is given.
-        misc: what is noted besides, such as `SpaceAfter`.
+        line: the line of the file, from 1.
+        id: a word's number, from 1; (first, "-", last) of a multiword token; (word, ".", number) of an empty node.
+        head: the number of the head, 0 for a root, or None if there is none.
+        misc: the features of the last column, such as `SpaceAfter`.
     """
 
     line: int
@@ -37,7 +37,7 @@ class ConlluToken(NamedTuple):
 
 
 class ConlluSentence(NamedTuple):
-    """A sentence, and the line that it begins at. A range comes before its words, whatever its row in the file."""
+    """A sentence, and its first line in the file. A multiword token precedes its words, wherever its row is."""
 
     line: int
     tokens: list[ConlluToken]
@@ -48,10 +48,10 @@ class ConlluSentence(NamedTuple):
 
 
 class Conllu(CorpusFormat):
-    """Sentences whose syntactic words are labelled by one of the columns."""
+    """Sentences whose syntactic words are labelled with one of the columns."""
 
     class Config(CorpusConfig):
-        """The file, and the column that is the `label`."""
+        """The file, and the column of the `label`."""
 
         path: Path
         label: LabelColumn = "upos"
@@ -64,17 +64,16 @@ class Conllu(CorpusFormat):
 
 
 def is_conllu(path: Path) -> bool:
-    """Whether the name of a file, compressed or not, says CoNLL-U."""
     return ".conllu" in path.suffixes
 
 
 def read_labelled(path: Path, label: LabelColumn = "upos", labels: Sequence[str] | None = None) -> Iterator[Labelled]:
-    """The labelled words of a file: as `read_conllu` where its name says CoNLL-U, else as `read_columns`."""
+    """Read labelled words, with `read_conllu` if the file name says CoNLL-U and with `read_columns` otherwise."""
     return read_conllu(path, label, labels) if is_conllu(path) else read_columns(path, labels=labels)
 
 
 def label_column(corpus: AnyCorpus) -> LabelColumn:
-    """The column of CoNLL-U that holds the labels which are learned from a corpus."""
+    """The CoNLL-U column with the labels that a model learns from a corpus."""
     _, first = parts(corpus, "data.train")[0]
     return first.label if isinstance(first, Conllu.Config) else "upos"
 
@@ -82,10 +81,10 @@ def label_column(corpus: AnyCorpus) -> LabelColumn:
 def read_conllu(
     path: Path, label: LabelColumn, labels: Sequence[str] | None = None, row_errors: RowErrors | None = None
 ) -> Iterator[Labelled]:
-    """The syntactic words of a CoNLL-U file with what stands in column `label` (`upos`, `xpos`, ...).
+    """Read the syntactic words of a CoNLL-U file, labelled with the column `label` (`upos`, `xpos`, ...).
 
     Raises:
-        UserError: as `read_sentences`; an empty word or label, a label that is not allowed.
+        UserError: as `read_sentences`; or a word or label is empty, or a label is not allowed.
     """
     row_errors = row_errors or RowErrors()
     for sentence in read_sentences(path, row_errors):
@@ -101,14 +100,14 @@ def read_conllu(
 
 
 def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[ConlluSentence]:
-    """The sentences of a CoNLL-U file, plain or compressed.
+    """Read the sentences of a CoNLL-U file, plain or compressed.
 
     Args:
         path: the file.
-        row_errors: what becomes of sentences that cannot be read; by default they are an error.
+        row_errors: how unreadable sentences are treated; by default they raise an error.
 
     Raises:
-        UserError: with file and line: not ten columns, values that cannot be, or words that are not numbered in their
+        UserError: with file and line: a row without ten columns, invalid values, or words that are not numbered in
             order; the extra [parse] is not installed.
     """
     try:
@@ -134,14 +133,14 @@ def read_sentences(path: Path, row_errors: RowErrors | None = None) -> Iterator[
 
 
 def _place(token: ConlluToken) -> tuple[int, int]:
-    """The order of rows: a range before its first word, and empty nodes behind their word."""
+    """The sort key of a row: a multiword token comes before its first word, an empty node after its word."""
     return (token.id, 1) if isinstance(token.id, int) else (token.id[0], 2 * (token.id[1] == "."))
 
 
 def _read_row(package: Any, row: str, where: str, line: int) -> ConlluToken:
     try:
         _, form, lemma, upos, xpos, _, _, deprel, _, _ = row.split("\t")
-        # The package takes two spaces for the end of a column.
+        # The package also splits columns at two spaces.
         token = package.parse_line(re.sub(" {2,}", " ", row), package.DEFAULT_FIELDS)
     except (ValueError, package.ParseException) as error:
         raise UserError(f"this row is not CoNLL-U ({error})", where=where, received=row) from error
@@ -149,7 +148,7 @@ def _read_row(package: Any, row: str, where: str, line: int) -> ConlluToken:
 
 
 def check_dependent(token: ConlluToken, index: int, path: Path) -> None:
-    """Raise UserError, with file and line, for the word at an index of its sentence without form, or without head."""
+    """Raise UserError, with file and line, if the word at `index` of its sentence has no form or no valid head."""
     if token.head is None or token.head < 0 or token.head == index + 1 or not token.form.strip():
         what, received = "this row is no word with a head", f"{token.id} {token.form} {token.head}"
         raise UserError(what, where=f"{path}:{token.line}", received=received)

@@ -1,4 +1,4 @@
-"""Corpora as a recipe names them: `{kind: tsv, path: ...}`, short forms of it, or a list of either."""
+"""The corpora of a recipe: `{kind: tsv, path: ...}`, a short form of it, or a list of either."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ TAGS = re.compile(r"<[^<>\s]+>( <[^<>\s]+>)*")
 
 
 def _tag(value: str) -> str:
-    """ValueError unless these are tags, none of which has the name of a special token."""
+    """Raise ValueError if `value` is not one or more tags, or contains a special token."""
     if not TAGS.fullmatch(value) or set(SPECIALS) & set(value.split()):
         raise ValueError(f"a tag is such as <2de>, several such as <2de> <new>; none is {', '.join(SPECIALS)}")
     return value
 
 
 class CorpusConfig(Section):
-    """The options of a corpus format. Those of type `Path` are looked for where `data.folder` says.
+    """The options of a corpus format. Options of type `Path` are relative to `data.folder`.
 
-    `weight`: of several corpora to train on, how often the pairs of this one are drawn beside the others; all of them
-    have one, or none. `tag`: one or more tokens such as `<2de>` that stand before each source. `terms`: a glossary,
-    SOURCE TAB TARGET a line; half of the sources that have a term have its translation beside it (Dinu et al. 2019).
+    `weight`: the relative frequency of the corpus's pairs in training with several corpora; all of them have a weight,
+    or none. `tag`: one or more tokens such as `<2de>` before each source. `terms`: a glossary, SOURCE TAB TARGET per
+    line; half of the sources with a term are annotated with its translation (Dinu et al. 2019).
     """
 
     kind: str
@@ -46,7 +46,7 @@ class CorpusConfig(Section):
     terms: Path | None = None
 
 
-# A key that tells the kind by itself: `{tsv: FILE}` stands for `{kind: tsv, path: FILE}`.
+# Keys that imply the kind: `{tsv: FILE}` is short for `{kind: tsv, path: FILE}`.
 SHORT_FORMS: dict[str, dict[str, str]] = {
     "parallel": {"source": "source", "target": "target", "references": "references"},
     "tsv": {"tsv": "path"},
@@ -57,7 +57,7 @@ SHORT_FORMS: dict[str, dict[str, str]] = {
     "m2": {"m2": "path"},
     "librispeech": {"librispeech": "folders"},
 }
-# Short forms that were written out in full have these keys, whatever their kind.
+# Keys that written-out short forms have, whatever their kind.
 ALWAYS_WRITTEN = {"label": "upos", "leaves": "tags", "functions": False}
 EITHER = (
     "a corpus is either {kind: NAME, ...} or, for short, {source, target}, {source, references}, {tsv}, {jsonl}, {hub},"
@@ -66,7 +66,7 @@ EITHER = (
 
 
 def expand(value: Any) -> dict[str, Any]:
-    """The long form of a corpus. Raises ValueError where a short one does not tell its kind, or tells several."""
+    """The long form of a corpus. Raises ValueError if a short form matches no kind of corpus, or several."""
     given = dict(value) if isinstance(value, Mapping) else {}
     if "kind" not in given:
         given = {name: option for name, option in given.items() if option is not None and option not in ([], ())}
@@ -81,7 +81,7 @@ def expand(value: Any) -> dict[str, Any]:
             if name in known or name not in ALWAYS_WRITTEN or option != ALWAYS_WRITTEN[name]
         }
     for short, name in SHORT_FORMS.get(str(given["kind"]), {}).items():
-        if short in given:  # also beside a kind, so that an override of the short form changes the long one
+        if short in given:  # also if a kind is given, so that overriding the short form changes the long one
             given[name] = given.pop(short)
     return given
 
@@ -100,9 +100,9 @@ def _parse(value: Any) -> Any:
 
 
 AnyCorpus = CorpusConfig | _Corpora
-# As Python code may write it: like a part of a recipe.
+# A corpus in Python code, written like a part of a recipe.
 GivenCorpus = AnyCorpus | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-# As a field of a recipe.
+# A corpus as a field of a recipe.
 CorpusField = Annotated[SerializeAsAny[CorpusConfig] | _Corpora, PlainValidator(_parse)]
 
 
@@ -111,7 +111,7 @@ class _CorpusAlone(Section):
 
 
 def parse_corpus(value: GivenCorpus, where: str) -> AnyCorpus:
-    """A corpus, or a list of several, that is given elsewhere than in a recipe. Raises UserError."""
+    """Parse a corpus, or a list of corpora, that is not part of a recipe. Raises UserError."""
     try:
         return _CorpusAlone.model_validate({"corpus": value}).corpus
     except ValidationError as error:
@@ -119,7 +119,7 @@ def parse_corpus(value: GivenCorpus, where: str) -> AnyCorpus:
 
 
 def parts(corpus: GivenCorpus, where: str) -> list[tuple[str, CorpusConfig]]:
-    """The corpora of a list, or the only one, each with its key, such as `data.train.0`."""
+    """The corpora of a list, or the single corpus, each with its recipe key such as `data.train.0`."""
     parsed = corpus if isinstance(corpus, CorpusConfig) else parse_corpus(corpus, where)
     if isinstance(parsed, CorpusConfig):
         return [(where, parsed)]
@@ -127,7 +127,7 @@ def parts(corpus: GivenCorpus, where: str) -> list[tuple[str, CorpusConfig]]:
 
 
 def paths_resolved(corpus: AnyCorpus, resolve: Callable[[Path], Path]) -> AnyCorpus:
-    """The corpora with all their paths as `resolve` gives them."""
+    """The corpora with `resolve` applied to all of their paths."""
 
     def resolved(value: Any) -> Any:
         if isinstance(value, tuple):

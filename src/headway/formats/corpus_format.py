@@ -1,6 +1,6 @@
-"""The contract of a corpus format: what it can be opened as, and the opening of a recipe's corpora.
+"""The interface of a corpus format, and functions that open the corpora of a recipe.
 
-A format is a class with a `Config`, which names where the corpus is, and a method for each product that it gives.
+A format is a class with a `Config`, which locates the corpus, and a method for each product that it can be read as.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ PAIRS, TREES, TAGS, ERRORS, RECORDINGS = "pairs", "trees", "tags", "errors", "re
 class Pair(NamedTuple):
     """A source and its target, as raw text, with the number of their line or row, counted from 1.
 
-    `compared` is what metrics compare outputs with, where that is not the target alone: equally many references in
-    every pair of a corpus.
+    `compared` are the references for metrics if they are not just the target. Every pair of a corpus has equally many.
     """
 
     line: int
@@ -36,20 +35,19 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, line: int, texts: Sequence[str]) -> Pair:
-        """The pair of a source and its references, of which the first is the target."""
+        """The pair of a source and its references; the first reference is the target."""
         source, *references = texts
         return cls(line, source, references[0], tuple(references) if len(references) > 1 else ())
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The texts that metrics compare outputs with."""
         return self.compared or (self.target,)
 
     def on_one_line(self, source: bool = True) -> Pair:
-        """The pair whose texts have spaces in the place of characters that end lines; itself where there are none.
+        """The pair with characters that end lines replaced by spaces, or the pair itself if it has none.
 
         Args:
-            source: whether the source is a text; else it stays as it is.
+            source: whether the source is a text; otherwise it stays unchanged.
         """
         texts = (self.target, *self.compared, *((self.source,) if source else ()))
         if not any(map(has_line_end, texts)):
@@ -59,14 +57,14 @@ class Pair(NamedTuple):
 
 
 class PairSource(ABC):
-    """A stream of pairs from one origin. A subclass gives its `rows`.
+    """A stream of pairs from one origin. Subclasses implement `rows`.
 
     Attributes:
         name: the origin, for messages.
-        files: the files that hold it.
-        columns: what else decides how these are read.
-        row_errors: what becomes of rows that cannot be read, and their account.
-        source_is_text: whether the sources are text; else they are names, such as those of files.
+        files: the files with the pairs.
+        columns: other settings that determine how the files are read.
+        row_errors: how unreadable rows are treated, and a report of the last pass.
+        source_is_text: whether the sources are text rather than names, such as file names.
     """
 
     source_is_text: ClassVar[bool] = True
@@ -77,17 +75,17 @@ class PairSource(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[Pair | UserError]:
-        """All rows, in their order: a pair, or the error of a row that cannot be read, with file and line.
+        """All rows in order: a pair, or the error, with file and line, of a row that cannot be read.
 
         Raises:
-            UserError: the origin is at fault, so that no further row can be read.
+            UserError: the origin is damaged, so that no further row can be read.
         """
 
     def __iter__(self) -> Iterator[Pair]:
-        """All pairs, in their order. No text has a character that ends a line: it would make two lines of an output.
+        """All pairs in order. Characters that end a line are replaced, since they would split an output into two lines.
 
         Raises:
-            UserError: with file and line, where the origin is at fault, or a row, unless such are left out.
+            UserError: with file and line, if the origin is damaged, or a row is unreadable and not to be skipped.
         """
         self.row_errors.clear()
         for row in self.rows():
@@ -100,22 +98,21 @@ class PairSource(ABC):
             yield pair
 
     def fingerprint(self) -> str:
-        """A hash of the content (not of names and dates) and of how it is read."""
+        """A hash of the content (not of names and dates) and of the settings for reading it."""
         return content_hash([type(self).__name__, *map(repr, self.columns), *hashes_of(self.files)])
 
     def origins(self) -> list[tuple[str, int]]:
-        """Where lines are counted through several origins: each origin, and the last line of it that was read."""
+        """Each origin and the number of its last line, if lines are counted across several origins; otherwise empty."""
         return []
 
 
 def content_hash(parts: Sequence[str]) -> str:
-    """A hash of several texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A sentence: where it begins, its words, and one label a word from each of one or more annotators."""
+    """A sentence: its first line in the file, its words, and the labels of one or more annotators, one per word."""
 
     line: int
     words: tuple[str, ...]
@@ -126,14 +123,14 @@ class CorpusFormat(ABC):
     """A corpus in one format.
 
     Attributes:
-        Config: its options.
-        products: what it can be opened as: `pairs`; `trees`, which are pairs of a sentence and a linear form; `tags`
-            or `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. A task may read
-            further ones.
-        fault: what is wrong where a task wants another product.
-        config: the options that were given.
+        Config: the class of its options.
+        products: what it can be read as: `pairs`; `trees`, which are pairs of a sentence and a linear form; `tags` or
+            `errors`, which are words with labels of any kind, or with `c` and `i`; `recordings`. Tasks may define more.
+        fault: the error message for a task that needs another product.
+        config: the options of the corpus.
         where: the recipe key of the corpus, for messages.
-        row_errors: of sentences of labelled words, what becomes of those that cannot be read, and their account.
+        row_errors: for sentences of labelled words: how unreadable sentences are treated, and a report of the last
+            pass.
     """
 
     Config: ClassVar[type[CorpusConfig]] = CorpusConfig
@@ -146,44 +143,44 @@ class CorpusFormat(ABC):
         self.row_errors = RowErrors()
 
     def key(self, name: str) -> str:
-        """The recipe key of an option, in the short form that most recipes have."""
+        """The recipe key of an option, in its short form if there is one."""
         short = {long: short for short, long in SHORT_FORMS.get(self.config.kind, {}).items()}
         return f"{self.where}.{short.get(name, name)}"
 
     def check(self) -> None:
-        """Raise UserError where a file is missing or empty; by default every option of type `Path` names a file."""
+        """Raise UserError if a file is missing or empty. By default, every option of type `Path` names a file."""
         for name, value in self.config:
             for path in value if isinstance(value, tuple) else (value,):
                 if isinstance(path, Path):
                     check_file(path, self.key(name))
 
     def pairs(self) -> PairSource:
-        """The corpus as pairs of texts, for `pairs` and `trees`. Raises UserError."""
+        """Open the corpus as pairs of texts, for `pairs` and `trees`. Raises UserError."""
         raise NotImplementedError
 
     def labelled(self, labels: Sequence[str] | None) -> list[Labelled]:
-        """The corpus as labelled words, for `tags` and `errors`. Sentences that cannot be read go to `row_errors`.
+        """Read the corpus as labelled words, for `tags` and `errors`. Unreadable sentences are added to `row_errors`.
 
         Args:
-            labels: the labels that there may be; any where it is None.
+            labels: the allowed labels, or None to allow any.
 
         Raises:
-            UserError: with file and line: a corpus that is at fault, or a label that is not allowed.
+            UserError: with file and line: the corpus is damaged, or a label is not allowed.
         """
         raise NotImplementedError
 
     def recordings(self) -> PairSource:
-        """The corpus as pairs of a recording's path and its transcript, for `recordings`. Raises UserError."""
+        """Open the corpus as pairs of a recording's path and its transcript, for `recordings`. Raises UserError."""
         raise NotImplementedError
 
     def annotations(self, side: str) -> Path:
-        """The path beside which annotations of one side, `source` or `target`, are kept, as `PATH.NAME`."""
+        """The path prefix for annotations of one side, `source` or `target`; they are stored as `PATH.NAME`."""
         first = next((value for _, value in self.config if isinstance(value, Path)), Path("corpus"))
         return Path(f"{first}.{side}")
 
 
 def check_product(corpus: GivenCorpus, where: str, product: str) -> None:
-    """Raise UserError unless every format of the corpus gives the product, such as `pairs`."""
+    """Raise UserError unless every format of the corpus can be read as `product`, such as `pairs`."""
     for key, config in parts(corpus, where):
         if product not in (kind := FORMATS.get(config.kind, f"{key}.kind")).products:
             allowed = [name for name in FORMATS if product in FORMATS.get(name).products]
@@ -191,15 +188,15 @@ def check_product(corpus: GivenCorpus, where: str, product: str) -> None:
 
 
 def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFormat]:
-    """The corpora, each in its format.
+    """Open each corpus in its format.
 
     Args:
-        corpus: one corpus, or several, of the recipe.
-        where: its key, such as `data.train`, for messages.
-        product: what they have to give.
+        corpus: a corpus of the recipe, or several.
+        where: its recipe key, such as `data.train`, for messages.
+        product: the product that the formats must support.
 
     Raises:
-        UserError: another kind of corpus; a file that is missing, unreadable or empty.
+        UserError: the corpus is of another kind; a file is missing, unreadable or empty.
     """
     check_product(corpus, where, product)
     formats = [open_format(config, key) for key, config in parts(corpus, where)]
@@ -209,24 +206,23 @@ def open_corpora(corpus: GivenCorpus, where: str, product: str) -> list[CorpusFo
 
 
 def open_format(config: CorpusConfig, where: str) -> CorpusFormat:
-    """The format that a corpus names, not checked yet."""
     return FORMATS.get(config.kind, f"{where}.kind")(config, where)
 
 
-# `data.broken`: what becomes of rows that cannot be read.
+# `data.broken`: how unreadable rows are treated.
 Broken = Literal["error", "skip"]
-SHOWN = 5  # errors that are kept, unless all are asked for
+SHOWN = 5  # errors that are kept by default
 
 
 @dataclass(frozen=True)
 class RowReport:
-    """The account of the rows of a corpus that could not be read, or were changed, as values.
+    """A report of the rows of a corpus that were unreadable or changed, as plain values.
 
     Attributes:
-        broken: how many rows were left out, since they cannot be read.
-        errors: what is wrong with the first of them.
-        line_ends: how many rows had characters within a text which end a line; they are spaces now.
-        lines: the numbers of the first of these.
+        broken: the number of unreadable rows, which were left out.
+        errors: the errors of the first of them.
+        line_ends: the number of rows with line-ending characters within a text, which were replaced by spaces.
+        lines: the numbers of the first of these rows.
     """
 
     broken: int = 0
@@ -235,7 +231,7 @@ class RowReport:
     lines: Sequence[int] = ()
 
     def text(self, location: Callable[[int], str] = str) -> list[str]:
-        """Lines to be read, none where nothing was wrong; `location` writes the number of a line."""
+        """The report as lines of text, empty if nothing was wrong. `location` formats the number of a line."""
         text = list[str]()
         if self.broken:
             text.append(f"  left out {self.broken:,}: rows that cannot be read")
@@ -253,12 +249,12 @@ NOTHING_AMISS = RowReport()
 
 @dataclass
 class RowErrors:
-    """The treatment of rows that cannot be read, and the account of the last reading, in the terms of `RowReport`.
+    """How unreadable rows are treated (stop or skip), and a report of the last pass in the terms of `RowReport`.
 
     Attributes:
         broken: `error` raises the first error; `skip` leaves the row out.
-        shown: how many errors are kept; None for all.
-        remedy: the setting that leaves such rows out, for the error that is raised.
+        shown: the maximum number of errors to keep, or None for all.
+        remedy: the setting that skips such rows, for the error message.
     """
 
     broken: Broken = "error"
@@ -270,11 +266,10 @@ class RowErrors:
     lines: list[int] = field(default_factory=list)
 
     def clear(self) -> None:
-        """Begin to count anew."""
         self.count, self.errors, self.line_ends, self.lines = 0, [], 0, []
 
     def add(self, error: UserError) -> None:
-        """Count a row that cannot be read. Raises its error unless it is to be left out."""
+        """Count an unreadable row. Raises its error if `broken` is `error`."""
         if self.broken == "error":
             remedy = f"{self.remedy}, which leaves such rows out" if self.remedy else None
             allowed = ", or ".join(filter(None, (error.allowed, remedy))) or None
@@ -284,20 +279,19 @@ class RowErrors:
             self.errors.append(error)
 
     def add_line_end(self, line: int) -> None:
-        """Count a row that had a line end within a text."""
+        """Count a row with a line-ending character within a text."""
         self.line_ends += 1
         if len(self.lines) < SHOWN:
             self.lines.append(line)
 
     def all(self) -> list[str]:
-        """The errors of all rows, after a reading with `shown=None`."""
         return list(map(str, self.errors))
 
     def report(self, several: bool = False) -> RowReport:
-        """The account as it is now: the same for the same content, wherever it is kept.
+        """The report so far. It does not depend on the location of the files.
 
         Args:
-            several: whether the rows are those of several files, which are then named.
+            several: whether the rows come from several files, which are then named.
         """
         errors = []
         for error in self.errors:

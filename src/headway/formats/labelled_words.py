@@ -1,6 +1,6 @@
-"""Sentences of labelled words: from rows with a word each, from M2 (Dahlmeier and Ng 2012), from corrected sentences.
+"""Sentences of labelled words: from columns, from M2 (Dahlmeier and Ng 2012), and from corrected sentences.
 
-Any format that has them gives them through `open_labelled`.
+Every format with labelled words is read with `open_labelled`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headway.processing.text.line_ends import has_line_end
 
 
 class Columns(CorpusFormat):
-    """A word a row, in columns that tabs separate; a blank line ends a sentence."""
+    """A word per row, in columns separated by tabs; a blank line ends a sentence."""
 
     class Config(CorpusConfig):
         """The file, and the `columns` of word and label, from 1."""
@@ -41,17 +41,17 @@ def open_labelled(
     labels: Sequence[str] | None = None,
     row_errors: RowErrors | None = None,
 ) -> list[Labelled]:
-    """The sentences of a corpus, or of several, all with equally many annotators.
+    """Read the sentences of a corpus, or of several, all with the same number of annotators.
 
     Args:
-        corpus: as the recipe names it; a mapping is read like a part of a recipe.
-        where: its key, such as `data.train`, for messages.
+        corpus: the corpus as in a recipe; a mapping is parsed like a part of a recipe.
+        where: its recipe key, such as `data.train`, for messages.
         product: `tags` or `errors`.
-        labels: the labels that there may be; any by default.
-        row_errors: what becomes of sentences that cannot be read, and their account; by default they are an error.
+        labels: the allowed labels; any by default.
+        row_errors: how unreadable sentences are treated, and a report of the pass; by default they raise an error.
 
     Raises:
-        UserError: a file that is missing or empty or, with file and line, at fault; corpora with different numbers of
+        UserError: a file is missing or empty or, with file and line, damaged; corpora have different numbers of
             annotators.
     """
     sentences, row_errors = list[Labelled](), row_errors or RowErrors()
@@ -74,19 +74,19 @@ def read_columns(
     labels: Sequence[str] | None = None,
     row_errors: RowErrors | None = None,
 ) -> Iterator[Labelled]:
-    """A word a row, in columns that tabs separate; a blank line ends a sentence.
+    """Read a file with a word per row, in columns separated by tabs; a blank line ends a sentence.
 
     Args:
         path: the file.
-        columns: those of word and label, counted from 1.
-        labels: the labels that there may be; any by default.
-        row_errors: what becomes of sentences that cannot be read; by default they are an error.
+        columns: the columns of word and label, counted from 1.
+        labels: the allowed labels; any by default.
+        row_errors: how unreadable sentences are treated; by default they raise an error.
 
     Raises:
         UserError: with file and line: rows of different width, an empty word or label, a label that is not allowed.
     """
     row_errors = row_errors or RowErrors()
-    width: int | None = None  # of all rows, as that of the first
+    width: int | None = None  # the number of columns, as in the first row
 
     def read(line: int, row: str) -> tuple[str, str]:
         nonlocal width
@@ -108,7 +108,7 @@ def read_columns(
 
 
 def write_columns(sentences: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """Words and labels as `read_columns` reads them."""
+    """Format words and labels for `read_columns`."""
     return "".join(
         "".join(f"{word}\t{label}\n" for word, label in zip(words, labels, strict=True)) + "\n"
         for words, labels in sentences
@@ -116,7 +116,7 @@ def write_columns(sentences: Sequence[tuple[Sequence[str], Sequence[str]]]) -> s
 
 
 def fingerprint(sentences: Sequence[Labelled], more: Sequence[str]) -> str:
-    """A hash of words and labels, and of what else decides how they are read."""
+    """A hash of words and labels, and of other settings that determine how they are read."""
     digest = hashlib.sha256(repr(list(more)).encode())
     for sentence in sentences:
         digest.update(repr((sentence.words, sentence.labels)).encode())
@@ -124,14 +124,17 @@ def fingerprint(sentences: Sequence[Labelled], more: Sequence[str]) -> str:
 
 
 def check_word(text: str, where: str) -> str:
-    """A word as it stands there. Raises UserError where it is blank, or holds a character that ends a line."""
+    """Return a word unchanged. Raises UserError if it is blank or contains a line-ending character."""
     if not text.strip() or has_line_end(text):
         raise UserError("this row has no word, or one with a character that ends a line", where=where, received=text)
     return text
 
 
 def check_label(text: str, allowed: Sequence[str] | None, where: str) -> str:
-    """A label without the white space around it. Raises UserError where it is blank, several, or not allowed."""
+    """Return a label without surrounding white space.
+
+    Raises UserError if it is blank, has spaces, or is not allowed.
+    """
     label = text.strip()
     if not label or len(label.split()) > 1 or (allowed is not None and label not in allowed):
         raise UserError("this is no label", where=where, received=text, allowed=allowed)
@@ -142,11 +145,11 @@ CORRECT, INCORRECT = "c", "i"
 
 
 def wrong_words(source: Sequence[str], corrected: Sequence[str]) -> list[str]:
-    """A label for each source word: `i` where it must change to become `corrected`, else `c`.
+    """Label each source word: `i` if it must change to become `corrected`, else `c`.
 
-    The alignment has the least edit distance (Levenshtein; a substitution, a surplus and a missing word cost 1 each;
-    of equally good ones, that which keeps or substitutes words as far to the right as can be). Substituted and surplus
-    words are wrong; a missing word marks the word after it, or the last one where the sentence ends.
+    The alignment has the minimum edit distance (Levenshtein, with cost 1 for a substitution, insertion or deletion;
+    among the best alignments, the one that keeps or substitutes words as far to the right as possible). Substituted and
+    deleted words are wrong. A missing word marks the word after it, or the last word at the end of the sentence.
     """
     table = [list(range(len(corrected) + 1))]  # [m][n]: the edit distance of the first m and the first n words
     for row, word in enumerate(source, start=1):
@@ -172,13 +175,13 @@ def wrong_words(source: Sequence[str], corrected: Sequence[str]) -> list[str]:
 
 
 def mark_missing(labels: list[str], index: int) -> None:
-    """Note that a word is missing before word `index`, which may be one past the last."""
+    """Mark a missing word before the word `index`, which may be one past the last."""
     if labels:
         labels[min(index, len(labels) - 1)] = INCORRECT
 
 
 def union(sets: Sequence[Sequence[str]]) -> list[str]:
-    """Of several labellings of one sentence, `i` where any has it."""
+    """Merge several labellings of one sentence: `i` if any of them has `i`."""
     return [INCORRECT if INCORRECT in labels else CORRECT for labels in zip(*sets, strict=True)]
 
 
@@ -188,10 +191,10 @@ EDIT = re.compile(rf"A\s+{NUMBER}\s+{NUMBER}\s*\|\|\|(.*?)\|\|\|.*?\|\|\|.*?\|\|
 
 
 class M2(CorpusFormat):
-    """Words that an annotator edited are wrong."""
+    """M2 edits of annotators: edited words are wrong."""
 
     class Config(CorpusConfig):
-        """The file, and the number of one `annotator`; by default all of them, each with another labelling."""
+        """The file, and the number of an `annotator`; by default all annotators, each with a separate labelling."""
 
         path: Path
         annotator: Index | None = None
@@ -204,16 +207,16 @@ class M2(CorpusFormat):
 
 
 def read_m2(path: Path, annotator: int | None = None, row_errors: RowErrors | None = None) -> list[Labelled]:
-    """The sentences of an M2 file, words within an edit being wrong.
+    """Read the sentences of an M2 file; words within an edit are wrong.
 
     Args:
         path: the file.
-        annotator: whose edits; by default those of all who edited any sentence, each of them another labelling.
-        row_errors: what becomes of sentences that cannot be read; by default they are an error.
+        annotator: the annotator whose edits are used; by default there is a labelling for every annotator of the file.
+        row_errors: how unreadable sentences are treated; by default they raise an error.
 
     Raises:
-        UserError: with file and line: a line that is not M2, or an edit outside its sentence; without a line: nobody
-            has the number `annotator`.
+        UserError: with file and line: a line is not M2, or an edit is outside its sentence; without a line: there is no
+            annotator with the number `annotator`.
     """
     sentences, row_errors = list[tuple[int, tuple[str, ...], Edits]](), row_errors or RowErrors()
     for block in blocks(path):
@@ -237,9 +240,9 @@ def read_m2(path: Path, annotator: int | None = None, row_errors: RowErrors | No
 
 
 def _read_block(path: Path, block: list[tuple[int, str]]) -> tuple[int, tuple[str, ...], Edits]:
-    """Where a sentence begins, its tokens, and by annotator the spans of the edits.
+    """Parse a sentence of an M2 file: its first line, its tokens, and the spans of the edits by annotator.
 
-    Spaces alone separate tokens: one may be, or have, another kind of white space, such as a no-break space.
+    Only U+0020 separates tokens: a token may be, or contain, other white space such as a no-break space.
     """
     (first, sentence), *rest = block
     if not sentence.startswith("S ") or not sentence[2:].split():

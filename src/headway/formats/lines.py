@@ -1,6 +1,6 @@
-"""Lines of text files, plain or compressed. Every file that a corpus is read from is opened here.
+"""Lines of text files, plain or compressed. Every file of a corpus is opened here.
 
-Where lines of text are wanted, rows of a table or JSON objects would each be taken for one text: `check_texts`.
+`check_texts` recognises tables and JSON lines that are passed as plain text, where each row would be read as a text.
 """
 
 import gzip
@@ -21,12 +21,12 @@ from headway.core.files import exists
 from headway.core.system import STANDARD_INPUT
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Bytes: a line is held in memory, and a small compressed file may hold a line of any length.
+# Bytes: a line is held in memory, and a small compressed file may contain a line of any length.
 LONGEST_LINE = 1 << 22
 LATIN_1_WORD = re.compile(rb"[A-Za-z][\xc0-\xff][A-Za-z]|[A-Za-z]{2}[\xc0-\xff](?![\x80-\xff])")  # caf\xe9
-LONGEST_BLOCK = 100_000  # lines between blank ones
+LONGEST_BLOCK = 100_000  # lines between blank lines
 CHUNK = 1 << 16
-# What files that are not text begin with. Of compressed ones, .gz and .xz are read where their names end so.
+# The first bytes of files that are not text. Compressed files are read if their names end in .gz or .xz.
 KINDS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"BZh": "a .bz2 file"}
 KINDS |= {b"\x28\xb5\x2f\xfd": "a .zst file", b"\x04\x22\x4d\x18": "a .lz4 file"}
 KINDS |= {b"\x1f\x8b": "a .gz file", b"\xfd7zXZ": "an .xz file"}
@@ -36,14 +36,14 @@ _file: ContextVar[Path | None] = ContextVar("file of the lines", default=None)
 
 
 class ReadingPosition:
-    """How far a file has been read: the number of the line, from 1."""
+    """The number of the line, from 1, up to which a file has been read."""
 
     line = 0
 
 
 @contextmanager
 def lines_of(file: Path | None) -> Iterator[None]:
-    """Within it, the lines that are read as inputs are those of a file; None for those of no file."""
+    """A context in which input lines are attributed to `file` in messages, or to no file if it is None."""
     token = _file.set(file)
     try:
         yield
@@ -52,33 +52,33 @@ def lines_of(file: Path | None) -> Iterator[None]:
 
 
 def line_place(number: int) -> str:
-    """The place of a line that is read as an input, for messages."""
+    """The location of an input line, for messages."""
     return f"line {number}" if (file := _file.get()) is None else f"{file}:{number}"
 
 
 def check_file(path: Path, where: str) -> None:
-    """Raise UserError, with the recipe key `where`, unless there is such a file with something in it."""
+    """Raise UserError, with the recipe key `where`, unless the file exists and is not empty."""
     check_there(path, where)
     if next(read_rows(path), None) is None:
         raise UserError("this file is empty", where=where, received=str(path))
 
 
 def check_there(path: Path, where: str) -> None:
-    """Raise UserError, with the recipe key `where`, unless there is such a file."""
+    """Raise UserError, with the recipe key `where`, unless the file exists."""
     if not exists(path, "file"):
         what = "this is not a file that can be read again and again" if exists(path) else "there is no such file"
         raise UserError(what, where=where, received=str(path), allowed=STANDARD_INPUT if str(path) == "-" else None)
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, plain, .gz or .xz, without their ends.
+    """The lines of a text file, plain, .gz or .xz, without line ends.
 
     Only \\n and \\r\\n end a line, so that rarer separators (U+2028, U+0085, form feed) cannot shift an alignment. A
-    byte order mark at the beginning is left out, and a last line need not be ended.
+    byte order mark at the beginning is skipped, and the last line need not have a line end.
 
     Raises:
-        UserError: a file that cannot be read, is damaged, is not UTF-8, or has a line of more than `LONGEST_LINE`
-            bytes; with file and line.
+        UserError: with file and line: the file cannot be read, is damaged or is not UTF-8, or a line has more than
+            `LONGEST_LINE` bytes.
     """
     for row in read_rows(path):
         if isinstance(row, UserError):
@@ -87,7 +87,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 class TextFile(Iterable[Any]):
-    """The lines of a text file, read anew each time that they are asked for, by `read_lines` or `read_rows`."""
+    """The lines of a text file as an iterable that reads the file anew each time, with `read_lines` or `read_rows`."""
 
     def __init__(self, path: Path, read: Callable[[Path], Iterator[Any]] | None = None) -> None:
         self.path, self.read = path, read or read_lines
@@ -97,7 +97,7 @@ class TextFile(Iterable[Any]):
 
 
 def read_rows(path: Path) -> Iterator[str | UserError]:
-    """`read_lines`, with the error in the place of a line that is not UTF-8: the lines after it can be read."""
+    """`read_lines`, but yielding the error for a line that is not UTF-8, so that the lines after it can be read."""
     position = ReadingPosition()
     with opened(path, position) as file:
         while raw := file.readline(LONGEST_LINE + 2):
@@ -105,15 +105,15 @@ def read_rows(path: Path) -> Iterator[str | UserError]:
             line = raw.removeprefix(BYTE_ORDER_MARK) if position.line == 1 else raw
             if line.endswith(b"\n"):
                 line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
-            elif not line:  # nothing but a byte order mark
+            elif not line:  # only a byte order mark
                 return
             yield text_of(line, str(path), position.line)
 
 
 def text_of(line: bytes, file: str, number: int) -> str | UserError:
-    """A line, or the error of one that is not UTF-8.
+    """Decode a line, or return the error if it is not UTF-8.
 
-    Raises UserError for one that is too long: its tokens take 60 to 100 times the memory.
+    Raises UserError if the line is too long: its tokens would take 60 to 100 times its memory.
     """
     where = f"{file}:{number}"
     if len(line) > LONGEST_LINE:
@@ -130,14 +130,14 @@ def text_of(line: bytes, file: str, number: int) -> str | UserError:
 
 @contextmanager
 def opened(path: Path, position: ReadingPosition) -> Iterator[IO[bytes]]:
-    """A file's content, decompressed where its name ends in .gz or .xz.
+    """Open a file, decompressed if its name ends in .gz or .xz.
 
     Args:
         path: the file.
-        position: the reader keeps it up to date, for the line in errors.
+        position: kept up to date by the reader, for the line number in errors.
 
     Raises:
-        UserError: while it is open, too: a file that cannot be read, or whose compression is damaged.
+        UserError: the file cannot be read, or its compression is damaged; also while it is being read.
     """
     try:
         with _open(path) as file:
@@ -153,7 +153,7 @@ def opened(path: Path, position: ReadingPosition) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def kept_pipes() -> Iterator[None]:
-    """Within it, what a pipe gave is kept in memory, so that it can be read again like a file."""
+    """A context in which the content of pipes is kept in memory, so that they can be read again like files."""
     token = _kept.set({}) if _kept.get() is None else None
     try:
         yield
@@ -177,10 +177,10 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
-    """The lines between blank ones, with their numbers.
+    """The blocks of lines between blank lines, with line numbers.
 
     Raises:
-        UserError: as `read_lines`; a block of more than `LONGEST_BLOCK` lines.
+        UserError: as `read_lines`; or a block has more than `LONGEST_BLOCK` lines.
     """
     block = list[tuple[int, str]]()
     for line, row in enumerate(read_lines(path), start=1):
@@ -200,11 +200,11 @@ def blocks(path: Path) -> Iterator[list[tuple[int, str]]]:
 TABS, OBJECTS = "rows with tabs", "JSON objects"
 REMEDIES = {TABS: "`cut -f{} FILE`, which takes one column", OBJECTS: "`jq -r .FIELD FILE`, which takes one field"}
 WORDS = """`cut -f{} FILE | awk -v RS= '{{gsub("\\n", " "); print}}'`, which makes a line of each sentence"""
-SIGNS = {TABS: frozenset("\t"), OBJECTS: frozenset("{}")}  # what such lines are not without
+SIGNS = {TABS: frozenset("\t"), OBJECTS: frozenset("{}")}  # characters that such lines always contain
 
 
 def row_kind(line: str) -> str | None:
-    """`TABS` or `OBJECTS`; None for a line of text."""
+    """`TABS` or `OBJECTS`, or None for a line of text."""
     if line.lstrip().startswith("{"):
         try:
             if isinstance(json.loads(line), dict):
@@ -215,7 +215,7 @@ def row_kind(line: str) -> str | None:
 
 
 def rows_kind(lines: Iterable[str]) -> str | None:
-    """The kind of the rows where all lines are of one kind, blank ones and comments of CoNLL-U aside; else None."""
+    """The kind of the rows if all have the same kind, otherwise None. Ignores blank lines and CoNLL-U comments."""
     kind = None
     for line in lines:
         if not line.strip() or line.startswith("#"):
@@ -229,14 +229,14 @@ def rows_kind(lines: Iterable[str]) -> str | None:
 def check_texts(
     lines: Sequence[str], learned: AbstractSet[str], where: str, column: int = 1, rows_of: str = REMEDIES[TABS]
 ) -> None:
-    """Raise UserError where all lines are rows, unless the texts of training have the characters of such rows.
+    """Raise UserError if all lines are rows of a table or JSON objects, unless the training texts have such characters.
 
     Args:
-        lines: what is read as texts.
-        learned: the characters of the texts of training.
-        where: the place of the first line, for the message.
-        column: the one of rows with tabs that has the texts, as a rule.
-        rows_of: the remedy for rows with tabs: that of texts, or `WORDS` where a row has a word.
+        lines: the lines to be read as texts.
+        learned: the characters of the training texts.
+        where: the location of the first line, for the message.
+        column: the column of a table that usually has the texts.
+        rows_of: the remedy for tables: the one for texts, or `WORDS` if a row has one word.
     """
     kind = rows_kind(lines)
     if kind is not None and not learned >= SIGNS[kind]:

@@ -1,4 +1,4 @@
-"""Formats of pairs: line-aligned files, tables with tabs, JSON lines, and data sets of the Hugging Face hub."""
+"""Formats of pairs: line-aligned files, tab-separated tables, JSON lines, and data sets of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from headway.formats.lines import read_lines, read_rows
 from headway.formats.recordings import Manifest
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 
-MOST_COMPARISONS = 4_000_000  # of words of a line with those of its correction
+MOST_COMPARISONS = 4_000_000  # word comparisons of a line with its correction
 
 
 class ParallelFiles(PairSource):
-    """A file of sources and one or more of references; line n of the one belongs to line n of the others."""
+    """A file of sources and one or more files of references, aligned line by line."""
 
     def __init__(self, source: Path, *references: Path) -> None:
         super().__init__(" and ".join(map(str, (source, *references))), (source, *references))
@@ -61,10 +61,10 @@ class ParallelFiles(PairSource):
 
 
 class ParallelLines(CorpusFormat):
-    """Line-aligned files. With corrections as `references`, a source says which words are wrong."""
+    """Line-aligned files. With corrections as `references`, they determine which source words are wrong."""
 
     class Config(CorpusConfig):
-        """A `source` and its `target`, or `references` in its place, of which training learns the first.
+        """A `source` and its `target`, or several `references` instead, the first of which is used in training.
 
         Files may be compressed (.gz, .xz).
         """
@@ -84,13 +84,11 @@ class ParallelLines(CorpusFormat):
 
     @property
     def source(self) -> Path:
-        """The file of sources."""
         assert self.config.source is not None
         return self.config.source
 
     @property
     def references(self) -> tuple[Path, ...]:
-        """The files of targets, or corrections."""
         return (self.config.target,) if self.config.target is not None else self.config.references
 
     def pairs(self) -> PairSource:
@@ -104,13 +102,13 @@ class ParallelLines(CorpusFormat):
 
 
 def read_corrections(source: Path, references: Sequence[Path], row_errors: RowErrors) -> Iterator[Labelled]:
-    """Lines of words with their corrections, one labelling from each reference (see `wrong_words`); no blank lines.
+    """Read non-blank lines of words with corrections; each reference gives a labelling (see `wrong_words`).
 
-    A blank correction beside others is none. Its labels are those of the first that has words.
+    If a correction is blank but others are not, it gets the labels of the first correction with words.
 
     Raises:
-        UserError: files with different numbers of lines; a line that is not UTF-8, or that is too long to be compared,
-            unless `row_errors` leaves it out.
+        UserError: the files have different numbers of lines; or a line is not UTF-8 or too long to be compared, unless
+            `row_errors` skips it.
     """
     for row in ParallelFiles(source, *references).rows():
         if isinstance(row, UserError):
@@ -126,15 +124,15 @@ def read_corrections(source: Path, references: Sequence[Path], row_errors: RowEr
             yield Labelled(row.line, words, tuple(tuple(wrong_words(words, other)) for other in others))
 
 
-# A field that a spreadsheet has quoted: quotes around it, and each quote within it doubled.
+# A cell quoted by a spreadsheet: in quotes, with each inner quote doubled.
 QUOTED = re.compile(r'(?:^|\t)"(?:[^"\t]|"")*""(?:[^"\t]|"")*"(?:\t|$)')
 _warn_once = cache(warn)
 
 
 def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row of a table that a spreadsheet has written, with the number of the row's first line.
+    """The cells of each row of a table with quoted cells, with the number of the row's first line.
 
-    A cell in double quotes may have tabs, line breaks and doubled quotes. Raises UserError if one does not end.
+    A cell in double quotes may contain tabs, line breaks and doubled quotes. Raises UserError if a quote is not closed.
     """
     reader, line = csv.reader((f"{line}\n" for line in read_lines(path)), delimiter="\t", strict=True), 1
     try:
@@ -146,10 +144,10 @@ def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 class TabSeparated(PairSource):
-    """A file with a pair a row, in columns that tabs separate. Quotes are text unless the table is `quoted`.
+    """A file with a pair per row, in columns separated by tabs. Quotes are text unless the table is `quoted`.
 
-    Without `columns` a row has exactly two. With them it may have more, but all rows equally many: a stray tab would
-    silently shift the text into another column. Where `columns` are names, the first row is not a pair but holds them.
+    Without `columns`, a row has exactly two columns. With them it may have more, but all rows equally many: a stray tab
+    would silently shift the text into another column. If `columns` are names, the first row is a header.
     """
 
     def __init__(self, path: Path, columns: tuple[int, ...] | tuple[str, ...] | None, quoted: bool = False) -> None:
@@ -157,7 +155,7 @@ class TabSeparated(PairSource):
         self.chosen, self.quoted = columns, quoted
 
     def cells(self) -> Iterator[tuple[int, list[str] | UserError]]:
-        """The cells of each row, or the error of a row that cannot be read, with the number of its first line."""
+        """The cells of each row, or the error of an unreadable row, with the number of its first line."""
         if self.quoted:
             yield from quoted_rows(self.files[0])
             return
@@ -202,17 +200,17 @@ class TabSeparated(PairSource):
 
 
 class Tsv(CorpusFormat):
-    """A table: a pair a row, a recording with its transcript a row, or a word with its label a row.
+    """A table with a row per pair, per recording with its transcript, or per word with its label.
 
     The path of a recording is relative to the table's folder. A blank line ends a sentence of labelled words.
     """
 
     class Config(CorpusConfig):
-        """`columns` are those of the source and of one or more targets, or of a word and its label.
+        """`columns` are the columns of the source and of one or more targets, or of a word and its label.
 
-        They are numbers from 1, or names that stand in the first row; by default the first two. Metrics compare with
-        all targets, training learns the first. `quoted`: the file is that of a spreadsheet, where double quotes around
-        a cell are no text, a quote within it is doubled, and it may have tabs and line breaks, which become spaces.
+        They are numbers from 1, or names in the first row; by default the first two. Metrics compare with all targets;
+        training uses the first. `quoted`: the file was written by a spreadsheet, where a cell may be in double quotes,
+        inner quotes are doubled, and tabs and line breaks within a cell become spaces.
         """
 
         path: Path
@@ -239,16 +237,16 @@ class Tsv(CorpusFormat):
 
 
 class RecordsConfig(CorpusConfig):
-    """`columns` are the fields of the source and of one or more targets; dots reach into nested ones.
+    """`columns` are the fields of the source and of one or more targets; dots access nested fields.
 
-    Metrics compare with all targets, training learns the first.
+    Metrics compare with all targets; training uses the first.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=2)]
 
 
 class JsonLines(PairSource):
-    """A file with a JSON object a line; `columns` are the fields of source and target, dots reach into nested ones."""
+    """A file with a JSON object per line. `columns` are the fields of source and target; dots access nested fields."""
 
     def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
         super().__init__(str(path), (path,), columns)
@@ -271,7 +269,7 @@ class JsonLines(PairSource):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of an object. Raises ValueError where one is there twice."""
+    """The fields of an object. Raises ValueError if a field occurs twice."""
     record = dict(pairs)
     if len(record) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -280,7 +278,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class JsonLinesFile(CorpusFormat):
-    """A JSON object a line: pairs, or recordings, whose paths are relative to the file's folder, with transcripts."""
+    """JSON lines of pairs, or of recordings with transcripts. Paths of recordings are relative to the file's folder."""
 
     class Config(RecordsConfig):
         """The file and its `columns`."""
@@ -301,7 +299,7 @@ class HubDataSet(PairSource):
     """One split of a data set of the Hugging Face hub, or of a local folder in its format."""
 
     def __init__(self, name: str, records: Any, split: str | None, columns: tuple[str, ...]) -> None:
-        # Arrow files hold the content; a data set in memory has none.
+        # The content is in Arrow files; a data set in memory has none.
         files = [Path(file["filename"]) for file in records.cache_files]
         super().__init__(f"{name} {split}", files, columns)
         self.records, self.split, self.fields = records, split, columns
@@ -316,10 +314,10 @@ class HubDataSet(PairSource):
 
 
 class Hub(CorpusFormat):
-    """A data set of the Hugging Face hub, which the extra [hub] reads."""
+    """A data set of the Hugging Face hub, read with the extra [hub]."""
 
     class Config(RecordsConfig):
-        """The data set's `name` and `configuration`, as the hub calls them, and one `split` of it."""
+        """The data set's `name` and `configuration` on the hub, and one `split` of it."""
 
         name: str
         configuration: str | None = None
@@ -347,7 +345,7 @@ class Hub(CorpusFormat):
         try:
             with files_of_bounded_size():
                 rows = datasets.load_dataset(name, self.config.configuration, split=split, streaming=False)
-        except Exception as error:  # no network, an unknown name, configuration or split: each has a class of its own
+        except Exception as error:  # network, name, configuration and split errors have various classes
             raise UserError(f"cannot load this data set ({error})", where=where, received=name) from error
         if isinstance(rows, Mapping):
             key = f"{self.where}.split"
@@ -363,7 +361,7 @@ def _pair_of(record: Any, fields: Sequence[str], line: int, where: str) -> Pair 
 
 
 def field_of(record: Any, name: str, where: str) -> str:
-    """The text at `name`, in which dots reach into nested mappings. Raises UserError where there is none."""
+    """The text of the field `name`, where dots access nested mappings. Raises UserError if there is no text."""
     value = record
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""Corpora of pairs: several as one, and the opening of those that a recipe names."""
+"""Corpora of pairs: concatenation, tags and terms, and opening the corpora of a recipe."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 Side = Literal["source", "target"]
-TERM_SHARE = 0.5  # of the pairs that have terms: a model that always sees them would need them
+TERM_SHARE = 0.5  # share of the pairs with terms: if all were annotated, the model would depend on annotations
 
 
 class Concatenation(PairSource):
-    """Several sources, one after the other; lines are counted through all of them.
+    """Several sources, one after the other, with lines counted across all of them.
 
-    Where they are `apart`, a blank pair without a line of its own comes between them.
+    With `apart`, a blank pair, which has no line of its own, separates them.
     """
 
     def __init__(self, sources: Sequence[PairSource], apart: bool = False) -> None:
@@ -38,8 +38,7 @@ class Concatenation(PairSource):
         super().__init__(" and ".join(source.name for source in sources), files)
 
     @property
-    def source_is_text(self) -> bool:  # type: ignore[override]  # decided by what is concatenated
-        """Whether the sources are text."""
+    def source_is_text(self) -> bool:  # type: ignore[override]  # depends on the sources
         return self.sources[0].source_is_text
 
     def rows(self) -> Iterator[Pair | UserError]:
@@ -66,7 +65,7 @@ class Concatenation(PairSource):
 
 
 class SideLines(Iterable[str]):
-    """The lines of one side of a source of pairs, read anew each time that they are asked for."""
+    """The lines of one side of a source of pairs, as an iterable that reads them anew each time."""
 
     def __init__(self, pairs: PairSource, side: Side) -> None:
         self.pairs, self.side = pairs, side
@@ -76,7 +75,7 @@ class SideLines(Iterable[str]):
 
 
 class TaggedPairs(PairSource):
-    """The pairs of a source, with a tag before each source that has any text."""
+    """The pairs of a source, with a tag before each source text that is not blank."""
 
     def __init__(self, source: PairSource, tag: str) -> None:
         super().__init__(source.name, source.files, (*source.columns, tag))
@@ -97,7 +96,7 @@ class TaggedPairs(PairSource):
 
 
 class TermPairs(PairSource):
-    """The pairs of a source; `TERM_SHARE` of those whose targets have a term's translation are annotated with it."""
+    """The pairs of a source; `TERM_SHARE` of the pairs that translate a term are annotated with the translation."""
 
     def __init__(self, source: PairSource, path: Path) -> None:
         super().__init__(source.name, (*source.files, path), source.columns)
@@ -120,17 +119,17 @@ class TermPairs(PairSource):
 def open_source(
     corpus: GivenCorpus, where: str, broken: Broken = "error", *, tags: bool = True, apart: bool = False
 ) -> PairSource:
-    """The pairs of a corpus, or of several.
+    """Open the pairs of a corpus, or of several.
 
     Args:
-        corpus: as the recipe names it; a mapping is read like a part of a recipe.
-        where: its key, such as `data.train`, for messages.
-        broken: what becomes of rows that cannot be read.
-        tags: whether sources have the tags of their corpora before them.
-        apart: whether a blank pair comes between the corpora.
+        corpus: the corpus as in a recipe; a mapping is parsed like a part of a recipe.
+        where: its recipe key, such as `data.train`, for messages.
+        broken: how unreadable rows are treated.
+        tags: whether to prefix sources with the tags of their corpora.
+        apart: whether to separate the corpora by a blank pair.
 
     Raises:
-        UserError: a file that is missing, unreadable or empty; a data set that cannot be loaded.
+        UserError: a file is missing, unreadable or empty; a data set cannot be loaded.
     """
     sources = list[PairSource]()
     for format in open_corpora(corpus, where, PAIRS):
@@ -141,14 +140,14 @@ def open_source(
 
 
 def joined(sources: Sequence[PairSource], broken: Broken, apart: bool = False) -> PairSource:
-    """Several sources as one, with what becomes of rows that cannot be read."""
+    """Concatenate sources, and set how unreadable rows are treated."""
     whole = sources[0] if len(sources) == 1 else Concatenation(sources, apart)
     whole.row_errors = RowErrors(broken, remedy="data.broken=skip")
     return whole
 
 
 def check_sides(source: PairSource) -> None:
-    """Raise UserError unless there is a pair that has text as its source, and one that has text as its target."""
+    """Raise UserError unless some pair has text as its source, and some pair has text as its target."""
     missing, pair = ["source", "target"], None
     for pair in source:
         missing = [side for side in missing if not getattr(pair, side).strip()]
@@ -161,7 +160,7 @@ def check_sides(source: PairSource) -> None:
 
 
 def check_references(source: PairSource, where: str) -> None:
-    """Raise UserError, at the key `where`, unless every pair has equally many references, as metrics need them."""
+    """Raise UserError, at the key `where`, unless all pairs have the same number of references, as metrics require."""
     first: Pair | None = None
     for pair in source:
         first = first or pair

@@ -1,4 +1,4 @@
-"""Trees in Penn Treebank brackets, over any number of lines."""
+"""Trees in the brackets of the Penn Treebank, over any number of lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALLOWED = "(TAG word), or (LABEL ...) around such brackets"
 
 
 class TreeAtLine(NamedTuple):
-    """A tree and the line that it begins at; None for a sentence without one, such as `(())`."""
+    """A tree and the number of its first line. The tree is None for a sentence without one, such as `(())`."""
 
     line: int
     tree: Tree | None
@@ -25,7 +25,7 @@ class TreeAtLine(NamedTuple):
 
 @dataclass
 class _Bracket:
-    """An open bracket: the line that it begins at, its label and its word, the nodes of the brackets within it."""
+    """An open bracket: its line, its label and word so far, and the nodes of the brackets within it."""
 
     line: int
     texts: list[str] = field(default_factory=list)
@@ -33,17 +33,13 @@ class _Bracket:
 
 
 def read_penn(path: Path) -> Iterator[TreeAtLine]:
-    """The trees of a file, plain or compressed, as they stand there.
-
-    Raises:
-        UserError: with file and line: brackets that do not match or hold no tree, text outside of them.
-    """
+    """Read the trees of a file, plain or compressed. Raises UserError with file and line for anything but trees."""
     return parse_penn(read_lines(path), str(path))
 
 
 def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
-    """The trees of some lines, which errors call `where`."""
-    stack = list[_Bracket]()  # of the open ones
+    """Parse the trees in `lines`; errors call the lines `where`."""
+    stack = list[_Bracket]()  # the open brackets
     for number, line in enumerate(lines, start=1):
         for token in TOKEN.findall(line):
             if token == "(":  # noqa: S105
@@ -56,7 +52,7 @@ def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
                     "this stands outside of its bracket", where=f"{where}:{number}", received=token, allowed=ALLOWED
                 )
             texts, children = stack[-1].texts, stack[-1].children
-            if token != ")":  # noqa: S105  (a label or a word, or both with other white space between them)
+            if token != ")":  # noqa: S105  (a label, a word, or both separated by other white space)
                 texts += [] if texts else [parts.pop(0)]
                 texts += ["_".join(parts)] if parts else []
                 continue
@@ -78,7 +74,7 @@ def parse_penn(lines: Iterable[str], where: str) -> Iterator[TreeAtLine]:
 
 
 def parse_tree(text: str, where: str | None = None) -> Tree:
-    """The one tree of some text, as it stands there. Raises UserError, at `where`, where it is not one."""
+    """Parse a text with exactly one tree. Raises UserError, at `where`, for any other text."""
     why = ""
     try:
         trees = [tree for _, tree in parse_penn([text], "") if tree is not None]

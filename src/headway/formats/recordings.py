@@ -1,4 +1,4 @@
-"""Recordings and their transcripts: manifests, and folders laid out as LibriSpeech's."""
+"""Recordings and their transcripts: manifests, and folders in the layout of LibriSpeech."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headway.formats.corpus_format import RECORDINGS, Broken, CorpusFormat, open
 from headway.formats.lines import read_rows
 from headway.formats.pairs import Pair, PairSource, joined
 
-SUFFIXES = (".flac", ".wav")  # of audio beside LibriSpeech's transcripts
+SUFFIXES = (".flac", ".wav")  # of recordings in LibriSpeech's layout
 
 
 class Utterance(NamedTuple):
-    """A recording and its transcript; `line` counts from 1 in its manifest, or among all of a corpus."""
+    """A recording and its transcript. `line` counts from 1 in its manifest, or across the whole corpus."""
 
     line: int
     audio: Path
@@ -29,7 +29,7 @@ class Utterance(NamedTuple):
 
 
 class Manifest(PairSource):
-    """Pairs of a path and a transcript, whose paths are relative to the folder of the file that they stand in."""
+    """Pairs of a path and a transcript; paths are relative to the folder of the manifest."""
 
     source_is_text = False
 
@@ -50,7 +50,7 @@ class Manifest(PairSource):
 
 
 class Transcripts(PairSource):
-    """Files `*.trans.txt`: a line `ID TEXT` for each `ID.flac` beside the file."""
+    """Files `*.trans.txt`, with a line `ID TEXT` for each `ID.flac` in the same folder."""
 
     source_is_text = False
 
@@ -69,7 +69,7 @@ class Transcripts(PairSource):
 
 
 class LibriSpeech(CorpusFormat):
-    """Folders with files `*.trans.txt` below them at any depth, each beside its recordings."""
+    """Folders with files `*.trans.txt` at any depth, each in the folder of its recordings."""
 
     class Config(CorpusConfig):
         """One or more `folders`."""
@@ -96,24 +96,24 @@ class LibriSpeech(CorpusFormat):
 
 
 def open_recordings(corpus: GivenCorpus, where: str, broken: Broken = "error") -> PairSource:
-    """The pairs of paths and transcripts of a corpus, or of several.
+    """Open the pairs of paths and transcripts of a corpus, or of several.
 
     Args:
-        corpus: as the recipe names it; a mapping is read like a part of a recipe.
-        where: its key, such as `data.train`, for messages.
-        broken: what becomes of rows that cannot be read.
+        corpus: the corpus as in a recipe; a mapping is parsed like a part of a recipe.
+        where: its recipe key, such as `data.train`, for messages.
+        broken: how unreadable rows are treated.
 
     Raises:
-        UserError: a manifest or folder that is missing or empty, or another kind of corpus.
+        UserError: a manifest or folder is missing or empty, or the corpus is of another kind.
     """
     return joined([format.recordings() for format in open_corpora(corpus, where, RECORDINGS)], broken)
 
 
 def read_utterances(source: PairSource) -> list[Utterance]:
-    """All utterances; blank rows are left out.
+    """Read all utterances, skipping blank rows.
 
     Raises:
-        UserError: a manifest that is at fault, with its line, or that holds nothing.
+        UserError: a manifest is damaged, with its line, or contains no recording.
     """
     utterances = [Utterance(pair.line, Path(pair.source), pair.target) for pair in source if pair.source]
     if not utterances:
@@ -123,9 +123,9 @@ def read_utterances(source: PairSource) -> list[Utterance]:
 
 
 def hash_of_audio(path: Path) -> str:
-    """A hash of a recording's content, or of its being missing."""
+    """A hash of a recording's content, or `unreadable` if the file cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
-    except (OSError, ValueError):  # no such file, or a name that no file can have
+    except (OSError, ValueError):  # missing file, or invalid file name
         return "unreadable"

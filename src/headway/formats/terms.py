@@ -1,4 +1,4 @@
-"""Terms with the translations that they are to have: found in sources, annotated for models, looked for in outputs."""
+"""Terminology: terms with required translations, matched in sources, annotated for models, and counted in outputs."""
 
 import re
 from collections import Counter, defaultdict
@@ -10,15 +10,15 @@ from headway.core.errors import UserError
 from headway.core.languages import WIDE
 from headway.formats.lines import read_lines
 
-BEGIN, MEANS, END = "⟦", "⇒", "⟧"  # around an annotated term, and between it and its translation
-# Where words begin and end, and sentences.
+BEGIN, MEANS, END = "⟦", "⇒", "⟧"  # before a term, between term and translation, and after it
+# The beginnings and ends of words, and the beginnings of sentences.
 BEFORE, BEHIND = re.compile(rf"(?<![^\W{WIDE}])"), re.compile(rf"(?![^\W{WIDE}])")
 SENTENCE_BEGINS = re.compile(r"(?<=[.!?…。！？]\s)|\A")
 
 
 @dataclass(frozen=True)
 class TermCount:
-    """How many terms a source has, how many of them the first output had, and how many the chosen one has."""
+    """The number of terms in a source, and how many of their translations are in the first and in the chosen output."""
 
     asked: int = 0
     first: int = 0
@@ -37,19 +37,22 @@ NO_TERMS = TermCount()
 
 
 class Glossary:
-    """Translations by term. A term is whole words as they are written, or with a capital where a sentence begins."""
+    """The translation of each term. A term matches whole words, also with a capital at the beginning of a sentence."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         self.terms = {term: target for term, target in terms.items() if term.strip()}
         self._capitals = {_capital(term): target for term, target in self.terms.items()}
-        lengths = defaultdict[str, set[int]](set)  # of the terms, by their first two characters
+        lengths = defaultdict[str, set[int]](set)  # lengths of terms, by their first two characters
         for term in (*self.terms, *self._capitals):
             lengths[term[:2]].add(len(term))
         self._lengths = {prefix: sorted(some, reverse=True) for prefix, some in lengths.items()}
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """The glossary of a file, SOURCE TAB TARGET a line. Raises UserError for any other line, or a term in two."""
+        """Read a file with lines SOURCE TAB TARGET.
+
+        Raises UserError for other lines, or a term with two translations.
+        """
         terms = dict[str, str]()
         for number, line in enumerate(read_lines(path), start=1):
             cells = [cell.strip() for cell in line.split("\t")]
@@ -64,7 +67,7 @@ class Glossary:
         return cls(terms)
 
     def found(self, text: str) -> Iterator[tuple[tuple[int, int], str]]:
-        """The terms of a text, the longest of those that overlap, each with its translation."""
+        """The terms in a text, preferring the longest of overlapping terms, each with its span and translation."""
         end = 0
         for begin in range(len(text)):
             lengths = (*self._lengths.get(text[begin : begin + 2], ()), *self._lengths.get(text[begin], ()))
@@ -79,11 +82,11 @@ class Glossary:
                     break
 
     def annotated(self, text: str, target: str | None = None) -> str:
-        """A source with the translation beside every term, inline (Dinu et al. 2019).
+        """Annotate the terms of a source inline with their translations (Dinu et al. 2019).
 
         Args:
             text: the source.
-            target: its translation; only terms whose translation it has are annotated.
+            target: its translation; only terms whose translations occur in it are annotated.
         """
         out, at = list[str](), 0
         for (begin, end), wanted in self.found(text):
@@ -93,12 +96,12 @@ class Glossary:
         return "".join([*out, text[at:]])
 
     def wanted(self, text: str) -> Counter[str]:
-        """The translations that an output for a source should have, and how often."""
+        """The translations that the output for a source should contain, with their counts."""
         return Counter(target for _, target in self.found(text))
 
 
 def kept(wanted: Counter[str], output: str) -> int:
-    """How many of the wanted translations an output has."""
+    """The number of `wanted` translations in an output."""
     return sum(min(count, _count(term, output)) for term, count in wanted.items())
 
 

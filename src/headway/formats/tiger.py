@@ -1,9 +1,10 @@
 """Trees in TIGER-XML (Mengel and Lezius 2000), in which constituents may be discontinuous; secondary edges are ignored.
 
-Trees are made continuous by raising (described by Boyd 2007): from the lowest constituent to the highest, each that has
-gaps keeps the part with its head (the child with the edge label HD; without one, the longest part, of equals the first)
-and gives its other children to the constituent above, the highest to the root `VROOT`. Words that no constituent holds,
-such as punctuation, make no gaps; at the end they go below the lowest constituent that holds the words on both sides.
+Trees are made continuous by raising (described by Boyd 2007). From the lowest constituent to the highest, a constituent
+with gaps keeps the part with its head (the child with the edge label HD; without one, the longest part, or the first of
+equally long parts). Its other children are attached to the constituent above, those of the highest to the root `VROOT`.
+Words outside of all constituents, such as punctuation, cause no gaps. At the end they are attached to the lowest
+constituent that contains the words on both sides.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from headway.trees.tree import Leaf, Tree, escape, fill, unescape
 NO_LABEL = "--"
 HEAD = "HD"
 ROOT = "VROOT"
-LARGEST = 100_000  # words and constituents of a sentence
-MOST_RAISED = 1_000_000  # children given to constituents above, which take as long as they are many
+LARGEST = 100_000  # the maximum number of words and constituents of a sentence
+MOST_RAISED = 1_000_000  # children attached to constituents above; the time is proportional to this number
 
 
 class _Edge(NamedTuple):
@@ -31,12 +32,12 @@ class _Edge(NamedTuple):
 
 
 def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
-    """The trees of a file, plain or compressed, with the functions of constituents behind their labels: `NP-SB`.
+    """Read the trees of a file, plain or compressed. Functions are appended to the labels of constituents: `NP-SB`.
 
-    A sentence whose edges make no tree is an error in its place, with file and line.
+    For a sentence whose edges form no tree, the error, with file and line, is yielded instead.
 
     Raises:
-        UserError: with file and line: no XML.
+        UserError: with file and line: the file is no XML.
     """
     tags, sentences = read_tags(path), 0
     for tag in tags:
@@ -53,7 +54,7 @@ def read_tiger(path: Path) -> Iterator[TreeAtLine | UserError]:
 
 
 class _Sentence:
-    """Words and constituents of a sentence by their ids, and the edges down from each. Raises ValueError: no tree."""
+    """The words and constituents of a sentence by id, and the edges to children. Raises ValueError if it is no tree."""
 
     def __init__(self, tags: Iterable[Tag]) -> None:
         self.words = dict[str, Leaf]()
@@ -89,7 +90,7 @@ class _Sentence:
             raise ValueError(f"the constituent {lost[0]!r} holds nothing or is below itself")
 
     def _lowest_first(self) -> list[str]:
-        """The constituents, every one after all that are below it."""
+        """The constituents, each after all constituents below it."""
         names, stack = list[str](), [name for name in self.children if name not in self.parent]
         while stack:
             name = stack.pop()
@@ -98,7 +99,7 @@ class _Sentence:
         return names[::-1]
 
     def tree(self) -> Tree | None:
-        """The continuous tree below `VROOT`; None without words. The children of constituents are moved for it."""
+        """The continuous tree below `VROOT`, or None without words. This moves children of constituents."""
         held = {word: index for index, word in enumerate(word for word in self.words if word in self.parent)}
         words = tuple(self.words.values())
         if not held:
@@ -124,7 +125,7 @@ class _Sentence:
 
 
 def _text(attributes: dict[str, str], name: str) -> str:
-    """An attribute, with `_` in the place of white space. Raises ValueError where it is blank."""
+    """An attribute with white space replaced by `_`. Raises ValueError if it is blank."""
     text = "_".join(attributes.get(name, "").split())
     if not text:
         raise ValueError(f"an element has no {name}: {attributes}")
@@ -132,7 +133,7 @@ def _text(attributes: dict[str, str], name: str) -> str:
 
 
 def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[list[_Edge]]:
-    """Children in their order, cut where there is a gap between them."""
+    """Sort children by position, and split them at gaps."""
     parts: list[list[_Edge]] = []
     for edge in sorted(edges, key=lambda edge: spans[edge.child]):
         if parts and spans[parts[-1][-1].child][1] == spans[edge.child][0]:
@@ -143,7 +144,7 @@ def _parts(edges: Sequence[_Edge], spans: dict[str, tuple[int, int]]) -> list[li
 
 
 def _nodes(edges: Sequence[_Edge], nodes: dict[str, Tree | Leaf]) -> tuple[Tree | Leaf, ...]:
-    """The children, constituents with their functions behind their labels."""
+    """The nodes of the edges, with the functions of constituents appended to their labels."""
     children = list[Tree | Leaf]()
     for edge in edges:
         node = nodes[edge.child]

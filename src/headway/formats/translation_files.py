@@ -1,4 +1,4 @@
-"""Translations as translators keep them: memories in TMX, and messages of programs in PO."""
+"""Formats of translation tools: translation memories in TMX, and message catalogues in PO."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +11,11 @@ from headway.formats.lines import read_lines
 from headway.formats.xml_files import read_tags
 from headway.markup.gettext import messages, plural_form
 
-CODES = ("bpt", "ept", "it", "ph", "ut")  # elements of a TMX segment whose text is code
+CODES = ("bpt", "ept", "it", "ph", "ut")  # elements of a TMX segment that contain code, not text
 
 
 class Memory(PairSource):
-    """The units of a TMX file, read element by element; one that lacks either language cannot be read."""
+    """The units of a TMX file, read element by element. A unit without one of the languages is unreadable."""
 
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
         super().__init__(str(path), (path,), languages)
@@ -49,10 +49,10 @@ class Memory(PairSource):
 
 
 class Tmx(CorpusFormat):
-    """A translation memory; its inline tags are left out."""
+    """A translation memory, without its inline tags."""
 
     class Config(CorpusConfig):
-        """The `file`, and the codes of the languages that are `source` and `target`."""
+        """The `file`, and the language codes of `source` and `target`."""
 
         file: Path
         source: LanguageCode
@@ -66,7 +66,7 @@ class Tmx(CorpusFormat):
 
 
 class Catalogue(PairSource):
-    """The messages of a PO file that are translated, fuzzy ones aside; of a plural, the forms for 1 and 2."""
+    """The translated messages of a PO file, without fuzzy ones. Plurals give the forms for 1 and 2."""
 
     def rows(self) -> Iterator[Pair | UserError]:
         header = ""

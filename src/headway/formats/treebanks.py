@@ -1,4 +1,4 @@
-"""Treebanks: as pairs of a sentence and the linear form of its tree, and as texts to be looked at."""
+"""Treebanks: as pairs of a sentence and the linear form of its tree, and as text for display."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headway.trees.tree import Tree, clean, draw
 
 
 def read_trees(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine]:
-    """The trees of a treebank in Penn brackets or TIGER-XML, plain or compressed, as `clean` leaves them.
+    """Read the trees of a treebank in Penn brackets or TIGER-XML, plain or compressed, simplified by `clean`.
 
     Raises:
         UserError: with file and line, as `read_penn` and `read_tiger`.
@@ -31,7 +31,7 @@ def read_trees(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine]:
 
 
 def tree_rows(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine | UserError]:
-    """`read_trees`, with the error in the place of a sentence that is no tree: the sentences after it can be read."""
+    """`read_trees`, but yielding the error for a sentence that is no tree, so that reading can continue."""
     rows: Iterator[TreeAtLine | UserError] = read_tiger(path) if begins_as_xml(path) else read_penn(path)
     for row in rows:
         if not isinstance(row, UserError) and row.tree is not None:
@@ -40,7 +40,7 @@ def tree_rows(path: Path, *, functions: bool = False) -> Iterator[TreeAtLine | U
 
 
 class TreePairs(PairSource):
-    """A treebank; metrics compare the trees themselves. A sentence without a tree is a pair of empty texts."""
+    """The pairs of a treebank. Metrics compare the trees. A sentence without a tree is a pair of empty texts."""
 
     def __init__(self, path: Path, leaves: Leaves, functions: bool) -> None:
         super().__init__(str(path), (path,), (leaves, str(functions)))
@@ -61,7 +61,7 @@ class Treebank(CorpusFormat):
     """A treebank in Penn brackets or TIGER-XML: pairs of a sentence and the linear form of its tree."""
 
     class Config(CorpusConfig):
-        """The file; `leaves` of the linear form are the words' `tags` or `xx`; `functions` keeps grammatical ones."""
+        """The file; `leaves` of the linear form are `tags` or `xx`; `functions` keeps grammatical functions."""
 
         path: Path
         leaves: Leaves = "tags"
@@ -86,17 +86,17 @@ STYLES: dict[str, Callable[[Tree], str]] = {
 def write_trees(
     path: Path, style: str, *, sample: int | None = None, leaves: str | None = None, functions: bool = False
 ) -> Iterator[str]:
-    """The trees of a treebank, each in a text of a style in `STYLES`; an empty text where a sentence has none.
+    """Format the trees of a treebank in one of the `STYLES`, with an empty text for a sentence without a tree.
 
     Args:
         path: Penn brackets or TIGER-XML.
         style: a name in `STYLES`.
-        sample: only so many, drawn at random, always the same ones, in their order.
-        leaves: what words become in the linear form, by default their tags.
-        functions: keep grammatical functions.
+        sample: the size of a random sample, always the same one, in the order of the file.
+        leaves: the leaves of the linear form, by default the tags.
+        functions: whether to keep grammatical functions.
 
     Raises:
-        UserError: an unknown style or kind of leaves; a file at fault.
+        UserError: the style or kind of leaves is unknown, or the file is damaged.
     """
     for name, value, allowed in (("format", style, STYLES), ("leaves", leaves or "tags", get_args(Leaves))):
         if value not in allowed:

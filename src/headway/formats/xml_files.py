@@ -1,4 +1,4 @@
-"""XML files, plain or compressed, read element by element; a damaged one is an error with its line."""
+"""XML files, plain or compressed, read element by element; a damaged file raises an error with its line."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from xml.parsers import expat
 from headway.core.errors import UserError
 from headway.formats.lines import CHUNK, LONGEST_LINE, ReadingPosition, opened
 
-BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, halves of characters in UTF-16, white space
+BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, zero bytes of UTF-16, white space
 
 
 class Tag(NamedTuple):
-    """The beginning of an element, its end, which has no attributes (None), or text, which has no name."""
+    """A start tag, an end tag (with `attributes` None), or text (with an empty name)."""
 
     name: str
     attributes: dict[str, str] | None
@@ -22,12 +22,12 @@ class Tag(NamedTuple):
 
 
 def read_tags(path: Path, *, with_text: bool = False) -> Iterator[Tag]:
-    """The tags of a file in their order, and the text between them where that is wanted.
+    """The tags of a file in order and, if `with_text` is set, the text between them.
 
-    Entities from outside of the file are not read, and expat limits the expansion of those inside (CVE-2013-0340).
+    External entities are not read, and expat limits the expansion of internal ones (CVE-2013-0340).
 
     Raises:
-        UserError: with file and line: no XML, an encoding that is not known, an element that is too long.
+        UserError: with file and line: the file is no XML, its encoding is unknown, or an element is too long.
     """
     parser, tags = expat.ParserCreate(), list[Tag]()
     parser.StartElementHandler = lambda name, attributes: tags.append(Tag(name, attributes, parser.CurrentLineNumber))
@@ -43,7 +43,7 @@ def read_tags(path: Path, *, with_text: bool = False) -> Iterator[Tag]:
             except expat.ExpatError as damage:
                 what = f"this is not XML ({expat.errors.messages.get(damage.code, damage)})"
                 error = UserError(what, where=f"{path}:{damage.lineno}")
-            except (ValueError, LookupError) as unknown:  # the handlers raise none
+            except (ValueError, LookupError) as unknown:  # raised by expat, never by the handlers
                 what = f"this encoding of XML cannot be read ({unknown})"
                 error = UserError(what, where=f"{path}:1", allowed="UTF-8")
             yield from tags
@@ -59,7 +59,7 @@ def read_tags(path: Path, *, with_text: bool = False) -> Iterator[Tag]:
 
 
 def begins_as_xml(path: Path) -> bool:
-    """Whether a file's first character, in whatever encoding, is that of XML; not where nothing can be read."""
+    """Whether the first character of a file, in any encoding, is that of XML; False if the file cannot be read."""
     with contextlib.suppress(UserError), opened(path, ReadingPosition()) as file:
         return file.read(CHUNK).lstrip(BEFORE_XML).startswith(b"<")
     return False

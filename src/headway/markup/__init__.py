@@ -1,1 +1,1 @@
-"""Documents with markup: their text is translated, and everything else stays as it is, byte for byte."""
+"""Documents with markup: the text is translated, and everything else stays unchanged, byte for byte."""

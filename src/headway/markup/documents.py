@@ -1,4 +1,4 @@
-"""Documents by their kind: what of them is translated, in what encoding, and the document with the translation."""
+"""Kinds of documents: which parts are translated, the encoding, and the translated document."""
 
 import codecs
 import importlib
@@ -22,7 +22,7 @@ from headway.markup.translating import (
 
 
 class Languages(NamedTuple):
-    """The languages of a document and of its translation, by their codes."""
+    """The language codes of a document and of its translation."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ Parts = Iterator[str | Segment]
 def check_language(declared: str | None, run: Languages, side: Literal["source", "target"], line: int) -> None:
     """Raise UserError if a document declares another language than the run has on that side.
 
-    A missing or unknown code declares nothing. A run with one code on both sides may not know its languages.
+    A missing or unknown code is ignored. A run with the same code on both sides may not know its languages.
     """
     own = getattr(run, side)
     known = run.target and run.source != run.target and declared and is_language(declared)
@@ -47,7 +47,7 @@ def check_language(declared: str | None, run: Languages, side: Literal["source",
 
 Parser = Callable[[str, Languages], Parts]
 
-# The kinds: the suffixes of their files, and what divides such a text.
+# For each kind of document: the suffixes of its files, and its parser.
 KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "text": ((".txt",), "documents:text_parts"),
     "html": ((".html", ".htm", ".xhtml"), "hypertext:html_parts"),
@@ -65,20 +65,20 @@ DECLARED = {
 } | dict.fromkeys(("xliff", "tmx"), re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"))
 TIMES = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s+-->\s+((?:\d+:)?\d+:\d+[.,]\d+).*")
 SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*[-–—][ \t]*)")
-SOUNDS = tuple("[]()♪#")  # around what is no speech
+SOUNDS = tuple("[]()♪#")  # around sounds that are not speech
 PAUSE, LONGEST_SENTENCE = 3.0, 250  # seconds, characters
-FEW_STOPS = 0.1  # of all cues
+FEW_STOPS = 0.1  # share of cues that end with a full stop
 CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
 
 
 def is_marked_up(path: PurePath) -> bool:
-    """Whether a file is a document of another kind than plain text, by its name."""
+    """Whether a file name is that of a document with markup, rather than plain text."""
     return any(path.suffix.lower() in suffixes for kind, (suffixes, _) in KINDS.items() if kind != "text")
 
 
 def kind_of(name: str, kind: str | None = None) -> str:
-    """The kind of a document, by its name where it is not given. Raises UserError where there is no such kind."""
+    """The kind of a document, by default from its name. Raises UserError if there is no such kind."""
     suffix = PurePath(name).suffix.lower()
     found = kind if kind in KINDS else next((one for one, (known, _) in KINDS.items() if suffix in known), None)
     if found is None or (kind is not None and kind not in KINDS):
@@ -92,17 +92,17 @@ def kind_of(name: str, kind: str | None = None) -> str:
 def translate_document(
     content: bytes, name: str, translate: Translate, languages: Languages = ENGLISH, kind: str | None = None
 ) -> bytes:
-    """A document with its text translated, in its encoding, and all else as it was.
+    """Translate the text of a document. Its encoding and everything else stay unchanged.
 
     Args:
         content: the document.
-        name: its name, whose suffix tells its kind, and for messages.
-        translate: gives the translations of sentences, in their order.
-        languages: those of the document and of its translation.
+        name: its file name, for its kind and for messages.
+        translate: returns the translations of sentences, in order.
+        languages: the languages of the document and of its translation.
         kind: one of `KINDS`.
 
     Raises:
-        UserError: with its line, what is no document of its kind; a kind that there is not.
+        UserError: with its line, the document is not of its kind; or there is no such kind.
     """
     kind = kind_of(name, kind)
     module, _, function = KINDS[kind][1].partition(":")
@@ -131,7 +131,7 @@ def translate_document(
 
 
 def _decoded(content: bytes, kind: str, name: str) -> tuple[str, str, bytes]:
-    """A document's text, encoding and byte order mark. Raises UserError."""
+    """A document's text, encoding and byte order mark. Raises UserError if it cannot be decoded."""
     encoding, mark = next(((one, mark) for one, mark in MARKS.items() if content.startswith(mark)), ("utf-8", b""))
     declared = DECLARED[kind].search(content[:4096]) if kind in DECLARED and not mark else None
     if declared is not None and declared[1] != b"CHARSET":
@@ -146,13 +146,13 @@ def _decoded(content: bytes, kind: str, name: str) -> tuple[str, str, bytes]:
 
 
 def text_parts(text: str, languages: Languages) -> Parts:
-    """Every line is a paragraph."""
+    """The lines of plain text, each as a paragraph."""
     for line in re.split(r"(\r\n|\n|\r)", text):
         yield Segment(list(text_pieces(line))) if line.strip() else line
 
 
 class Cue(NamedTuple):
-    """A subtitle: the lines before its text, the text, the white space behind it, and its times in seconds."""
+    """A subtitle: the lines before its text, the text, the white space after it, and its times in seconds."""
 
     before: list[str]
     text: str
@@ -162,14 +162,13 @@ class Cue(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The text without tags."""
         return CUE_TAG.sub("", self.text).strip()
 
 
 def subtitle_parts(text: str, languages: Languages) -> Parts:
-    """Cues, as many together as it takes to end a sentence. Raises UserError where there are times of none.
+    """Segments of as many cues as form a sentence. Raises UserError if there are no subtitles, or a time is invalid.
 
-    A sentence also ends at a pause, at the dash of a speaker, at a sound in brackets, and where it becomes too long. If
+    A sentence also ends at a pause, at the dash of a speaker, at a sound in brackets, and if it becomes too long. If
     few cues of a file end with a full stop, each cue is a sentence.
     """
     web = text.startswith("WEBVTT")
@@ -204,7 +203,7 @@ def subtitle_parts(text: str, languages: Languages) -> Parts:
 
 
 def _cues(lines: Sequence[str]) -> Iterator[Cue]:
-    """The subtitles that have text, and at the end one that has none. Raises UserError with the line of other times."""
+    """The subtitles that have text, followed by one without text. Raises UserError with the line of an invalid time."""
     before, at = list[str](), 0
     while at < len(lines):
         times = TIMES.fullmatch(lines[at].rstrip("\r\n"))
@@ -227,18 +226,18 @@ def _cues(lines: Sequence[str]) -> Iterator[Cue]:
 
 
 def _seconds(time: str) -> float:
-    """The seconds of a time such as 00:01:02,500."""
+    """The number of seconds of a time such as 00:01:02,500."""
     return sum(float(part) * 60.0**place for place, part in enumerate(reversed(time.replace(",", ".").split(":"))))
 
 
 def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
-    """Whether a cue begins a sentence, though the `length` characters before it have no full stop."""
+    """Whether a cue begins a sentence although the preceding `length` characters have no full stop."""
     sounds = cue.plain.startswith(SOUNDS) or last.plain.endswith(SOUNDS)
     return sounds or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
 
 
 def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:
-    """The text of a subtitle with its tags; on the web, it has entities."""
+    """The text of a subtitle with its tags and, in WebVTT, its entities."""
     at = 0
     for match in [*CUE_TAG.finditer(cue), None]:
         text = cue[at : match.start() if match else len(cue)]

@@ -1,4 +1,4 @@
-"""XLIFF 1.2 and 2, and TMX: segments without a translation get one."""
+"""XLIFF 1.2 and 2, and TMX: segments without a translation are translated."""
 
 import html
 import re
@@ -18,14 +18,14 @@ PART = re.compile(
     re.DOTALL,
 )
 ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
-AROUND = {"g", "mrk", "pc", "hi"}  # elements around text
+AROUND = {"g", "mrk", "pc", "hi"}  # inline elements with translatable content
 BEGINS, ENDS = {"bpt": "i", "bx": "rid", "sc": "id"}, {"ept": "i", "ex": "rid", "ec": "startRef"}
 DONE = {"translated", "final", "signed-off", "reviewed"}
 
 
 @dataclass
 class Element:
-    """A part of an XML document: an element with its parts, or text and all else (no name)."""
+    """A node of an XML document: an element with its child nodes, or text, comments and the like (without a name)."""
 
     raw: str
     name: str = ""
@@ -36,16 +36,14 @@ class Element:
 
     @property
     def whole(self) -> str:
-        """The element as the document has it."""
         return "".join([self.raw, *(part.whole for part in self.parts), self.end])
 
     def of(self, *names: str) -> "list[Element]":
-        """The parts with these names."""
         return [part for part in self.parts if part.name in names]
 
 
 def parse(text: str) -> Element:
-    """The document, around its root. Raises UserError with the line where it is not XML, or declares entities."""
+    """Parse a document into a node around its root. Raises UserError if it is not XML, or declares entities."""
     parser = expat.ParserCreate("utf-8")
 
     def refuse(*given: object) -> None:
@@ -76,7 +74,7 @@ def parse(text: str) -> Element:
 
 
 def pieces(element: Element) -> Iterator[Piece]:
-    """The content of a segment."""
+    """The pieces of a segment's content."""
     for part in element.parts:
         if part.text is not None:
             written = [(one, html_escape(one)) for one in part.text] if part.raw.startswith("<!") else decoded(part.raw)
@@ -95,7 +93,6 @@ def pieces(element: Element) -> Iterator[Piece]:
 
 
 def segment(element: Element) -> Segment:
-    """The segment that an element has."""
     return Segment(list(pieces(element)), html_escape)
 
 
@@ -104,7 +101,7 @@ def _has_text(element: Element) -> bool:
 
 
 def xliff_parts(text: str, languages: Languages) -> Parts:
-    """Units without a target, or with one that is not done yet."""
+    """The parts of a document, with segments for units without a target, or with an unfinished one."""
     root = parse(text)
     if not root.of("xliff"):
         raise UserError("this is no XLIFF", where="1", allowed="the root element xliff")
@@ -151,7 +148,7 @@ def _unit(unit: Element) -> Parts:
 
 
 def _filled(target: Element, source: Element) -> Parts:
-    """An element with the content of another instead of its own."""
+    """The target element with the content of the source element as a segment."""
     name = re.match(r"<([^\s/>]+)", target.raw)
     assert name
     yield _translated(target.raw if target.end else target.raw.rstrip("/>").rstrip() + ">")
@@ -160,17 +157,16 @@ def _filled(target: Element, source: Element) -> Parts:
 
 
 def _translated(tag: str) -> str:
-    """A tag whose state, where it has one, is `translated`."""
+    """A tag with its `state` attribute, if any, set to `translated`."""
     return re.sub(r"(\sstate\s*=\s*)(\"[^\"]*\"|'[^']*')", r'\1"translated"', tag)
 
 
 def language_of(variant: Element) -> str:
-    """The code of the language of a variant."""
     return variant.attributes.get("xml:lang") or variant.attributes.get("lang", "")
 
 
 def variant(unit: Element, language: str, *, with_base: bool) -> Element | None:
-    """The variant of a unit in a language, as `nearest_variant` chooses it: one with text, else an empty one."""
+    """The variant of a unit in a language (see `nearest_variant`), preferably one with text, or None."""
     all_of = [one for one in unit.of("tuv") if one.of("seg")]
     for some in ([one for one in all_of if _has_text(one.of("seg")[0])], all_of):
         code = nearest_variant(map(language_of, some), language, with_base=with_base)
@@ -180,7 +176,7 @@ def variant(unit: Element, language: str, *, with_base: bool) -> Element | None:
 
 
 def tmx_parts(text: str, languages: Languages) -> Parts:
-    """Units that have the source language and not the target language."""
+    """The parts of a document, with segments for units that have the source but not the target language."""
     root = parse(text)
     if not root.of("tmx"):
         raise UserError("this is no TMX", where="1", allowed="the root element tmx")

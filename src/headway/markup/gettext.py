@@ -1,4 +1,4 @@
-"""PO files: messages that have no translation yet, or one that is marked as fuzzy."""
+"""PO files: messages without a translation, or with a fuzzy one, are translated."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
 
 class Field(NamedTuple):
-    """A keyword with its text, and the lines that it takes."""
+    """The text of a keyword, and its lines [begin, end)."""
 
     text: str
     begin: int
@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 @dataclass
 class Message:
-    """A message: its fields by keyword, and the line of its flags, where there is one."""
+    """A message: its fields by keyword, and the line of its flags, if any."""
 
     begin: int
     fields: dict[str, Field] = field(default_factory=dict)
@@ -39,12 +39,12 @@ class Message:
 
     @property
     def translations(self) -> dict[str, Field]:
-        """The translation, or those of each number."""
+        """The fields of the translation, several for a message with a plural."""
         return {name: field for name, field in self.fields.items() if name.startswith("msgstr")}
 
 
 def messages(lines: list[str]) -> Iterator[Message]:
-    """The messages of a PO file, obsolete ones aside. Raises UserError with the line where it is none."""
+    """The messages of a PO file, except obsolete ones. Raises UserError with the line if it is not a PO file."""
     message, name = Message(0), ""
 
     def complete(number: int) -> Message:
@@ -84,12 +84,11 @@ def _unescaped(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text as PO files have it in quotes."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
 def plural_form(header: str, count: int) -> int:
-    """The number of the plural form that a header has for a count. Raises UserError where it cannot be read."""
+    """The index of the header's plural form for a count. Raises UserError if the plural rule is invalid."""
     plural = PLURALS.search(header)
     try:
         return c2py(plural[1].strip())(count) if plural else int(count != 1)
@@ -98,7 +97,7 @@ def plural_form(header: str, count: int) -> int:
 
 
 def po_parts(text: str, languages: Languages) -> Parts:
-    """Messages without a translation. The singular is the source of the form that the header has for 1."""
+    """The parts of a file, with segments for untranslated messages; the header determines which form is singular."""
     lines, at, singular = text.splitlines(keepends=True), 0, 0
     for message in messages(lines):
         source = message.fields["msgid"].text
@@ -129,7 +128,7 @@ def po_parts(text: str, languages: Languages) -> Parts:
 
 
 def _string(name: str, source: Field, lines: list[str]) -> Parts:
-    """The lines of a translation, on as many as the source has where that has more than one."""
+    """The lines of a translation, over several lines if the source has several."""
     last = lines[source.end - 1]
     end = last[len(last.rstrip("\r\n")) :] or "\n"
     texts = source.text.splitlines(keepends=True)
@@ -144,7 +143,7 @@ def _string(name: str, source: Field, lines: list[str]) -> Parts:
 
 
 def _message_pieces(text: str) -> Iterator[Piece]:
-    """A message with the tags that it may have."""
+    """The pieces of a message, with its tags."""
     at = 0
     for match in [*TAG.finditer(text), None]:
         yield from text_pieces(text[at : match.start() if match else len(text)], escaped)
@@ -154,7 +153,7 @@ def _message_pieces(text: str) -> Iterator[Piece]:
 
 
 def tag_piece(tag: str, raw: str) -> Piece:
-    """A tag as HTML has it, by itself a tag alone."""
+    """The piece of an HTML tag."""
     name = TAG.fullmatch(tag)
     if name and name[1].lower() == "br":
         return Piece("break", raw, " ")

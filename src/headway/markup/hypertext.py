@@ -1,4 +1,4 @@
-"""The text of HTML, whole pages and fragments, which browsers read whatever is wrong with it."""
+"""The text of HTML, whole pages and fragments, which browsers display even if it is ill-formed."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ EMPTY = {
 }  # fmt: skip
 
 
-# A tag by the rules of browsers: quotes mean something behind "=" alone.
+# A tag, as browsers parse it: quotes only have a meaning after "=".
 TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)((?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?)*+)>")
 ATTRIBUTE = re.compile(r"([^\s=>\"'/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
 BEGINS = re.compile(r"<(?:(/?[a-zA-Z])|[!?/])")
@@ -30,7 +30,7 @@ RAW_TEXT = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in 
 
 
 class Token(NamedTuple):
-    """A part of a page: a tag that begins or ends an element, text, or something else such as a comment."""
+    """A part of a page: a start tag, an end tag, text, or something else such as a comment."""
 
     kind: str
     raw: str
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a page; their raw texts make the page. A tag or comment without an end extends to the end."""
+    """The tokens of a page, whose raw texts form the page. Without its end, a tag or comment extends to the end."""
     at, last, absent = 0, text.rfind(">"), set[str]()
 
     def end_of(mark: str, begin: int) -> int | None:
@@ -72,7 +72,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def _tag(tag: re.Match[str]) -> Token:
-    """A tag with what its attributes say of its element."""
+    """The token of a tag, with the attributes that exclude its element from translation."""
     name, given = tag[2].lower(), {}
     if "translate" in tag[3].lower():
         given = {key.lower(): one or two or three for key, one, two, three in ATTRIBUTE.findall(tag[3])}
@@ -82,7 +82,7 @@ def _tag(tag: re.Match[str]) -> Token:
 
 
 def html_parts(text: str, languages: Languages) -> Parts:
-    """The text between the tags that begin and end blocks."""
+    """The parts of a page, with a segment for the text of each block."""
     page, run, at = list(tokens(text)), list[Piece](), 0
     while at < len(page):
         token = page[at]
@@ -112,7 +112,7 @@ def html_parts(text: str, languages: Languages) -> Parts:
 
 
 def _end(page: Sequence[Token], begin: int) -> int:
-    """The number of the token behind the element that begins there."""
+    """The index of the token after the element that begins at the token `begin`."""
     depth, name = 0, page[begin].name
     for at in range(begin, len(page)):
         if page[at].name == name and page[at].kind in ("begin", "end"):
@@ -123,7 +123,7 @@ def _end(page: Sequence[Token], begin: int) -> int:
 
 
 def _segments(run: Sequence[Piece]) -> Iterator[str | Segment]:
-    """Inline content, divided at tags without a partner, which stay where they are."""
+    """The segments of inline content, which is split at tags without a partner."""
     lone = sorted(unpaired(run))
     if not lone:
         yield Segment(list(run), html_escape)

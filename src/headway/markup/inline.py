@@ -1,7 +1,7 @@
-"""Text with inline markup: tags, placeholders and line breaks find their places in a translation by its alignment.
+"""Text with inline markup. Tags, placeholders and line breaks are placed in the translation by word alignment.
 
 A target character's origin is the offset of the source unit (a word, a punctuation mark, a placeholder) that it
-translates, or -1. A tag goes around the stretch of the target in which characters of its own origin outnumber others.
+translates, or -1. A tag is placed around the stretch of the target in which characters from its content prevail most.
 """
 
 import re
@@ -15,28 +15,27 @@ from typing import Literal, NamedTuple
 
 from headway.core.languages import WIDE
 
-DEEPEST = 100  # tags within each other
+DEEPEST = 100  # the maximum nesting of tags
 
 Span = tuple[int, int]
 Kind = Literal["text", "open", "close", "void", "atom", "space", "break", "cut"]
-MASK = "\ue000\ue001"  # in turn for the placeholders of a text, so that neighbours stay two
+MASK = "\ue000\ue001"  # used alternately, so that adjacent placeholders stay separate
 UNIT = re.compile(rf"{MASK[0]}+|{MASK[1]}+|[{WIDE}]|\d+|[^\W\d_{WIDE}]+(?:['’-][^\W\d_{WIDE}]+)*|[^\s{MASK}]")
 
 
 class Aligned(NamedTuple):
-    """A translation, with the characters of source and target that belong together; without links it is aligned by
-    equal words and positions.
-    """
+    """A translation with aligned spans of source and target. Without links, equal words and positions are aligned."""
 
     text: str
     links: Sequence[tuple[Span, Span]] = ()
 
 
 class Piece(NamedTuple):
-    """A part of a segment: `raw` as the document has it, `text` as it is read.
+    """A part of a segment: `raw` as written in the document, `text` as it is read.
 
-    `open` and `close` with one `key` are a pair of tags, `void` is a tag alone, `atom` a placeholder. Of white space,
-    `space` may be lost, `break` not, and `cut` ends a part that no tag and no word crosses, such as a subtitle.
+    `open` and `close` with the same `key` are a pair of tags, `void` is a single tag, `atom` a placeholder. White space
+    may be removed if it is `space`, but not if it is `break`. `cut` ends a part that no tag and no word crosses, such
+    as a subtitle.
     """
 
     kind: Kind
@@ -51,9 +50,9 @@ class Segment:
 
     Attributes:
         pieces: its parts.
-        escape: writes text as the document has it.
-        original: the segment as the document has it, where that is more than the pieces say.
-        accepts: whether a translation, as the document would have it, keeps the markup.
+        escape: escapes text for the document.
+        original: the segment as written in the document, if this differs from its pieces.
+        accepts: whether a translation, as written in the document, keeps the markup.
     """
 
     pieces: Sequence[Piece]
@@ -63,16 +62,15 @@ class Segment:
 
     @property
     def text(self) -> str:
-        """The text without markup."""
         return "".join(piece.text for piece in self.pieces)
 
     @property
     def raw(self) -> str:
-        """The segment as the document has it."""
+        """The segment as written in the document."""
         return self.original or "".join(piece.raw for piece in self.pieces)
 
     def spans(self) -> Iterator[tuple[Piece, Span]]:
-        """The pieces with their characters of `text`."""
+        """The pieces with their spans in `text`."""
         at = 0
         for piece in self.pieces:
             yield piece, (at, at + len(piece.text))
@@ -86,8 +84,8 @@ class Target:
     Attributes:
         text: its characters.
         origin: the origin of each character.
-        atoms: its placeholders, with their characters.
-        sentences: where each sentence begins, in the source and in `text`.
+        atoms: its placeholders, with their spans.
+        sentences: the start of each sentence in the source and in `text`.
     """
 
     text: str = ""
@@ -96,14 +94,14 @@ class Target:
     sentences: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, text: str, origin: Sequence[int], atoms: Sequence[tuple[Span, Piece]] = ()) -> None:
-        """Append a text with placeholders, which are counted from its beginning."""
+        """Append a text with placeholders, whose spans are relative to it."""
         shift = len(self.text)
         self.text += text
         self.origin += origin
         self.atoms += [((begin + shift, end + shift), piece) for (begin, end), piece in atoms]
 
     def window(self, first: int, last: int) -> tuple[Span, Span]:
-        """The sentences of the source from `first` to `last`: their characters in the source and in `text`."""
+        """The spans, in the source and in `text`, of the sentences with source characters from `first` to `last`."""
         ends = [*self.sentences, (sys.maxsize, len(self.text))]
         begin = max(0, bisect_right(self.sentences, (first, sys.maxsize)) - 1)
         end = bisect_right(self.sentences, (max(first, last - 1), sys.maxsize))
@@ -113,7 +111,7 @@ class Target:
 
 @dataclass
 class _Node:
-    """A tag, alone or around source characters `span`, with the tags in it."""
+    """A tag, alone or around the source characters `span`, with the tags inside it."""
 
     span: Span
     begin: str = ""
@@ -123,7 +121,7 @@ class _Node:
 
 
 def masked(text: str, spans: Sequence[Span]) -> str:
-    """A text whose placeholders are `MASK`."""
+    """Replace the placeholders of a text by `MASK`."""
     out, at = list[str](), 0
     for number, (begin, end) in enumerate(spans):
         out += [text[at:begin], MASK[number % 2] * (end - begin)]
@@ -132,7 +130,7 @@ def masked(text: str, spans: Sequence[Span]) -> str:
 
 
 def unpaired(pieces: Sequence[Piece]) -> set[int]:
-    """The numbers of tags whose partner is not there, or beyond the beginning or end of another pair, or of a part."""
+    """The indices of tags without a partner, or whose pair crosses another pair or the end of a part."""
     open_ones, lone, by_key = list[int](), set[int](), defaultdict[str, int](int)
     for number, piece in enumerate(pieces):
         if piece.kind == "open":
@@ -153,9 +151,9 @@ def unpaired(pieces: Sequence[Piece]) -> set[int]:
 
 
 def origins(source: str, target: str, links: Sequence[tuple[Span, Span]]) -> list[int]:
-    """The origin of each target character; source and target are masked.
+    """The origin of each target character. Placeholders of source and target are masked.
 
-    The white space between translations of neighbours is that between them.
+    White space between the translations of neighbouring units originates in the white space between these.
     """
     origin = [-1] * len(target)
     units, theirs = ([match.span() for match in UNIT.finditer(text)] for text in (source, target))
@@ -183,7 +181,7 @@ def origins(source: str, target: str, links: Sequence[tuple[Span, Span]]) -> lis
 def _by_position(
     source: str, target: str, units: Sequence[Span], theirs: Sequence[Span]
 ) -> Iterator[tuple[Span, Span]]:
-    """Links between equal units in the same order, and between those around them as far along."""
+    """Links between equal units in the same order, and between the units around them at the same relative positions."""
     equal = _in_order(
         *([text[slice(*one)].casefold() for one in ones] for text, ones in ((source, units), (target, theirs)))
     )
@@ -198,12 +196,12 @@ def _by_position(
 
 
 def _in_order(ours: Sequence[str], others: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest chain of equal words; the nth occurrence of a word is paired with the nth in the other text."""
+    """The longest chain of equal words. The nth occurrence of a word is paired with the nth in the other text."""
     places = defaultdict[str, deque[int]](deque)
     for number, word in enumerate(others):
         places[word].append(number)
     pairs = [(number, places[word].popleft()) for number, word in enumerate(ours) if places[word]]
-    ends, numbers, before = list[int](), list[int](), list[int]()  # the best ends of chains by length, and their pairs
+    ends, numbers, before = list[int](), list[int](), list[int]()  # for each length, the best last word and its pair
     for number, (_, other) in enumerate(pairs):
         length = bisect_left(ends, other)
         before.append(numbers[length - 1] if length else -1)
@@ -216,7 +214,7 @@ def _in_order(ours: Sequence[str], others: Sequence[str]) -> list[tuple[int, int
 
 
 class Places:
-    """Where the units of a source, masked, are in a target; each target character has its `origin`."""
+    """The positions of the units of a masked source in a target, whose characters have the given `origin`."""
 
     def __init__(self, source: str, target: str, origin: Sequence[int]) -> None:
         self.source = source
@@ -228,16 +226,16 @@ class Places:
         self.mapped = sorted(self.spans)
 
     def hull(self, first: int, last: int) -> Span:
-        """The target characters around all translations of the source from `first` to `last`."""
+        """The smallest span of target characters with all translations of the source from `first` to `last`."""
         spans = [
             self.spans[one] for one in self.mapped[bisect_left(self.mapped, first) : bisect_left(self.mapped, last)]
         ]
         return min((begin for begin, _ in spans), default=0), max((end for _, end in spans), default=0)
 
     def point(self, offset: int, source: Span, target: Span) -> int:
-        """The place within `target` for what is at `offset` of the source, within `source`, without text of its own.
+        """The position within `target` for markup without text at `offset` of the source, within `source`.
 
-        It goes before the translation of what follows it, or behind that of what it is attached to.
+        It is before the translation of what follows, or after the translation of what the markup is attached to.
         """
         begin, cut, end = (bisect_left(self.mapped, at) for at in (source[0], offset, source[1]))
         low, high = target
@@ -253,7 +251,7 @@ class Places:
 
 
 def rendered(segment: Segment, target: Target) -> str:
-    """The translation with the markup of the segment: every tag once, every pair around what it was around."""
+    """The translation with the markup of the segment: each tag once, pairs around the translation of their content."""
     source = segment.text
     if target.text == source:
         return segment.raw
@@ -271,7 +269,7 @@ def rendered(segment: Segment, target: Target) -> str:
 
 
 def _tree(spans: Sequence[tuple[Piece, Span]], lone: Sequence[bool], begin: int, end: int) -> _Node:
-    """The tags among some pieces. One without a partner stands alone, and pairs around the same text are joined."""
+    """The tree of tags among pieces. Tags without a partner are leaves, and pairs around the same text are joined."""
     stack = [_Node((begin, end))]
     for (piece, (at, _)), alone in zip(spans, lone, strict=True):
         if piece.kind == "void" or (alone and piece.kind in ("open", "close")):
@@ -290,14 +288,14 @@ def _tree(spans: Sequence[tuple[Piece, Span]], lone: Sequence[bool], begin: int,
 
 
 def depth(segment: Segment) -> int:
-    """How many tags around different text are within each other."""
+    """The nesting depth of tags around different text."""
     spans, lone = list(segment.spans()), unpaired(segment.pieces)
     root = _tree(spans, [number in lone for number in range(len(spans))], 0, 0)
     return max((child.depth for child in root.children), default=0)
 
 
 def _gaps(taken: Sequence[Span], low: int, high: int) -> list[Span]:
-    """The stretches from `low` to `high` that no tag has taken."""
+    """The spans from `low` to `high` that are not taken by tags."""
     begin = bisect_left(taken, (low, low))
     if begin and taken[begin - 1][1] > low:
         low = min(taken[begin - 1][1], high)
@@ -306,11 +304,11 @@ def _gaps(taken: Sequence[Span], low: int, high: int) -> list[Span]:
 
 
 class _Placing:
-    """The places of one segment's markup in its translation.
+    """Places the markup of a segment in its translation.
 
     Attributes:
-        before: what is written before a target character, by its number.
-        instead: what is written in the place of target characters, by the number of the first, and where they end.
+        before: the text to insert before a target character, by its index.
+        instead: the replacements of target characters: by the index of the first, the end and the text.
     """
 
     def __init__(self, segment: Segment, source: str, target: Target) -> None:
@@ -322,7 +320,7 @@ class _Placing:
         self.instead = {begin: (end, piece.raw) for (begin, end), piece in target.atoms}
 
     def cuts(self, spans: Sequence[tuple[Piece, Span]]) -> dict[int, Span]:
-        """The white space that each cut takes, by its number; spaces and breaks are written as they come."""
+        """The span of white space for each cut, by its index. Spaces and breaks are replaced directly."""
         text, low, taken = self.masked, 0, dict[int, Span]()
         exact = {origin: at for at, origin in enumerate(self.target.origin) if origin >= 0 and text[at].isspace()}
         self.exact = sorted(exact)
@@ -345,7 +343,7 @@ class _Placing:
         return taken
 
     def _split(self, offset: int, low: int, kept: bool) -> int | None:
-        """The place from `low` on with most of what comes before `offset` before it, and most of the rest behind it."""
+        """The position from `low` on that best separates translations of the text before and after `offset`."""
         text, origin, number = self.masked, self.target.origin, bisect_left(self.exact, offset)
         _, (first, last) = self.target.window(offset, offset)
         begin = max(low, first, self.ends[number - 1] if number else 0)
@@ -358,7 +356,7 @@ class _Placing:
         return max(places, key=lambda at: so_far.get(at, 0), default=None)
 
     def text(self, node: _Node, low: int, high: int) -> str:
-        """The target from `low` to `high` with the tags of a node in it."""
+        """The target from `low` to `high` with the tags inside a node."""
         places, taken = list[tuple[Span, int]](), list[Span]()
         for number, child in sorted(enumerate(node.children), key=lambda one: one[1].span[0] - one[1].span[1]):
             span = self._stretch(child, node, low, high, taken)
@@ -375,20 +373,20 @@ class _Placing:
         return "".join([*out, self._copy(at, high)])
 
     def _spaces_beside(self, offset: int, at: int) -> tuple[str, str]:
-        """The spaces that keep a tag at `at` apart from the words beside it, where it is so in the source."""
+        """The spaces that separate a tag at `at` from adjacent words, if it is separated in the source."""
         if not (self.source[max(0, offset - 1) : offset].isspace() and self.source[offset : offset + 1].isspace()):
             return "", ""
         return " " * bool(self.masked[max(0, at - 1) : at].strip()), " " * bool(self.masked[at : at + 1].strip())
 
     def _is_blank(self, begin: int, end: int) -> bool:
-        """Whether the source has nothing but white space there."""
+        """Whether the source between `begin` and `end` is only white space."""
         return self.written[begin] == self.written[end]
 
     def _stretch(self, child: _Node, parent: _Node, low: int, high: int, taken: Sequence[Span]) -> Span:
-        """The characters that a tag goes around, within the translations of its sentences."""
+        """The target characters that a tag is placed around, within the translations of its sentences."""
         (first, last), text, has_text = child.span, self.masked, not self._is_blank(*child.span)
         if has_text and bisect_left(self.places.units, first) == bisect_left(self.places.units, last):
-            first = self.places.units[bisect_left(self.places.units, first) - 1]  # within a word: around all of it
+            first = self.places.units[bisect_left(self.places.units, first) - 1]  # within a word: take all of it
         sentences, (least, most) = self.target.window(first, last)
         begin, end = high - len(text[low:high].lstrip()), low + len(text[low:high].rstrip())
         alone = self._is_blank(parent.span[0], first) and self._is_blank(last, parent.span[1])
@@ -407,7 +405,7 @@ class _Placing:
             end += self.source[last - 1].isspace() and end < most and text[end].isspace()
             return begin, end
         at = self.places.point(first, sentences, (low, high))
-        if has_text:  # no tag around words goes around none
+        if has_text:  # a tag around words must not become empty
             gaps = _gaps(taken, low, high)
             words = [match.span() for match in UNIT.finditer(text, low, high)]
             free = [word for word in words if any(gap[0] <= word[0] and word[1] <= gap[1] for gap in gaps)]
@@ -419,7 +417,7 @@ class _Placing:
         return at, at
 
     def _densest(self, first: int, last: int, low: int, high: int) -> tuple[int, Span]:
-        """The stretch with the most characters of origins from `first` to `last` beyond others, and how many more."""
+        """The stretch with the largest excess of characters with origins in `first` to `last`, and this excess."""
         best, total, begin = (0, (low, low)), 0, low
         for at in range(low, high):
             origin = -1 if self.masked[at].isspace() else self.target.origin[at]
@@ -431,7 +429,7 @@ class _Placing:
         return best
 
     def _copy(self, begin: int, end: int) -> str:
-        """Target characters as the document writes them."""
+        """Target characters as written in the document."""
         out, run, at = list[str](), begin, begin
         while at < end:
             if at in self.before:

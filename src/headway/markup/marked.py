@@ -1,4 +1,4 @@
-"""The text of Markdown (CommonMark with tables), with the places that markdown-it finds."""
+"""The text of Markdown (CommonMark with tables), located with markdown-it."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ from headway.markup.translating import PLACEHOLDER, decoded, raw_pieces
 
 FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
-# Marks of GitHub, Pandoc and others around a paragraph's text, and in it.
+# Marks of GitHub, Pandoc and others, before, after and within a paragraph's text.
 LEADING = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\](?:\n|\Z)|:::[^\n]*(?:\n|\Z)|\[\^[^\]\s]+\]:\s*)*")
 TRAILING = re.compile(r"\n:::\s*\Z")
 MARKS = r"\[\^[^\]\s]+\]|\$(?!\s)[^$\n]+(?<!\s)\$(?!\d)|"
@@ -28,7 +28,7 @@ BLOCK_BEGINS = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|])))(?=.)")
 
 
 class Construct(NamedTuple):
-    """The text that a rule read, from `begin` to `end`, and the tokens that it made there, with their places."""
+    """An inline construct: the rule that matched the text from `begin` to `end`, and its tokens with positions."""
 
     rule: str
     begin: int
@@ -37,12 +37,12 @@ class Construct(NamedTuple):
 
 
 class _Inline(ParserInline):
-    """An inline parser that keeps the constructs of a text, outer ones before those in them."""
+    """An inline parser that records the constructs of a text, outer ones before inner ones."""
 
     constructs: list[Construct]
 
     def tokenize(self, state: StateInline) -> None:
-        """Make tokens as the base class does. A label of a link is a construct as well."""
+        """Make tokens as the base class does. The label of a link is also a construct."""
         self.constructs.append(Construct("label", state.pos, state.posMax))
         end, rules = state.posMax, list(zip(self.ruler.get_active_rules(), self.ruler.getRules(""), strict=True))
         while state.pos < end:
@@ -64,7 +64,7 @@ class _Inline(ParserInline):
             state.pushPending()
 
     def read(self, text: str, parser: MarkdownIt, env: dict[str, Any]) -> list[Construct]:
-        """The constructs of a text, in their order."""
+        """The constructs of a text, in order."""
         self.constructs = []
         state = StateInline(text, parser, env, [])
         self.tokenize(state)
@@ -74,7 +74,7 @@ class _Inline(ParserInline):
 
 
 def markdown_parts(text: str, languages: Languages) -> Parts:
-    """Paragraphs, headings, cells and items; code, front matter and the definitions of links are left alone."""
+    """The parts of a text, with segments for paragraphs, headings, cells and items, but not code or front matter."""
     parser, env = MarkdownIt("commonmark").enable(["table", "strikethrough"]), dict[str, Any]()
     parser.inline = inline = _Inline()
     parser.inline.ruler.enable("strikethrough")
@@ -108,16 +108,16 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
 
 
 def _marked(content: str) -> tuple[int, int]:
-    """Where the text of a paragraph begins and ends, without marks such as a box of a task, or a container's fences."""
+    """The start and end of a paragraph's text, without marks such as a task's check box or a container's fences."""
     leading, trailing = LEADING.match(content), TRAILING.search(content)
     first = leading.end() if leading else 0
     return first, max(first, trailing.start() if trailing else len(content))
 
 
 def _same_markup(before: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline, after: str) -> bool:
-    """Whether two texts have the same constructs, each as often; of emphasis, the marks that mean it."""
+    """Whether two texts have the same constructs, each equally often. For emphasis, the tokens are compared."""
     counts, blank = [], re.compile(r"\n[\s>]*(?:\n|\Z)")
-    if blank.search(after):  # which would end the paragraph
+    if blank.search(after):  # a blank line would end the paragraph
         return False
     for text in (before, after):
         found = inline.read(text, parser, env)
@@ -130,7 +130,7 @@ def _same_markup(before: str, parser: MarkdownIt, env: dict[str, Any], inline: _
 
 
 def _written(token: Token, text: str, begins: Sequence[int], at: int) -> tuple[int, int, list[str]] | None:
-    """Where a token's content begins and ends, and how its characters are written; None where that is not clear."""
+    """The start and end of a token's content, and how its characters are written; None if that is ambiguous."""
     characters, first, end = list[str](), -1, at
     for number, line in enumerate(token.content.split("\n"), start=(token.map or [0])[0]):
         low, high = max(at, begins[number]), begins[number + 1]
@@ -147,7 +147,7 @@ def _written(token: Token, text: str, begins: Sequence[int], at: int) -> tuple[i
 
 
 def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct]) -> Iterator[Piece]:
-    """The pieces of inline content, whose characters are written in the document as `written` says."""
+    """The pieces of inline content, whose characters are written in the document as in `written`."""
     run, prefix, at, labels = list[tuple[str, str]](), "", 0, list[tuple[int, int]]()
     out = list[Piece]()
 
@@ -222,7 +222,7 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
 
 
 def _referring(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """The pieces, in which links that name their definition by their text name it beside it."""
+    """The pieces, with an explicit label for links whose text is also the label of their definition."""
     begun = list[int]()
     for number, piece in enumerate(pieces):
         if piece.key == "link" and piece.kind == "open":
@@ -235,7 +235,6 @@ def _referring(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 
 def _escaped(text: str) -> str:
-    """Text that means nothing but itself."""
     return BLOCK_BEGINS.sub(r"\1\\", SPECIAL.sub(r"\\\g<0>", text))
 
 

@@ -1,4 +1,4 @@
-"""Segments through a translator of sentences: placeholders come back exactly as often, whatever it writes."""
+"""Translation of segments by sentences. Placeholders occur exactly as often as in the source in every translation."""
 
 import html
 import re
@@ -22,20 +22,20 @@ PLACEHOLDER = (
     r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
     r"|\{\{[^{}]*\}\}|\$?\{(?:[^{}]|\{[^{}]*\})*\}"
-    rf"|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"  # 100%ige has none
+    rf"|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"  # no match in 100%ige
 )
 PLACEHOLDERS = re.compile(PLACEHOLDER)
-LONGEST = 2000  # characters of a sentence
-ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # all but a single space
+LONGEST = 2000  # the maximum number of characters of a sentence
+ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # white space other than a single space
 
 
 def text_pieces(text: str, escape: Callable[[str], str] = str) -> Iterator[Piece]:
-    """Text with its placeholders, and with white space that is more than a space."""
+    """The pieces of a text: placeholders, white space other than single spaces, and the text between."""
     return raw_pieces([(character, escape(character)) for character in text])
 
 
 def raw_pieces(characters: Sequence[tuple[str, str]], placeholder: str = PLACEHOLDER) -> Iterator[Piece]:
-    """`text_pieces` of characters, each with how the document writes it."""
+    """`text_pieces` for characters, each with its form in the document."""
     check_waited_for()
     text, at = "".join(character for character, _ in characters), 0
     for index, part in enumerate(re.split(f"({placeholder})", text)):
@@ -49,19 +49,18 @@ def raw_pieces(characters: Sequence[tuple[str, str]], placeholder: str = PLACEHO
 
 
 def decoded(raw: str) -> list[tuple[str, str]]:
-    """The characters of a text with entities, each with how it is written."""
+    """The characters of a text with entities, each with its form in the document."""
     parts = [(html.unescape(match[0]), match[0]) for match in re.finditer(r"&#?\w+;|.", raw, re.DOTALL)]
     return [(one, written if not at else "") for text, written in parts for at, one in enumerate(text)]
 
 
 def html_escape(text: str) -> str:
-    """Text as HTML and XML write it between tags."""
     return html.escape(text, quote=False)
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence that begins at `begin` of its segment's text, and its placeholders, counted from there."""
+    """A sentence that begins at `begin` of its segment's text, and its placeholders, with spans relative to it."""
 
     text: str
     begin: int
@@ -69,21 +68,19 @@ class Sentence:
 
     @property
     def shown(self) -> Counter[str]:
-        """The placeholders as they are read, and how often."""
         return Counter(piece.text for _, piece in self.atoms)
 
     def found(self, text: str) -> list[Span]:
-        """All that is, or looks like, a placeholder in a text."""
+        """The spans in a text of this sentence's placeholders, and of anything that looks like a placeholder."""
         known = sorted(self.shown, key=len, reverse=True)
         words = [r"\b" * one[0].isalnum() + re.escape(one) + r"\b" * one[-1].isalnum() for one in known]
         return [match.span() for match in re.finditer("|".join([*words, PLACEHOLDER]), text)]
 
     def keeps(self, text: str) -> bool:
-        """Whether a text has the placeholders exactly as often."""
         return Counter(text[slice(*span)] for span in self.found(text)) == self.shown
 
     def without_atoms(self) -> tuple[str, list[int]]:
-        """The sentence without placeholders and the spaces that they leave, and where its characters were."""
+        """The sentence without placeholders and extra spaces, and the original position of each character."""
         inside = {at for (begin, end), _ in self.atoms for at in range(begin, end)}
         kept, before = list[int](), " "
         for at, character in enumerate(self.text):
@@ -96,17 +93,16 @@ class Sentence:
 
     @property
     def has_words(self) -> bool:
-        """Whether there is anything to translate."""
         return any(map(str.isalpha, self.without_atoms()[0]))
 
     def as_it_is(self) -> Target:
-        """The sentence in the place of its translation."""
+        """The unchanged sentence as its translation."""
         text = masked(self.text, [span for span, _ in self.atoms])
         own = [at if text[at].isspace() else origin for at, origin in enumerate(origins(text, text, ()))]
         return Target(self.text, own, list(self.atoms))
 
     def whole(self, aligned: Aligned) -> Target | None:
-        """A translation that has the placeholders exactly as often; None for any other."""
+        """A translation that contains the placeholders exactly as often, or None for any other translation."""
         if (
             not aligned.text.strip()
             or not self.keeps(aligned.text)
@@ -125,9 +121,9 @@ class Sentence:
         return target
 
     def put_together(self, aligned: Aligned) -> Target | None:
-        """A translation of `without_atoms`, with the placeholders where the alignment has them; None where it fails."""
+        """A translation of `without_atoms` with the placeholders inserted by alignment, or None if this fails."""
         text, kept = self.without_atoms()
-        if self.found(aligned.text):  # not of the source
+        if self.found(aligned.text):  # placeholders that are not in the source
             aligned = Aligned(re.sub(PLACEHOLDER, " ", aligned.text).strip())
         if not aligned.text.strip():
             return None
@@ -153,7 +149,7 @@ class Sentence:
 
 
 def sentences_of(segment: Segment, language: str) -> list[Sentence]:
-    """The sentences of a segment; no placeholder is cut."""
+    """The sentences of a segment. Placeholders are never split."""
     text, atoms = segment.text, [(span, piece) for piece, span in segment.spans() if piece.kind == "atom"]
     at, found, begins = 0, list[Sentence](), [begin for (begin, _), _ in atoms]
     hidden = masked(text, [span for span, _ in atoms]).replace(MASK[0], "X").replace(MASK[1], "X")
@@ -170,7 +166,7 @@ def sentences_of(segment: Segment, language: str) -> list[Sentence]:
 
 
 def _bounded(sentence: str) -> Iterator[str]:
-    """A sentence, cut at white space if it is longer than `LONGEST`."""
+    """Split a sentence at white space if it is longer than `LONGEST`."""
     while len(sentence) > LONGEST:
         cut = sentence.rfind(" ", 1, LONGEST) + 1 or LONGEST
         yield sentence[:cut].rstrip()
@@ -179,9 +175,9 @@ def _bounded(sentence: str) -> Iterator[str]:
 
 
 def translate_segments(segments: Sequence[Segment], translate: Translate, language: str) -> list[str]:
-    """The segments as the document has their translations.
+    """The translations of segments, as written in the document.
 
-    A sentence whose placeholders the translator changes is translated without them, and they are put where they belong.
+    If the model changes placeholders, the sentence is translated without them, and they are inserted by alignment.
     """
     split = [sentences_of(segment, language) for segment in segments]
     wanted = [sentence for some in split for sentence in some if sentence.has_words]
@@ -205,13 +201,13 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, langua
 
 
 def _translated(texts: Sequence[str], translate: Translate) -> dict[str, Aligned]:
-    """The translation of each text, asked for once."""
+    """Translate each distinct text once."""
     unique = list(dict.fromkeys(texts))
     return dict(zip(unique, translate(unique), strict=True)) if unique else {}
 
 
 def _joined(segment: Segment, some: Sequence[Sentence], done: Mapping[int, Target | None]) -> str:
-    """A segment as the document has the translations of its sentences, with what is between them."""
+    """Join the translations of a segment's sentences and the text between them, as written in the document."""
     check_waited_for()
     text, whole, at = segment.text, Target(), 0
     for sentence in some:

@@ -1,4 +1,4 @@
-"""Scoring: metrics over per-segment statistics, and the intervals of scores."""
+"""Metrics over per-segment statistics, and confidence intervals of their scores."""
 
 import importlib
 import re
@@ -26,7 +26,7 @@ _HOMES = {
     "Score": "metric",
     "Signature": "metric",
 }
-# `chrf`, `chrf:word_order=2`, `bleu:tokenize=none,lowercase=true`, and `module:Class:key=value`.
+# Examples: `chrf`, `chrf:word_order=2`, `bleu:tokenize=none,lowercase=true`, `module:Class:key=value`.
 WITH_OPTIONS = re.compile(r"(?P<name>.+?)(:(?P<options>\w+=.*))?", re.DOTALL)
 
 METRICS: Registry["Metric"] = Registry(
@@ -68,35 +68,35 @@ _WRITTEN = {name: name.upper() for name in _UPPER} | {
 
 
 def written(name: str) -> str:
-    """A metric's name as the field writes it: BLEU, chrF, exact match; its options stay behind it."""
+    """The conventional name of a metric, such as BLEU, chrF or exact match, followed by its options."""
     plain, colon, options = name.partition(":")
     return _WRITTEN.get(plain, plain.replace("_", " ")) + colon + options
 
 
 def __getattr__(name: str) -> Any:
-    """The public names are imported when they are first used, so that the options of scoring are quick to import."""
+    """Import the public names on first use, so that the command-line options of scoring load quickly."""
     if name not in _HOMES:
         raise AttributeError(f"module 'headway.metrics' has no attribute {name!r}")
     return getattr(importlib.import_module(f"headway.metrics.{_HOMES[name]}"), name)
 
 
 def build_metric(name: str, **options: object) -> "Metric":
-    """A metric by name, or by import path, with its options: `build_metric("chrf", word_order=2)` is chrF++.
+    """Create a metric from its name or import path and its options: `build_metric("chrf", word_order=2)` is chrF++.
 
     Raises:
-        UserError: an unknown metric or option (both name the nearest), or a value that is not allowed.
+        UserError: the metric or option is unknown (the message suggests the nearest), or a value is not allowed.
     """
     return construct(METRICS.get(name, option("metric")), options, where=name)
 
 
 def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str, *, of_texts: bool) -> None:
-    """Raise UserError, at `where`, for a metric that does not score such outputs, or reads sources that are no texts.
+    """Raise UserError, at `where`, if a metric does not score outputs of this kind, or needs sources that are not text.
 
     Args:
-        metrics: what scores.
-        kind: of the outputs.
-        where: what names the metrics.
-        of_texts: whether the sources are texts, as those of speech are not.
+        metrics: the metrics.
+        kind: the kind of the outputs.
+        where: the option that names the metrics.
+        of_texts: whether the sources are texts, unlike those of speech.
     """
     for metric in metrics:
         if metric.reads_sources and not of_texts:
@@ -108,9 +108,9 @@ def check_kind(metrics: "Sequence[Metric]", kind: "Kind", where: str, *, of_text
 
 
 def metric_in(language: str | None, entry: Mapping[str, Any], where: str = option("metric")) -> "Metric":
-    """A metric of a recipe's entry, for texts in a language: metrics of words that name no other take it.
+    """Create the metric of a recipe's entry, with `language` as the default of its option of this name.
 
-    The name may have options behind it, `NAME:KEY=VALUE,KEY=VALUE`. Raises UserError as `build_metric` does.
+    The name may include options: `NAME:KEY=VALUE,KEY=VALUE`. Raises UserError as `build_metric` does.
     """
     spelled = WITH_OPTIONS.fullmatch(entry["name"])
     name, given = (spelled["name"], spelled["options"]) if spelled else (entry["name"], None)
@@ -122,6 +122,6 @@ def metric_in(language: str | None, entry: Mapping[str, Any], where: str = optio
 
 
 def as_metrics(metrics: "Metric | str | Sequence[Metric | str]", language: str | None = None) -> list["Metric"]:
-    """Metrics, one or several, of which some are given by their name. Raises UserError as `metric_in` does."""
+    """One or several metrics as a list, with names replaced by metrics. Raises UserError as `metric_in` does."""
     several = metrics if isinstance(metrics, Sequence) and not isinstance(metrics, str) else [metrics]
     return [metric_in(language, {"name": one}) if isinstance(one, str) else one for one in several]

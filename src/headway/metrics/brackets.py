@@ -1,15 +1,15 @@
 """Scores of constituency trees by EVALB's conventions (Sekine and Collins 1997, with COLLINS.prm).
 
-A segment is a tree in brackets, or the linear form that a model writes, which is repaired first over the words of the
-reference (see `headway.trees.linear_form`). An empty hypothesis has no brackets.
+A segment is a tree in brackets, or the linear form that a model writes, which is first repaired to match the words of
+the reference (see `headway.trees.linear_form`). An empty hypothesis has no brackets.
 
-- Punctuation is taken out of both trees before spans are counted, by the tags of the reference, so that it does not
-  matter where it is attached; brackets that cover nothing else do not count.
-- `TOP` and other labels of the root alone do not count, traces and grammatical functions are left out, and ADVP and PRT
-  are the same.
+- Punctuation, according to the tags of the reference, is removed from both trees before spans are counted, so its
+  attachment does not matter. Brackets that only cover punctuation do not count.
+- `TOP` and other labels of the root alone do not count. Traces and grammatical functions are removed. ADVP and PRT are
+  equal.
 - Labelled brackets are matched as multisets: NP over NP over the same words is two brackets.
-- Scores are of the corpus: brackets are summed over its sentences. EVALB leaves out sentences whose trees cover other
-  words, which here are an error, and sentences with an empty hypothesis, which here count.
+- Scores are corpus scores: brackets are summed over sentences. Unlike EVALB, which skips sentences whose trees cover
+  other words and sentences with an empty hypothesis, the former are an error here, and the latter count.
 """
 
 from collections import Counter, deque
@@ -28,21 +28,21 @@ from headway.tensors.batch import SPECIALS
 from headway.trees.linear_form import KINDS, NO_TREE, repair
 from headway.trees.tree import TOP, Tree, clean
 
-# COLLINS.prm's, those of TIGER, and that of Universal Dependencies.
+# The tags of punctuation in COLLINS.prm, in TIGER, and in Universal Dependencies.
 PUNCTUATION = {",", ":", "``", "''", ".", "$,", "$.", "$-LRB-", "PUNCT"}
 EQUAL = {"PRT": "ADVP"}
 
 
 class Brackets(NamedTuple):
-    """The parts of a tree that are compared: labels with spans of words that are no punctuation, and their tags."""
+    """The parts of a tree that are compared: labelled spans of words, without punctuation, and the words' tags."""
 
     spans: Counter[tuple[str, int, int]]
     tags: list[str]
 
 
 def brackets_of(tree: Tree, punctuation: Sequence[bool]) -> Brackets:
-    """The brackets and tags of a tree; `punctuation` says of each word whether it is left out."""
-    before = [0]  # words that count before each word
+    """The brackets and tags of a tree, without the words whose `punctuation` is True."""
+    before = [0]  # the number of counted words before each word
     for left_out in punctuation:
         before.append(before[-1] + (not left_out))
     spans = Counter(
@@ -55,7 +55,7 @@ def brackets_of(tree: Tree, punctuation: Sequence[bool]) -> Brackets:
 
 
 def crossing(hypothesis: Brackets, reference: Brackets) -> int:
-    """The number of brackets that overlap with a reference's without one being within the other."""
+    """The number of brackets that cross a bracket of the reference: they overlap, and neither contains the other."""
     spans = {(start, end) for _, start, end in reference.spans}
     return sum(
         count
@@ -65,9 +65,9 @@ def crossing(hypothesis: Brackets, reference: Brackets) -> int:
 
 
 def is_linear(text: str) -> bool:
-    """Whether this is the linear form of a tree, in which no word ends with a bracket.
+    """Whether a text is the linear form of a tree, in which no word ends with a bracket.
 
-    A model may write a lone `)`. Beside a lone `(` it belongs to a tree whose brackets stand alone.
+    A model may write a separate `)`. Together with a separate `(`, the text is a tree with separate brackets.
     """
     symbols = text.split()
     alone = "(" in symbols
@@ -75,14 +75,14 @@ def is_linear(text: str) -> bool:
 
 
 def is_treebank(path: Path) -> bool:
-    """Whether a file holds TIGER-XML, or trees in brackets over any number of lines, and not linear forms.
+    """Whether a file contains TIGER-XML or trees in brackets, over any number of lines, rather than linear forms.
 
-    A first line that only opens brackets, such as `(ROOT` or `( (S`, may be either: the last one tells. One that only
-    closes brackets is that of a tree over several lines.
+    If the first line only has opening brackets, such as `(ROOT` or `( (S`, the last line decides: if it only has
+    closing brackets, it belongs to a tree over several lines.
     """
     lines = (line for line in read_lines(path) if line.strip())
     first = next(lines, "")
-    xml = first.lstrip().startswith("<") and first.split()[0] not in SPECIALS  # which a model may write
+    xml = first.lstrip().startswith("<") and first.split()[0] not in SPECIALS  # a model may write special tokens
     if not first or xml or not is_linear(first):
         return bool(first)
     if not all(symbol.startswith("(") for symbol in first.split()):
@@ -92,9 +92,9 @@ def is_treebank(path: Path) -> bool:
 
 
 class TreeMetric(Metric):
-    """A metric of trees. Files are treebanks (brackets, TIGER-XML) or the linear lines that a model wrote.
+    """A metric of trees. Files are treebanks (brackets, TIGER-XML) or lines with the linear forms that a model wrote.
 
-    Statistics: those of `NAMES`, in that order, and how often each of `KINDS` had to be repaired.
+    Statistics: the values of `NAMES`, in this order, and the number of repairs of each of `KINDS`.
     """
 
     kinds = ("trees",)
@@ -111,7 +111,7 @@ class TreeMetric(Metric):
         return np.array([self._compare(output, gold, segment) for segment, (output, gold) in pairs], dtype=np.float64)
 
     def _compare(self, output: str, gold: str, segment: int) -> list[int]:
-        """The statistics of one sentence; one without a reference adds nothing."""
+        """The statistics of one sentence; zeros without a reference."""
         reference = clean(parse_tree(gold, f"references, segment {segment}")) if gold.strip() else None
         if reference is None:
             return [0] * (len(self.NAMES) + len(KINDS))
@@ -135,7 +135,6 @@ class TreeMetric(Metric):
         return [*map(int, row), *(counts[kind] for kind in KINDS)]
 
     def total(self, totals: Statistics, name: str) -> float:
-        """One of the sums, by its name."""
         return float(totals[self.NAMES.index(name)])
 
     def signature(self) -> Signature:
@@ -143,13 +142,13 @@ class TreeMetric(Metric):
 
 
 def _read(text: str, words: Sequence[str]) -> tuple[Tree | None, Counter[str]]:
-    """The tree of a hypothesis, and what had to be repaired for it; None where there is no hypothesis."""
+    """The tree of a hypothesis and the repairs that it needed, or None for the tree of an empty hypothesis."""
     if not text.strip():
         return None, Counter({NO_TREE: 1})
     try:
         tree = clean(parse_tree(text))
     except UserError:
-        tree = None  # subwords can spell anything
+        tree = None  # subwords can form any text
     if tree is not None and (not is_linear(text) or tree.words() == words):  # `(DT the )` looks linear
         return tree, Counter()
     repaired = repair(text, words)
@@ -171,7 +170,7 @@ class BracketF1(TreeMetric):
 
 
 class TreeShare(TreeMetric):
-    """One of the sums as a share of another, times 100."""
+    """The ratio of two of the sums, times 100."""
 
     part: str
     whole: str
@@ -193,19 +192,19 @@ class BracketRecall(TreeShare):
 
 
 class CompleteMatch(TreeShare):
-    """The share of sentences all of whose labelled brackets are those of the reference, times 100."""
+    """The share of sentences whose labelled brackets all equal those of the reference, times 100."""
 
     name, part, whole = "complete-match", "complete", "sentences"
 
 
 class TaggingAccuracy(TreeShare):
-    """The share of words, punctuation aside, with the tag of the reference, times 100."""
+    """The share of words, without punctuation, that have the tag of the reference, times 100."""
 
     name, part, whole = "tagging-accuracy", "right tags", "tags"
 
 
 class CrossingBrackets(TreeMetric):
-    """Brackets a sentence that cross one of the reference."""
+    """The number of brackets per sentence that cross a bracket of the reference."""
 
     name = "crossing-brackets"
     higher_is_better = False
@@ -216,7 +215,7 @@ class CrossingBrackets(TreeMetric):
 
 
 class WellFormed(TreeMetric):
-    """The share of hypotheses that are trees over the words of the sentence before any repair, times 100."""
+    """The share of hypotheses that are trees over the words of the sentence without any repair, times 100."""
 
     name = "well-formed"
 

@@ -1,6 +1,6 @@
-"""COMET (Rei et al. 2020; 2022): scores of translations that a network has learned from judgements of people.
+"""COMET (Rei et al. 2020; 2022): translation scores of a neural network that is trained on human judgements.
 
-Shapes: N segments, B texts of a batch, T tokens, D the size of the encoder's vectors.
+Shapes: N segments, B texts of a batch, T tokens, D the hidden size of the encoder.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ HUB = "hf:"
 HPARAMS = "hparams.yaml"
 WEIGHTS = ("model.safetensors", "checkpoints/model.safetensors", "checkpoints/model.ckpt", "model.ckpt")
 FILES = (HPARAMS, "*.json", "*.model", "*model*.safetensors")
-OF_ENCODER = ("*.json", "*.model")  # its weights are those of the metric
-# Weights that score no segments: labels of words, a head of pretraining, constants, masks of dropout.
+OF_ENCODER = ("*.json", "*.model")  # without weights, which are in the metric's own file
+# Weights that scoring does not use: word labels, the pretraining head, constants, dropout masks.
 UNUSED = (
     "hidden2tag.", "encoder.model.pooler.", "encoder.model.embeddings.position_ids", "layerwise_attention.dropout",
 )  # fmt: skip
-EMBEDDINGS = {"regression_metric": 6, "referenceless_regression_metric": 4, "unified_metric": 1}  # D each, of a segment
-LATER = 4096  # segments whose vectors are in memory at once
-MANY = 20  # batches, from which on progress is shown
-MOST_KNOWN = 20_000  # texts whose vectors are kept
+# The number of vectors of size D that are concatenated for a segment.
+EMBEDDINGS = {"regression_metric": 6, "referenceless_regression_metric": 4, "unified_metric": 1}
+LATER = 4096  # segments whose embeddings are in memory at once
+MANY = 20  # batches above which progress is shown
+MOST_KNOWN = 20_000  # texts whose embeddings are cached
 
 Item = TypeVar("Item")
 
@@ -51,7 +52,7 @@ ACTIVATIONS: dict[Activation, type[nn.Module]] = {"Tanh": nn.Tanh, "Sigmoid": nn
 
 
 class Hyperparameters(BaseModel):
-    """All that `hparams.yaml` says of the computation; what it does not say is as the published classes have it."""
+    """The settings in `hparams.yaml` that determine the computation, with the defaults of the published classes."""
 
     class_identifier: Literal["regression_metric", "referenceless_regression_metric", "unified_metric"]
     encoder_model: Literal["XLM-RoBERTa", "XLM-RoBERTa-XL"] = "XLM-RoBERTa"
@@ -68,23 +69,23 @@ class Hyperparameters(BaseModel):
 
     @property
     def is_unified(self) -> bool:
-        """Whether an output is read together with its source, its reference or both, in one sequence."""
+        """Whether the output is encoded together with its source, its reference or both, in one sequence."""
         return self.class_identifier == "unified_metric"
 
     @property
     def is_sparse(self) -> bool:
-        """Whether layers are weighted by sparsemax; CometKiwi, which names it with `_patch`, was made with softmax."""
+        """Whether layers are weighted by sparsemax; `sparsemax_patch` of CometKiwi was trained with softmax."""
         return (self.layer_transformation or ("sparsemax" if self.is_unified else "softmax")) == "sparsemax"
 
     def reads(self, part: Literal["src", "ref"]) -> bool:
-        """Whether sources, or references, are looked at."""
+        """Whether the metric uses sources or references."""
         if self.is_unified:
             return part in self.input_segments
         return part == "src" or self.class_identifier == "regression_metric"
 
 
 class LayerwiseAttention(nn.Module):
-    """A weighted sum of the vectors that all layers have, the embeddings among them (Peters et al. 2018)."""
+    """A weighted sum of the hidden states of all layers, including the embeddings (Peters et al. 2018)."""
 
     def __init__(self, layers: int, config: Hyperparameters) -> None:
         super().__init__()
@@ -93,7 +94,7 @@ class LayerwiseAttention(nn.Module):
         self.sparse, self.norm = config.is_sparse, config.layer_norm
 
     def forward(self, layers: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """The sum (B, T, D); with `norm`, layers are normalised over all real tokens of a text first, as BERT's are."""
+        """The weighted sum (B, T, D). With `norm`, each layer is first standardised over all real tokens of a text."""
         scalars = torch.cat(list(self.scalar_parameters))
         weights = sparsemax(scalars) if self.sparse else scalars.softmax(0)
         layers = [normalised(layer, mask) for layer in layers] if self.norm else layers
@@ -101,14 +102,14 @@ class LayerwiseAttention(nn.Module):
 
 
 def sparsemax(scores: Tensor) -> Tensor:
-    """The nearest point of the simplex to scores (n,) (Martins and Astudillo 2016, algorithm 1)."""
+    """The Euclidean projection of scores (n,) onto the simplex (Martins and Astudillo 2016, algorithm 1)."""
     ordered = scores.sort(descending=True).values
     beyond = (ordered.cumsum(0) - 1) / torch.arange(1, len(scores) + 1, device=scores.device)
     return (scores - beyond[ordered > beyond][-1]).clamp(min=0)
 
 
 def normalised(layer: Tensor, mask: Tensor) -> Tensor:
-    """Vectors (B, T, D) less the mean of their text, over its deviation; `mask` (B, T) is true at real tokens."""
+    """Standardise vectors (B, T, D) over each text; `mask` (B, T) is True at real tokens."""
     real = mask[:, :, None].to(layer.dtype)
     count = real.sum((1, 2), keepdim=True) * layer.shape[-1]
     mean = (layer * real).sum((1, 2), keepdim=True) / count
@@ -117,7 +118,7 @@ def normalised(layer: Tensor, mask: Tensor) -> Tensor:
 
 
 class Scorer(nn.Module):
-    """The network, with weights by their published names, of an encoder of transformers and its tokenizer."""
+    """The network, with the published names of its weights, and the encoder and tokenizer of transformers."""
 
     def __init__(self, config: Hyperparameters, encoder: Any, tokenizer: Any) -> None:
         super().__init__()
@@ -128,7 +129,7 @@ class Scorer(nn.Module):
             self.layerwise_attention = LayerwiseAttention(sizes.num_hidden_layers + 1, config)
         widths, parts = [EMBEDDINGS[config.class_identifier] * sizes.hidden_size, *config.hidden_sizes, 1], []
         for width, following in pairwise(widths):
-            # Dropout stood in the third place, and is counted in the names of weights.
+            # The published names of weights count a dropout layer at the third position.
             parts += [nn.Linear(width, following), ACTIVATIONS[config.activations](), nn.Identity()]
         last = [] if config.final_activation is None else [ACTIVATIONS[config.final_activation]()]
         self.estimator = nn.ModuleDict({"ff": nn.Sequential(*parts[:-2], *last)})
@@ -137,7 +138,7 @@ class Scorer(nn.Module):
 
     @torch.inference_mode()
     def scores(self, texts: dict[str, Sequence[str]], together: int) -> list[float]:
-        """The scores (N,) of segments, whose `mt`, `src` and `ref` are lists of N texts."""
+        """The scores (N,) of segments; `texts` has lists of N texts under `mt`, `src` and `ref`."""
         found: list[float] = []
         for start in range(0, len(texts["mt"]), LATER):
             some = {name: part[start : start + LATER] for name, part in texts.items()}
@@ -152,7 +153,7 @@ class Scorer(nn.Module):
         return found
 
     def _vectors(self, texts: dict[str, Sequence[str]], together: int) -> dict[str, Tensor]:
-        """The vectors (N, D) of texts, each of which is encoded once."""
+        """The sentence embeddings (N, D) of texts, computed once for each distinct text."""
         every = {text for part in texts.values() for text in part}
         if len(self.known) > MOST_KNOWN:
             self.known.clear()
@@ -162,7 +163,7 @@ class Scorer(nn.Module):
         return {name: torch.stack([self.known[text] for text in part]) for name, part in texts.items()}
 
     def _joint(self, texts: dict[str, Sequence[str]], together: int) -> list[float]:
-        """The scores of outputs that are read together with sources, references, and both; the mean of these."""
+        """The scores of outputs encoded together with sources, references and both, averaged."""
         cls, sep, pad = (getattr(self.tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad"))
         rows = {
             name: [[id for id in row if id != pad][1:-1] for row in self._ids(part)] for name, part in texts.items()
@@ -184,7 +185,7 @@ class Scorer(nn.Module):
         return ids
 
     def _pooled(self, ids: Sequence[Tensor]) -> Tensor:
-        """One vector (B, D) for each sequence of ids."""
+        """The sentence embedding (B, D) of each sequence of ids."""
         padding, device = self.tokenizer.pad_token_id, next(self.parameters()).device
         tokens = pad_sequence(list(ids), batch_first=True, padding_value=padding).to(device)
         lengths = torch.tensor([len(each) for each in ids], device=device)
@@ -202,7 +203,7 @@ class Scorer(nn.Module):
 
 
 def batches(items: Sequence[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of `size`, with progress where they are many."""
+    """Split the items into lists of `size`, with a progress line if there are many."""
     every = list(batched(items, size))
     with progress("COMET", len(every), "batches", shown=len(every) > MANY) as line:
         yield from line.over(every)
@@ -210,7 +211,7 @@ def batches(items: Sequence[Item], size: int) -> Iterator[list[Item]]:
 
 @lru_cache(maxsize=2)
 def load_scorer(folder: Path, encoder: Path, config_text: str, device: str) -> Scorer:
-    """The network of a folder. Raises UserError for an encoder of another kind, or weights that are not its own."""
+    """Load the network of a folder. Raises UserError if the encoder is of another kind, or the weights do not fit."""
     config = Hyperparameters.model_validate_json(config_text)
     kind = config.encoder_model.lower()
     with loading("this encoder", str(encoder), f"{WHERE}.encoder") as transformers:
@@ -219,7 +220,7 @@ def load_scorer(folder: Path, encoder: Path, config_text: str, device: str) -> S
             what, where = "this encoder is not of the metric's kind", f"{WHERE}.encoder"
             raise UserError(what, where=where, received=received, allowed=kind)
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(encoder), trust_remote_code=False)
-        with torch.random.fork_rng(devices=()):  # initial values are drawn, and a training may wait for its own
+        with torch.random.fork_rng(devices=()):  # initialisation must not change the state of a training's generator
             scorer = Scorer(config, transformers.AutoModel.from_config(sizes, add_pooling_layer=False), tokenizer)
     weights = {name: tensor.float() for name, tensor in read_weights(folder, f"{WHERE}.model", WEIGHTS).items()}
     try:
@@ -234,18 +235,18 @@ def load_scorer(folder: Path, encoder: Path, config_text: str, device: str) -> S
 
 
 class Comet(Metric):
-    """COMET, times 100: the mean score of segments by a network that reads sources, outputs and, of most, references.
+    """COMET, times 100: the mean score of a network that reads sources, outputs and, for most models, references.
 
     It computes in float32. Statistics: the score, and 1.
 
     Args:
         model: a folder with hparams.yaml and weights, as safetensors or as a checkpoint of tensors alone; or hf:NAME.
-        encoder: a folder, or hf:NAME, with the encoder's configuration and tokenizer, where `model` has none.
+        encoder: a folder, or hf:NAME, with the encoder's configuration and tokenizer, unless `model` includes them.
         device: auto, cpu, cuda, ...
-        batch_size: texts that are encoded at once.
+        batch_size: the number of texts that are encoded at once.
 
     Raises:
-        UserError: no such folder or files, or a metric of another kind.
+        UserError: the folder or its files are missing, or the metric is of another kind.
     """
 
     name = WHERE
@@ -303,7 +304,7 @@ class Comet(Metric):
 
 
 def _located(name: str, option: str, files: Sequence[str], pickled: Sequence[str] = ()) -> Path:
-    """The folder of a name. Nothing is asked of the hub unless it begins with `hf:`. Raises UserError for no folder."""
+    """The folder for a name. The hub is only used for names with `hf:`. Raises UserError if there is no such folder."""
     where = f"{WHERE}.{option}"
     if not name.startswith(HUB) and not exists(Path(name), "folder"):
         raise UserError("there is no such folder", where=where, received=name, allowed=f"a folder, or {HUB}OWNER/NAME")

@@ -1,4 +1,4 @@
-"""Word and character error rates, by jiwer's alignments."""
+"""Word and character error rates, with the alignments of jiwer."""
 
 import unicodedata
 from abc import abstractmethod
@@ -22,20 +22,20 @@ from headway.metrics.metric import (
     without_words,
 )  # fmt: skip
 
-CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of what its alignments are made of
+CHUNKS = ("equal", "substitute", "delete", "insert")  # jiwer's names of the chunks of an alignment
 
 
 class ErrorRate(Metric):
     """100 (S + D + I) / (H + S + D): substitutions, deletions and insertions over the length of the reference.
 
-    Of several references, each segment is held against the one that it is nearest to, of equally near ones against the
-    longest, whatever their order. White space at either end, and more than one in a row, never counts.
-
+    With several references, each segment is compared with the nearest one; among equally near ones with the longest,
+    whatever their order. Leading, trailing and repeated white space is ignored.
     Statistics: hits, substitutions, deletions, insertions.
 
     Args:
         lowercase: compare without regard to case.
-        punctuation: whether it counts; without it, every character that Unicode calls punctuation is left out.
+        punctuation: whether punctuation counts; otherwise every character of Unicode's punctuation categories is
+            removed.
     """
 
     higher_is_better = False
@@ -51,7 +51,7 @@ class ErrorRate(Metric):
 
     @abstractmethod
     def _align(self, references: list[str], hypotheses: list[str]) -> Any:
-        """jiwer's alignments of all segments."""
+        """The alignments of all segments, as jiwer returns them."""
 
     def _normalise(self, text: str) -> str:
         text = text.lower() if self._lowercase else text
@@ -66,7 +66,7 @@ class ErrorRate(Metric):
         outputs = [self._normalise(text) for text in hypotheses]
         counts = np.stack([self._counts([self._normalise(text) for text in texts], outputs) for texts in references])
         errors, lengths = counts[:, :, 1:].sum(axis=2), counts[:, :, :3].sum(axis=2)
-        distances = errors - lengths / (1 + lengths.max(initial=0))  # whole numbers less a part of one
+        distances = errors - lengths / (1 + lengths.max(initial=0))  # integers minus a fraction below 1, to break ties
         nearest = np.where(there, distances, np.inf).argmin(axis=0)
         chosen: Statistics = counts[nearest, np.arange(len(outputs))]
         return chosen
@@ -96,11 +96,11 @@ class ErrorRate(Metric):
 
 
 class WordErrorRate(ErrorRate):
-    """WER: the error rate over words, which white space separates; over characters where a language has no spaces.
+    """WER: the error rate over words separated by white space, or over characters in languages without spaces.
 
     Args:
         lowercase, punctuation: as `ErrorRate`.
-        language: that of the references.
+        language: the language of the references.
     """
 
     name = "wer"
@@ -120,7 +120,7 @@ class WordErrorRate(ErrorRate):
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         if self._needs_spaces and (what := without_words(references)) is not None:
-            self._needs_spaces = False  # it is said once
+            self._needs_spaces = False  # warn only once
             warn(f"{self.label}: {what}")
         return super().statistics(hypotheses, references)
 
@@ -133,7 +133,7 @@ class WordErrorRate(ErrorRate):
 
 
 class CharacterErrorRate(ErrorRate):
-    """CER: the error rate over characters, a space between words being one."""
+    """CER: the error rate over characters, including the space between words."""
 
     name = "cer"
     unit = "characters"

@@ -1,4 +1,4 @@
-"""Intervals of corpus scores and of their differences, for both sources of chance: training's seeds and segments.
+"""Confidence intervals of corpus scores and of their differences, for both sources of randomness: seeds and segments.
 
 A corpus score is linearised by the jackknife (Efron and Tibshirani 1993, section 11.5). The influence of segment i on
 the score x_s of seed s is psi_si, and the difference of two systems has the difference of their influences. Seeds and
@@ -6,31 +6,32 @@ segments are crossed random effects (Searle, Casella and McCulloch 1992, section
 
     psi_si = segment_i + (seed x segment)_si        x_s - mean = seed_s + mean over i of (seed x segment)_si
 
-The variance of the seeds' scores over n therefore holds the interaction already. What the mean over n seeds owes to the
-test set alone, var(segment)/N, is added. It is var(mean over s of psi_si)/N less var(interaction)/(n N).
-
-The two variances have different degrees of freedom, n - 1 (few) and N - 1 (many). With w their estimates, the interval
+The variance of the seeds' scores over n therefore already includes the interaction. The variance of the mean over n
+seeds that is due to the test set alone, var(segment)/N, is added. It is var(mean over s of psi_si)/N less
+var(interaction)/(n N). The two variances have different degrees of freedom, n - 1 (few) and N - 1 (many). With w their
+estimates, the interval
 
     mean +- sqrt(t(n - 1)^2 w_seeds + t(N - 1)^2 w_segments)
 
-holds the true value at least as often as its level says, for normal effects (Banerjee 1960). Satterthwaite's degrees of
-freedom promise no such thing, and at three seeds an estimate of w_seeds that is small by chance makes them too large.
+has at least the nominal coverage for normal effects (Banerjee 1960). Satterthwaite's degrees of freedom do not
+guarantee this: with three seeds, an estimate of w_seeds that is small by chance makes them too large.
 
-Where effects are not normal, w_seeds may be 0 by chance: counted metrics often give two or three seeds the same score.
+If effects are not normal, w_seeds may be 0 by chance: counted metrics often have the same score for two or three seeds.
 The interval is therefore never narrower than that of the test set alone, t(N - 1)^2 (w_segments + w_interaction), with
-w_interaction = var(interaction)/(n N). This holds whatever the seeds do, since w_seeds owes them at least as much.
+w_interaction = var(interaction)/(n N). This is valid for any seeds, since the true w_seeds is at least as large.
 
-Where two systems seldom disagree, as on a task that both have nearly learned, the segments that were drawn may have no
-disagreement though there are some, and w_segments is too small or 0. A difference therefore has four segments more, two
-for each side, that disagree by as much as those that do: w_segments gains 4 D^2 / N^2. D^2 is the mean square of the
-differences of the segments that disagree, or the square of the metric's range where none does. They are what the two
-successes and two failures of Agresti and Coull (1998) are for a proportion. Where no segment disagrees, half of the
-interval is 2 t / N times the range, and the exact bound of such a share is 1 - 0.025^(1/N), which is 3.7 / N.
+If two systems rarely disagree, as on a task that both have almost solved, the sampled segments may contain no
+disagreement although the population has some, and w_segments is too small or 0. A difference therefore gets four
+additional segments, two for each side, whose disagreement is as large as that of the others: w_segments grows by 4 D^2
+/ N^2. D^2 is the mean square of the differences of the disagreeing segments, or the square of the metric's range if
+there are none. The additional segments correspond to the two successes and two failures of Agresti and Coull (1998) for
+a proportion. If no segment disagrees, half of the interval is 2 t / N times the range. The exact bound of such a share
+is 1 - 0.025^(1/N), which is 3.7 / N.
 
-The seeds' variance may be pooled over V systems, whose seeds count as independent then. The deviations of systems need
-not be equal, and a mean over the variances of all is too small for two systems whose own are large. So w_seeds is the
-mean or, where that is larger, the pair's own sum of variances over n, with the degrees of freedom of three systems at
-most, 3 (n - 1). With deviations that differ by a factor of 2, such intervals hold the truth in 93 % or more.
+The seeds' variance may be pooled over V systems, whose seeds are then treated as independent. The standard deviations
+of the systems need not be equal, and the mean over all variances is too small for two systems with large variances. So
+w_seeds is the mean or, if that is larger, the pair's own sum of variances over n, with the degrees of freedom of at
+most three systems, 3 (n - 1). If the deviations differ by a factor of 2, the coverage is 93 % or more.
 
 Shapes: n seeds, N segments, k statistics of one segment.
 """
@@ -49,27 +50,27 @@ from headway.core.tables import Cell, Spread
 from headway.metrics.metric import Metric, Statistics
 
 LEVEL = 0.95
-SIGNIFICANT = 0.05  # the greatest p of a verdict
-LEAST_P = 1e-30  # nothing smaller is told apart
-ADDED = 4  # segments that disagree
-ROUNDING = 1e-9  # times the range of scores: a smaller difference is none
-MOST_POOLED = 3  # systems whose degrees of freedom a pooled variance has at most
-TRIALS, SACREBLEU_SEED = 10_000, 12_345  # of approximate randomization, as sacrebleu has them
-DRAWN = 64  # trials that are drawn together
-AGREES = 0.05  # times the size of a disagreement: a smaller one is that of other segments, through the corpus's totals
+SIGNIFICANT = 0.05  # significance level
+LEAST_P = 1e-30  # the smallest p-value reported
+ADDED = 4  # the number of additional disagreeing segments
+ROUNDING = 1e-9  # as a share of the range of scores: smaller differences count as 0
+MOST_POOLED = 3  # the maximum number of systems in the degrees of freedom of a pooled variance
+TRIALS, SACREBLEU_SEED = 10_000, 12_345  # of approximate randomization, as in sacrebleu
+DRAWN = 64  # trials per batch
+AGREES = 0.05  # share of the size of a disagreement: smaller differences come from other segments' totals
 
-BINS = 6  # of lengths
+BINS = 6  # the maximum number of length bins
 
 Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """A score, a mean over seeds, or a difference of two, with its interval, which a single segment does not have.
+    """A score (a mean over seeds, or a difference of two) with its confidence interval, unless N = 1.
 
     Attributes:
         value: the score.
-        low, high: the ends of the interval. One that lies beyond the bounds of the metric is moved to the bound.
-        half: half of the interval, whose ends were not moved for it; no more than what lies to the farther bound.
+        low, high: the ends of the interval, clipped to the bounds of the metric.
+        half: half of the width of the unclipped interval, at most the distance to the farther bound.
     """
 
     value: float
@@ -79,12 +80,11 @@ class Interval(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        """The value and half of the interval, for a table."""
         return self.value if self.half is None else Spread(self.value, self.half)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The interval; the value itself where it has none."""
+        """The ends of the interval, or the value twice if there is no interval."""
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
 
@@ -96,10 +96,10 @@ class Estimate:
         value: the mean.
         seeds: n.
         segments: N.
-        seed_variance: of the mean, by the seeds and by what they do to segments; None with one seed.
-        segment_variance: of the mean, by the segments that were drawn. With one seed all that segments do.
-        interaction_variance: of the mean, by what the seeds do to segments: a part of `seed_variance`.
-        pooled: the systems whose degrees of freedom `seed_variance` has.
+        seed_variance: the variance of the mean due to seeds and their interaction with segments; None with one seed.
+        segment_variance: that due to the sampled segments; with one seed, including the interaction.
+        interaction_variance: the variance of the mean due to the interaction, a part of `seed_variance`.
+        pooled: the number of systems whose degrees of freedom `seed_variance` has.
     """
 
     value: float
@@ -111,16 +111,15 @@ class Estimate:
     pooled: int = 1
 
     def half_width(self, level: float = LEVEL) -> float:
-        """Half of the interval around the value, of one seed that of the test set alone; infinite with one segment."""
+        """Half of the interval's width; with one seed, that of the test set alone; infinite with one segment."""
         return self._half_width((1 - level) / 2)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """The ends of the interval around the value."""
         half = self.half_width(level)
         return self.value - half, self.value + half
 
     def p_value(self) -> float | None:
-        """The least 1 - level whose interval leaves out 0; None with one seed, where there is none for the method."""
+        """The smallest 1 - level whose interval excludes 0. None with one seed, which does not represent the method."""
         if self.seed_variance is None:
             return None
         distance = abs(self.value)
@@ -131,7 +130,7 @@ class Estimate:
         return exp(optimize.brentq(lambda log_p: distance - self._half_width(exp(log_p) / 2), log(LEAST_P), 0.0))
 
     def _half_width(self, tail: float) -> float:
-        """The same from the probability of either tail."""
+        """`half_width` for the probability of one tail."""
         if self.segments < 2:
             return inf
         of_segments, of_seeds = _quantile(tail, self.segments - 1) ** 2, 0.0
@@ -141,7 +140,7 @@ class Estimate:
 
 
 def _quantile(tail: float, degrees: int) -> float:
-    """The value that Student's t exceeds with this probability."""
+    """The value that Student's t exceeds with probability `tail`."""
     return float(-special.stdtrit(degrees, tail))
 
 
@@ -153,7 +152,7 @@ class Linearised:
         scores: (n,).
         influences: (n, N).
         span: the range of scores.
-        unseen: the variance of the mean by disagreements that were not drawn; of differences alone.
+        unseen: for differences, the variance of the mean due to disagreements that were not sampled.
     """
 
     scores: Floats
@@ -162,7 +161,6 @@ class Linearised:
     unseen: float = 0.0
 
     def __sub__(self, other: "Linearised") -> "Linearised":
-        """The difference, seed by seed and segment by segment."""
         scores, influences = self.scores - other.scores, self.influences - other.influences
         return Linearised(scores, influences, self.span, _unseen(scores.mean() + influences.mean(axis=0), self.span))
 
@@ -182,7 +180,7 @@ class Linearised:
         return Estimate(float(self.scores.mean()), seeds, segments, of_seeds, alone, interaction)
 
     def interval(self, bounds: tuple[float, float] = (-inf, inf)) -> Interval:
-        """The mean over seeds with its interval, within `bounds`."""
+        """The mean over seeds with its interval, clipped to `bounds`."""
         estimate = self.estimate()
         low, high = estimate.interval()
         if not isfinite(low):
@@ -192,7 +190,7 @@ class Linearised:
 
 
 def pooled_difference(a: Linearised, b: Linearised, every: Sequence[Linearised]) -> Estimate:
-    """The estimate of b - a, with the seeds' variance pooled over all systems; with one seed there is none."""
+    """The estimate of b - a with the seeds' variance pooled over all systems, or with none if there is one seed."""
     estimate = (b - a).estimate()
     if estimate.seed_variance is None:
         return estimate
@@ -204,9 +202,9 @@ def pooled_difference(a: Linearised, b: Linearised, every: Sequence[Linearised])
 def equal_variances(systems: Sequence[Linearised]) -> float | None:
     """The p-value of the test of Brown and Forsythe (1974) that the seeds' variances of all systems are equal.
 
-    None with fewer than three seeds, or where no seed differs more from its system's median than another.
+    None with fewer than three seeds, or if the test is undefined because the deviations do not vary.
     """
-    from scipy import stats  # which takes long to import
+    from scipy import stats  # imported late: it loads slowly
 
     if len(systems) < 2 or len(systems[0].scores) < 3:
         return None
@@ -216,10 +214,10 @@ def equal_variances(systems: Sequence[Linearised]) -> float | None:
 
 
 def _unseen(differences: Floats, span: float) -> float:
-    """The variance of a mean by disagreements that were not drawn, from the differences (N,) of segments.
+    """The variance of a mean due to disagreements that were not sampled, from the differences (N,) of segments.
 
-    The size of a disagreement is first taken from the moments of all, where each counts by its weight; what is far
-    below it agrees.
+    The size of a disagreement is first estimated as a weighted mean over all segments. Differences far below it count
+    as agreement.
     """
     squares = differences**2
     large = float((squares**2).sum() / squares.sum()) if squares.any() else 0.0
@@ -232,7 +230,7 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
     """Corpus scores of seeds with the influence of each segment, from statistics (N, k) of each seed.
 
     Raises:
-        UserError: a metric of the user's whose scores are not finite.
+        UserError: the scores of an external metric are not finite.
     """
     rows = [_jackknife(metric, one) for one in statistics]
     scores, influences = np.array([score for score, _ in rows]), np.stack([influence for _, influence in rows])
@@ -255,7 +253,7 @@ def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values of several tests, adjusted so that all together keep their level (Holm 1979)."""
+    """The p-values of several tests, adjusted to control the family-wise error rate (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted, highest = [1.0] * len(p_values), 0.0
     for rank, index in enumerate(order):
@@ -267,13 +265,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def randomized(metric: Metric, pairs: Sequence[tuple[Statistics, Statistics]]) -> list[float]:
     """The p-values of paired approximate randomization (Riezler and Maxwell 2005), from statistics (N, k) of outputs.
 
-    The outputs of each segment are exchanged at random, with the draws of sacrebleu. p is the share of trials whose
-    difference is as large as that of the outputs; sacrebleu leaves out equal ones, which matters on few segments.
+    The outputs of each segment are exchanged at random, with the same draws as in sacrebleu. p is the share of trials
+    with a difference at least as large as that of the outputs. sacrebleu does not count equal differences, which
+    matters for few segments.
     """
     random, beyond, segments = np.random.default_rng(SACREBLEU_SEED), np.ones(len(pairs)), len(pairs[0][0])
     totals = [(a.sum(axis=0), b.sum(axis=0)) for a, b in pairs]
     real = [abs(metric.aggregate(a) - metric.aggregate(b)) - ROUNDING for a, b in totals]
-    for drawn in range(0, TRIALS, DRAWN):  # the draws do not depend on the size of the parts
+    for drawn in range(0, TRIALS, DRAWN):  # the draws do not depend on the batch size
         exchanged = random.integers(2, size=(min(DRAWN, TRIALS - drawn), segments), dtype=bool).astype(np.float64)
         for index, ((a, b), (of_a, of_b)) in enumerate(zip(pairs, totals, strict=True)):
             first = exchanged @ (a - b) + of_b
@@ -283,22 +282,22 @@ def randomized(metric: Metric, pairs: Sequence[tuple[Statistics, Statistics]]) -
 
 
 def ordered_groups(groups: Iterable[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The names of groups, each once, and their numbers.
+    """The distinct names of groups in order, and the names as numbers if all are numbers.
 
-    Names that are all numbers come in ascending order. Others come in that of their first segments, without numbers.
+    Numbers are in ascending order. Other names are in the order of their first segments, and have no numbers.
     """
     names = tuple(dict.fromkeys(groups))
     try:
         numbers = {name: float(name) for name in names}
     except ValueError:
         return names, ()
-    if not all(map(isfinite, numbers.values())):  # such as nan, which has no place among numbers
+    if not all(map(isfinite, numbers.values())):  # such as nan, which cannot be ordered
         return names, ()
     ordered = tuple(sorted(names, key=numbers.__getitem__))
     return ordered, tuple(numbers[name] for name in ordered)
 
 
 def length_bins(lengths: Iterable[int]) -> list[int]:
-    """The least length of each of up to six bins, which hold about equally many of the `lengths`."""
+    """The minimum length of each of up to six bins with about equally many of the `lengths`."""
     ordered = sorted(lengths)
     return sorted({ordered[len(ordered) * bin // BINS] for bin in range(BINS)})

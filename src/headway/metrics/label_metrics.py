@@ -1,4 +1,4 @@
-"""Scores of labelled words: precision, recall and F-beta of one label, and accuracy. A segment is `label label ...`."""
+"""Metrics of labels: precision, recall and F-beta of one label, and accuracy. A segment is `label label ...`."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from headway.metrics.metric import Metric, Signature, Statistics, check_segments
 
 
 class LabelMetric(Metric):
-    """A metric of labels, one a word. Files hold a word a row with its label in the second column, or are CoNLL-U.
+    """A metric of labels, one per word. Files have a word per row with its label in the second column, or are CoNLL-U.
 
     Args:
-        conllu_label: the column of CoNLL-U that holds the labels.
+        conllu_label: the CoNLL-U column with the labels.
     """
 
     each_reference = True
@@ -70,13 +70,13 @@ class LabelMetric(Metric):
 
 
 class OneLabel(LabelMetric):
-    """A metric of one label over all words of a corpus. With several references, a word has it where any says so.
+    """A metric of one label over all words of a corpus. With several references, the label of any of them counts.
 
     Statistics: true positives, false positives, false negatives.
 
     Args:
-        label: the label that is looked for.
-        conllu_label: the column of CoNLL-U that holds the labels.
+        label: the label that counts as positive.
+        conllu_label: the CoNLL-U column with the labels.
     """
 
     def __init__(self, *, label: str = "i", conllu_label: LabelColumn = "upos") -> None:
@@ -105,7 +105,7 @@ class OneLabel(LabelMetric):
 
 
 class Precision(OneLabel):
-    """Of the words that were given the label, the share that have it, times 100; 0 where none were given it."""
+    """The share of words predicted to have the label that do have it, times 100; 0 if there are none."""
 
     name = "precision"
 
@@ -114,7 +114,7 @@ class Precision(OneLabel):
 
 
 class Recall(OneLabel):
-    """Of the words that have the label, the share that were given it, times 100; 0 where none has it."""
+    """The share of words with the label that are predicted to have it, times 100; 0 if there are none."""
 
     name = "recall"
 
@@ -123,12 +123,12 @@ class Recall(OneLabel):
 
 
 class FBeta(OneLabel):
-    """(1 + beta^2) P R / (beta^2 P + R), times 100 (van Rijsbergen 1979): recall counts beta times as much.
+    """(1 + beta^2) P R / (beta^2 P + R), times 100 (van Rijsbergen 1979): recall has beta times precision's weight.
 
     Args:
-        label: the label that is looked for.
-        beta: below 1, precision counts more.
-        conllu_label: the column of CoNLL-U that holds the labels.
+        label: the label that counts as positive.
+        beta: precision has the larger weight if it is below 1.
+        conllu_label: the CoNLL-U column with the labels.
     """
 
     name = "f0.5"
@@ -153,7 +153,7 @@ class FBeta(OneLabel):
 
 
 class Accuracy(LabelMetric):
-    """The share of words with the label of a reference, of any where there are several, times 100.
+    """The share of words whose label equals that of any reference, times 100.
 
     Statistics: right words, words.
     """
@@ -171,23 +171,24 @@ class Accuracy(LabelMetric):
 def best_threshold(
     scores: NDArray[np.floating[Any]], wanted: NDArray[np.bool_], beta: float = 0.5
 ) -> tuple[float, float]:
-    """The score from which on words should be given the label, for the best F-beta.
+    """The threshold on scores for predicting the label that maximises F-beta.
 
     Args:
-        scores: (N,) of each word.
-        wanted: (N,) whether it has the label.
+        scores: (N,) the score of each word.
+        wanted: (N,) whether the word has the label.
         beta: as for `FBeta`.
 
     Returns:
-        A threshold half-way between the lowest of the scores that are to be given the label and the next lower one,
-        or the former where no number of the scores' type lies between them, and its F-beta.
+        The threshold and its F-beta. The threshold is half-way between the lowest predicted score and the next lower
+        one,
+        or the former if no number of the scores' type lies between them.
     """
     order = np.argsort(-scores, kind="stable")
     hits = np.cumsum(wanted[order])
     given = np.arange(1, len(order) + 1)
     # F = (1 + b^2) TP / (b^2 (TP + FN) + TP + FP)
     values = (1 + beta**2) * hits / np.maximum(beta**2 * wanted.sum() + given, 1e-12)
-    last_of_equals = np.append(np.diff(scores[order]) != 0, True)  # words of one score are given the label together
+    last_of_equals = np.append(np.diff(scores[order]) != 0, True)  # words with equal scores are predicted together
     best = int(np.argmax(np.where(last_of_equals, values, -1)))
     lowest = float(scores[order][best])
     below = float(scores[order][best + 1]) if best + 1 < len(order) else 0.0

@@ -1,7 +1,7 @@
-"""The Metric contract: a score is computed from statistics summed over segments.
+"""The interface of a metric: scores are computed from statistics summed over segments.
 
-A metric says what it needs to know of each segment (`statistics`) apart from how a corpus is scored from the sums
-(`aggregate`). So every metric can be resampled, and one bootstrap and one randomisation test serve them all.
+A metric defines the statistics of each segment (`statistics`) separately from the corpus score of their sums
+(`aggregate`). So every metric can be resampled, and all share one bootstrap and one randomization test.
 
 Shapes: N segments, k statistics of one segment.
 """
@@ -25,23 +25,22 @@ from headway.formats.lines import REMEDIES, read_lines, rows_kind
 
 
 def release(package: str = "headway") -> str:
-    """A package with its version, as signatures have it."""
     return f"{package}-{version(package)}"
 
 
 @dataclass(frozen=True)
 class Signature:
-    """Settings and versions in their order. `str` gives `key:value` joined by `|`; a key without a value stands alone.
+    """Settings and versions in order. `str` joins `key:value` by `|`; a key without a value has no colon.
 
     Args:
-        fields: keys with their values; None where the key alone says it.
+        fields: keys with their values, or None for a key without a value.
     """
 
     fields: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
     def of(cls, **fields: str | int | None) -> Signature:
-        """A signature in the order of the keywords; those that are None are left out, those that are True stand alone.
+        """A signature in the order of the keywords. Keys with None are left out; keys with True have no value.
 
         `Signature.of(nrefs=None, f1=True, case="lower")` is `f1|case:lower`.
         """
@@ -49,12 +48,11 @@ class Signature:
         return cls(tuple((key, None if value is True else str(value)) for key, value in given))
 
     def with_references(self, steps: str) -> Signature:
-        """The signature of a score by references that these steps, separated by commas, have normalised."""
+        """The signature of a score with normalised references; `steps` are normalisation steps with commas."""
         return Signature((*self.fields, ("refs", steps.replace(", ", "+")))) if steps else self
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """The signature that `text` spells."""
         parts = [part.partition(":") for part in text.split("|") if part]
         return cls(tuple((key, value if colon else None) for key, colon, value in parts))
 
@@ -62,7 +60,7 @@ class Signature:
         return "|".join(key if value is None else f"{key}:{value}" for key, value in self.fields)
 
     def __getitem__(self, key: str) -> str | None:
-        """The value of a key. Raises KeyError where it has no such key."""
+        """The value of a key. Raises KeyError for an unknown key."""
         return dict(self.fields)[key]
 
     def __contains__(self, key: object) -> bool:
@@ -75,7 +73,7 @@ Kind: TypeAlias = Literal["text", "labels", "trees", "links", "heads", "numbers"
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score with what is needed to reproduce it.
+    """A corpus score with the information needed to reproduce it.
 
     Args:
         metric: the metric's `label`.
@@ -96,16 +94,17 @@ class Score:
 class Metric(ABC):
     """A corpus metric over per-segment statistics. Options are keyword-only arguments of the constructor.
 
-    The registry checks options against the annotations of these arguments, which may carry bounds
-    (`Annotated[float, Field(gt=0)]`).
+    The registry checks options against the annotations of these arguments, which may include bounds, as in
+    `Annotated[float, Field(gt=0)]`.
 
     Attributes:
-        name: the name in `METRICS`, or any for a metric that is named by import path.
+        name: the name in `METRICS`, or any name for a metric with an import path.
         higher_is_better: False for error rates.
-        each_reference: whether reports show the score by each reference set alone beside that by all together.
-        kinds: what its segments may be: texts by default, or labels, trees, links, heads or numbers of words.
-        reads_sources: whether `statistics` gets the sources of the segments, too, as a third argument.
-        reads_references: False where a segment is scored without any.
+        each_reference: whether reports also show the score for each reference set alone.
+        kinds: the kinds of segments that it scores: texts by default, or labels, trees, links, heads or numbers of
+            words.
+        reads_sources: whether `statistics` gets the sources of the segments as a third argument.
+        reads_references: False for a metric without references.
         links_from: the number of a first word in files of links; see `read_alignments`.
     """
 
@@ -119,48 +118,47 @@ class Metric(ABC):
 
     @property
     def label(self) -> str:
-        """The name as papers print it; tells apart two settings of one metric where the field does (chrF2, chrF2++)."""
+        """The name in papers. It distinguishes two settings of one metric if their names differ (chrF2, chrF2++)."""
         return self.name
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the greatest score there is, where intervals end: 0 and 100; error rates have no greatest."""
+        """The minimum and maximum score, to which intervals are clipped: 0 and 100, or infinity for error rates."""
         return 0.0, 100.0 if self.higher_is_better else math.inf
 
     @property
     def of_text(self) -> bool:
-        """Whether segments may be texts, whose words can be looked at."""
         return "text" in self.kinds
 
     def read(self, path: Path) -> list[str]:
-        """The segments of a file, by default its lines. Raises UserError where it cannot be read."""
+        """Read the segments of a file, by default its lines. Raises UserError if it cannot be read."""
         return list(read_lines(path))
 
     def read_words(self, path: Path) -> list[tuple[str, ...]] | None:
-        """The words that the segments of a file are about; None, as by default, where the file does not have them."""
+        """Read the words that the segments of a file refer to, or return None (the default) if it has none."""
         return None
 
     @abstractmethod
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        """The statistics (N, k) that segments add to the corpus score.
+        """The statistics (N, k) of the segments, whose sums determine the corpus score.
 
         Args:
             hypotheses: N segments; an empty one is an empty output.
-            references: `references[r][i]` is segment i of reference set r, as in a list of reference files. Which
-                of them count where some are blank: see `present`.
+            references: `references[r][i]` is segment i of reference set r, as in a list of reference files. If some of
+                the references are blank, see `present`.
 
         Raises:
-            UserError: no segments, or not as many references as hypotheses (see `check_segments`).
+            UserError: there are no segments, or the numbers of references and hypotheses differ (see `check_segments`).
         """
 
     def counted(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] = ()
     ) -> Statistics:
-        """`statistics` of N segments, with their sources where these are looked at.
+        """`statistics` of N segments, with their sources if the metric uses them.
 
         Raises:
-            UserError: as `statistics`, sources that are looked at and not known, or anything but finite numbers (N, k)
-                of a metric from elsewhere.
+            UserError: as `statistics`; sources are needed but missing, or an external metric does not return finite
+                numbers (N, k).
         """
         if self.reads_sources and len(sources) != len(hypotheses):
             what, received = "this metric looks at the sources", f"{len(sources)} for {len(hypotheses)} segments"
@@ -177,39 +175,39 @@ class Metric(ABC):
         """The corpus score from statistics (k,) summed over segments."""
 
     def aggregate_all(self, totals: Statistics) -> Statistics:
-        """The corpus scores (R,) from R sums of statistics (R, k), as resampling needs them."""
+        """The corpus scores (R,) from R sums of statistics (R, k), for resampling."""
         return np.array([self.aggregate(row) for row in totals])
 
     def segment_scores(self, statistics: Statistics) -> Statistics:
-        """Scores (N,) of segments by themselves, from statistics (N, k); they say where systems differ, and no more."""
+        """The scores (N,) of single segments from statistics (N, k). They only serve to show where systems differ."""
         return self.aggregate_all(statistics)
 
     @abstractmethod
     def signature(self) -> Signature:
-        """Settings and versions; with the number of reference sets once `statistics` has run."""
+        """The settings and versions, and the number of reference sets once `statistics` has run."""
 
     def notes(self, totals: Statistics) -> list[str]:
-        """Further findings in statistics (k,) summed over segments, a sentence each."""
+        """Further observations about statistics (k,) summed over segments, one sentence each."""
         return []
 
     def missing(self, references: Sequence[Sequence[str]]) -> str | None:
-        """A sentence on what this metric looks for and no reference has; None, as by default, where all is there."""
+        """A sentence about what the references lack for this metric, or None (the default)."""
         return None
 
     def score(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] = ()
     ) -> Score:
-        """Score a corpus; arguments and errors as for `counted` and `scored`."""
+        """Score a corpus. Arguments and errors are those of `counted` and `scored`."""
         return self.scored(self.counted(hypotheses, references, sources))
 
     def utilities(self, candidates: Sequence[str], references: Sequence[str], source: str) -> Statistics:
-        """The score (C, R), the higher the better, of each of C outputs for a source by each of R references."""
+        """The score (C, R) of each of C outputs for a source against each of R references; higher is always better."""
         pairs = [candidate for candidate in candidates for _ in references], [[*references] * len(candidates)]
         scores = self.segment_scores(self.counted(*pairs, [source] * len(pairs[0])))
         return (scores if self.higher_is_better else -scores).reshape(len(candidates), -1)
 
     def scored(self, statistics: Statistics) -> Score:
-        """The corpus score from statistics (N, k). Raises UserError where a metric from elsewhere gives no number."""
+        """The corpus score from statistics (N, k). Raises UserError if an external metric's score is not finite."""
         value = self.aggregate(statistics.sum(axis=0))
         if not math.isfinite(value):
             what = f"{type(self).__name__}.aggregate gives no finite number"
@@ -218,14 +216,14 @@ class Metric(ABC):
 
 
 def share(part: float, whole: float) -> float:
-    """A part of a whole, times 100; 0 of nothing."""
+    """A part of a whole, times 100; 0 if the whole is 0."""
     return float(100 * part / whole) if whole else 0.0
 
 
 def rank(score: float, loss: float | None, *, higher_is_better: bool) -> tuple[float, float]:
-    """The place of an evaluation among others, of which the lowest is the best.
+    """The sort key of an evaluation; the best evaluation has the lowest key.
 
-    Of equal scores the lower loss on dev decides. A number that is not finite, or not known, comes last.
+    Equal scores are ordered by the loss on dev. A number that is not finite or not known is sorted last.
     """
     numbers = -score if higher_is_better else score, math.inf if loss is None else loss
     first, second = (number if math.isfinite(number) else math.inf for number in numbers)
@@ -236,7 +234,7 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
     """The number of reference sets.
 
     Raises:
-        UserError: no hypotheses, or not as many of each reference set as of them; what is no text.
+        UserError: there are no hypotheses, a reference set has another number of segments, or a segment is not a text.
     """
     if not hypotheses:
         raise UserError("there is nothing to score", where="hypotheses")
@@ -251,29 +249,29 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
 
 
 def check_one_reference(what: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Raise UserError where there are several references of `what`, or as `check_segments` does."""
+    """Raise UserError if there are several references for `what`, or as `check_segments` does."""
     if (count := check_segments(hypotheses, references)) > 1:
         raise UserError(f"{what} has one reference", where="references", received=f"{count} sets")
 
 
 def present(references: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-    """The references that there are, (R, N): a blank text is none where the segment has another that is not blank.
+    """A mask (R, N) of the references that exist: blank texts do not, if their segment has another reference.
 
-    So segments may have different numbers of references. Where all are blank, the right output is blank. The metrics of
-    sacrebleu count blank texts as it does.
+    So segments may have different numbers of references. If all references are blank, the correct output is blank. The
+    metrics of sacrebleu treat blank texts as sacrebleu does.
     """
     written = np.array([[bool(text.strip()) for text in lines] for lines in references])
     return written | ~written.any(axis=0)
 
 
 def references_of_each(there: NDArray[np.bool_]) -> int | Literal["var"]:
-    """How many references a segment has, for the signature: `var`, as sacrebleu writes, where some have more."""
+    """The number of references per segment, for the signature; `var`, as in sacrebleu, if it varies."""
     counts = set(there.sum(axis=0).tolist())
     return counts.pop() if len(counts) == 1 else "var"
 
 
 def check_alike(metric: Metric, files: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError where a file of lines, by its name, has rows, such as scores before texts, and another texts."""
+    """Raise UserError if one of the named files has rows, such as scores before texts, and another has plain texts."""
     if type(metric).read is not Metric.read:
         return
     kinds = {name: rows_kind(lines) for name, lines in files.items()}
@@ -285,12 +283,12 @@ def check_alike(metric: Metric, files: Mapping[str, Sequence[str]]) -> None:
 
 
 def spelt(text: str) -> str:
-    """A text whose words are its characters."""
+    """The characters of a text, separated by spaces, without white space."""
     return " ".join("".join(text.split()))
 
 
 def without_words(references: Sequence[Sequence[str]]) -> str | None:
-    """A sentence on references without spaces between words, where these are compared; None where they have some."""
+    """A warning about references without spaces between words for metrics of words; None if they have spaces."""
     if not any(map(look_unspaced, references)):
         return None
     remedy = "name their language: the option language, in a recipe text.target.language"
@@ -298,7 +296,7 @@ def without_words(references: Sequence[Sequence[str]]) -> str | None:
 
 
 def check_words(metric: Metric, paths: Sequence[Path]) -> None:
-    """Raise UserError where segments of two files, of those that have words, are about other words."""
+    """Raise UserError if segments of two files, of those that contain words, refer to different words."""
     known = [(path, read) for path in paths if (read := metric.read_words(path)) is not None]
     for path, sentences in known[1:]:
         first, wanted = known[0]

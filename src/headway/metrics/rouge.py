@@ -1,10 +1,10 @@
-"""ROUGE (Lin 2004) behind headway's Metric contract, for English and for other languages.
+"""ROUGE (Lin 2004) with headway's metric interface, for English and other languages.
 
-Counts of n-grams, tokens and stems are rouge-score's. Common subsequences are our own, and equal to its: its tables of
-Python numbers take 3 GB for two texts of 20,000 words.
+N-grams, tokens and stems are counted by rouge-score. Longest common subsequences have our own implementation with equal
+results: rouge-score's tables of Python numbers take 3 GB for two texts of 20,000 words.
 
 Shapes: N segments, R reference sets.
-Of common subsequences: R words of a reference, O words of an output.
+For common subsequences: R words of a reference, O words of an output.
 """
 
 import unicodedata
@@ -26,18 +26,17 @@ from headway.core.log import warn
 from headway.metrics.metric import Metric, Signature, Statistics, check_segments, present, references_of_each, release
 from headway.processing.text.sentences import language_of_rules, sentences
 
-MOST_CELLS = 10**9  # of a table of R x O words, which takes a bit for each: 125 MB, and five seconds
+MOST_CELLS = 10**9  # of a table of R x O words with one bit per cell: 125 MB, and five seconds
 Tokenization = Literal["ascii", "words", "characters"]
 
 
 class _Unicode(Tokenizer):  # type: ignore[misc]  # rouge-score has no types
-    """Lower-cased words of letters, marks and digits of any script, or these one by one with their marks."""
+    """Lower-cased words of letters, marks and digits of any script, or single characters with their marks."""
 
     def __init__(self, unit: Tokenization) -> None:
         self.unit = unit
 
     def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text."""
         words = "".join(sign if _kind(sign) in "LMN" else " " for sign in text.lower()).split()
         if self.unit == "words":
             return words
@@ -57,25 +56,25 @@ def _kind(character: str) -> str:
 
 
 class Rouge(Metric):
-    """ROUGE F1: the mean over the segments, times 100, of all of an output against all of a reference.
+    """ROUGE F1: the mean over segments, times 100, comparing the whole output with the whole reference.
 
     Statistics: a segment's F1, and 1.
 
     Args:
-        tokenize: `ascii` is ROUGE's own, lower-cased letters a to z and digits, to which text in other scripts is
-            empty; `words` takes letters of all scripts between white space and punctuation; `characters` every one of
-            them for itself, for languages that put no spaces between words, where it is the default.
+        tokenize: `ascii` is the original, with lower-cased letters a to z and digits, which leaves nothing of other
+            scripts; `words` are letters of all scripts between white space and punctuation; `characters` are single
+            letters, the default for languages without spaces between words.
         stem: Porter's stems of English words of more than three letters, with `ascii` (ROUGE-1.5.5's -m).
-        jackknife: of several references take the mean, over leaving out one after another, of the best of the others
-            (Lin 2004, section 2.1), instead of the one with the highest F1.
-        language: that of the references; of ROUGE-Lsum its rules say where sentences end, by default those of English.
+        jackknife: with several references, average the best score over leaving out one after another (Lin 2004, section
+            2.1), instead of taking the highest F1.
+        language: the language of the references; for ROUGE-Lsum also that of sentence segmentation, by default English.
 
     Raises:
         UserError: stemming of other than `ascii` tokens.
     """
 
-    kind: ClassVar[str]  # as rouge-score names it
-    sentence_rules: str | None = None  # the language whose rules cut a text into sentences, where that is done
+    kind: ClassVar[str]  # the name in rouge-score
+    sentence_rules: str | None = None  # the language of sentence segmentation, if any
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Rouge(Metric):
         self._references = references_of_each(there)
         texts = [text for lines in references for text in lines]
         written = (text for text in texts if not text.isascii() and any(_kind(sign) == "L" for sign in text))
-        if lost := sum(not self._tokenizer.tokenize(text) for text in written):  # whatever the output, they score 0
+        if lost := sum(not self._tokenizer.tokenize(text) for text in written):  # they score 0 for any output
             share = f"{lost:,} of {len(texts):,} references"
             remedy = "tokenize words or characters, or name their language where it has no spaces"
             warn(f"{self.label}: {share} have no letter from a to z and count as empty; {remedy}")
@@ -135,11 +134,11 @@ class Rouge(Metric):
 
 
 def _jackknife(scores: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The mean (N,), over leaving out one reference after another, of the best score by the others.
+    """The mean (N,), over leaving out each of the references in turn, of the best score with the remaining ones.
 
     Args:
-        scores: (R, N) by each reference alone; that of a single reference stays as it is.
-        there: (R, N) the references that there are.
+        scores: (R, N) the score with each reference alone; that of a single reference is unchanged.
+        there: (R, N) a mask of the references that exist.
     """
     means = []
     for alone in (column[known] for column, known in zip(scores.T, there.T, strict=True)):
@@ -173,10 +172,10 @@ class RougeL(Rouge):
 class RougeLsum(Rouge):
     """ROUGE-L of summaries of several sentences (Lin 2004, section 3.2).
 
-    For each sentence of the reference, the union of what it has in common with each sentence of the output counts.
-    Sentences are those of `processing.text.sentences`.
+    For each sentence of the reference, the union of its common subsequences with all sentences of the output counts.
+    Sentences are split by `processing.text.sentences`.
 
-    As in ROUGE-1.5.5, a word counts as often as both texts have it, at most. Options as `Rouge`.
+    As in ROUGE-1.5.5, a word counts at most as often as it occurs in both texts. Options as `Rouge`.
     """
 
     name, kind = "rouge-lsum", "rougeLsum"
@@ -209,22 +208,21 @@ class RougeLsum(Rouge):
 
 
 def _f1(matches: int, output: int, reference: int) -> float:
-    """F1 of as many matching words of an output and of a reference."""
     return float(fmeasure(matches / output, matches / reference)) if output and reference else 0.0
 
 
 def common_length(reference: Sequence[str], output: Sequence[str]) -> int:
-    """The length of the longest subsequence that both have, in memory of R + O."""
+    """The length of the longest common subsequence, in O(R + O) memory."""
     return LCSseq.similarity(reference, output)
 
 
 def common_places(reference: Sequence[str], output: Sequence[str]) -> list[int]:
-    """Where in the reference, from its end, the words of one of the longest common subsequences stand.
+    """The positions in the reference, from its end, of a longest common subsequence.
 
-    Of several, it is the one that rouge-score reads from the whole table of lengths.
+    If there are several, it is the one that rouge-score reads from the table of lengths.
 
     Raises:
-        UserError: texts too long for that table.
+        UserError: the texts are too long for this table.
     """
     if len(reference) * len(output) > MOST_CELLS:
         received = f"{len(reference):,} and {len(output):,} words"
@@ -247,7 +245,7 @@ def common_places(reference: Sequence[str], output: Sequence[str]) -> list[int]:
 
 
 def _leftward(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """(R, O/8): a bit a cell of the table of lengths, whether its left neighbour is larger than the one above it."""
+    """A bit per cell of the table of lengths (R, O/8): whether its left neighbour is larger than the cell above."""
     bits = np.empty((len(rows), (len(columns) + 7) // 8), np.uint8)
     above = np.zeros(len(columns) + 1, np.int64)
     for index, word in enumerate(rows):

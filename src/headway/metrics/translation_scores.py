@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER: sacrebleu's statistics, scores and signatures behind headway's Metric contract."""
+"""BLEU, chrF and TER: sacrebleu's statistics, scores and signatures with headway's metric interface."""
 
 from collections.abc import Sequence
 from itertools import chain, product
@@ -14,17 +14,17 @@ from headway.core.languages import LanguageCode, has_no_spaces, is_written_in_ha
 from headway.core.log import warn
 from headway.metrics.metric import Metric, Signature, Statistics, check_segments, present, spelt, without_words
 
-MANY_TOKENISED = 100  # outputs that end as tokenised text does, from which on it is warned of them, as sacrebleu does
+MANY_TOKENISED = 100  # the number of tokenised-looking outputs above which to warn, as in sacrebleu
 
 
 class Sacrebleu(Metric):
     """A metric of sacrebleu.
 
-    `_extract_corpus_statistics` and `_compute_score_from_stats` are the only seam that sacrebleu has between the
-    statistics of segments and the score of a corpus; its own significance tests stand on them too.
+    `_extract_corpus_statistics` and `_compute_score_from_stats` are sacrebleu's only separation between the statistics
+    of segments and the score of a corpus; its own significance tests use them, too.
 
     Attributes:
-        counts_blanks: whether sacrebleu takes a blank text beside other references for one of them.
+        counts_blanks: whether sacrebleu counts a blank text among other references as a reference.
     """
 
     counts_blanks = True
@@ -35,7 +35,7 @@ class Sacrebleu(Metric):
         self._needs_spaces = needs_spaces
         self._told_of_words = False
         self._told_of_blanks = False
-        # sacrebleu learns this from the references; its signature cannot do without, and leaves out what is None.
+        # sacrebleu sets this from the references. Its signature needs the attribute, and leaves out None.
         metric.num_refs = None  # type: ignore[assignment]
 
     @property
@@ -43,7 +43,7 @@ class Sacrebleu(Metric):
         return self._label
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        """The statistics; says once that blank texts count beside other references, or that these have no words."""
+        """The statistics. Warns once about blank texts among other references, and about references without words."""
         check_segments(hypotheses, references)
         blank = int((~present(references)).sum()) if self.counts_blanks and not self._told_of_blanks else 0
         if blank:
@@ -74,17 +74,17 @@ class Bleu(Sacrebleu):
     Statistics: lengths of hypothesis and reference, then matches and then totals of each n-gram order.
 
     Args:
-        tokenize: a tokenizer of sacrebleu; `none` for text that is tokenised already. By default `zh` or `char` where
-            the language is written without spaces, else `13a`.
+        tokenize: a tokenizer of sacrebleu; `none` for tokenised text. By default `zh` or `char` for languages that are
+            written without spaces, else `13a`.
         lowercase: compare without regard to case.
-        smooth_method: what stands for a precision of zero; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
+        smooth_method: the smoothing of zero precisions; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
         smooth_value: the value of `floor` and `add-k`; None for sacrebleu's.
         max_ngram_order: the longest n-gram.
-        force: do not warn of hypotheses that look tokenised; `tokenize="none"` says that they are meant to be.
-        language: that of the references.
+        force: do not warn about hypotheses that look tokenised, as with `tokenize="none"`.
+        language: the language of the references.
 
     Raises:
-        UserError: an unknown tokenizer, or one that cannot be loaded here.
+        UserError: the tokenizer is unknown, or cannot be loaded.
     """
 
     name = "bleu"
@@ -101,7 +101,7 @@ class Bleu(Sacrebleu):
         language: LanguageCode | None = None,
     ) -> None:
         needs_spaces = tokenize is None and not has_no_spaces(language)
-        if not tokenize:  # one that is always there, so that scores do not depend on what is installed
+        if not tokenize:  # always available, so that scores do not depend on installed packages
             unspaced = language if has_no_spaces(language) else None
             tokenize = "13a" if unspaced is None else "zh" if is_written_in_han(unspaced) else "char"
         known = list(sacrebleu.BLEU.TOKENIZERS)
@@ -115,9 +115,9 @@ class Bleu(Sacrebleu):
                 smooth_method=smooth_method,
                 smooth_value=smooth_value,
                 max_ngram_order=max_ngram_order,
-                force=True,  # the warning is headway's own
+                force=True,  # headway has its own warning
             )
-        except (ImportError, RuntimeError, OSError) as error:  # a library that is missing, or a model to be downloaded
+        except (ImportError, RuntimeError, OSError) as error:  # a missing library, or a model that cannot be downloaded
             reason = " ".join(str(error).split())
             raise UserError(
                 f"this tokenizer cannot be loaded ({reason})", where="bleu.tokenize", received=tokenize
@@ -126,7 +126,7 @@ class Bleu(Sacrebleu):
         self._warns = not (force or tokenize == "none")
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
-        """The statistics; text that looks tokenised is warned of, once, unless `force` says that it is meant."""
+        """The statistics. Warns once about hypotheses that look tokenised, unless `force` is set."""
         tokenised = sum(hypothesis.rstrip().endswith(" .") for hypothesis in hypotheses) if self._warns else 0
         if tokenised >= MANY_TOKENISED:
             self._warns = False
@@ -176,7 +176,7 @@ class Chrf(Sacrebleu):
     Args:
         char_order: the longest n-gram of characters.
         word_order: the longest n-gram of words; 0 for none.
-        beta: how many times recall weighs precision.
+        beta: the weight of recall relative to precision.
         lowercase: compare without regard to case.
         whitespace: count white space as characters.
         eps_smoothing: the smoothing of chrF++.py and Moses instead of the effective order.
@@ -206,7 +206,7 @@ class Chrf(Sacrebleu):
         super().__init__(metric, f"chrF{beta}" + "+" * word_order)
 
     def utilities(self, candidates: Sequence[str], references: Sequence[str], source: str) -> Statistics:
-        """As of any metric; the n-grams of a text are counted once, and not for each pair."""
+        """As in `Metric`, but the n-grams of each text are counted once instead of once per pair."""
         metric = self._metric
         assert isinstance(metric, sacrebleu.CHRF)
         prepared = ([metric._preprocess_segment(text) for text in texts] for texts in (candidates, references))
@@ -222,12 +222,12 @@ class Ter(Sacrebleu):
     Statistics: edits to the nearest reference, mean reference length.
 
     Args:
-        normalized: Tercom's normalisation (punctuation apart, XML entities).
+        normalized: Tercom's normalisation (separate punctuation, XML entities).
         no_punct: remove punctuation.
-        asian_support: with `normalized` one token a CJK character; with `no_punct` without their punctuation too. By
-            default both in Chinese; in other languages that are written without spaces every character is a token.
-        case_sensitive: tell upper from lower case.
-        language: that of the references.
+        asian_support: with `normalized`, each CJK character is a token; with `no_punct`, CJK punctuation is removed,
+            too. By default both in Chinese; in other languages without spaces every character is a token.
+        case_sensitive: distinguish upper and lower case.
+        language: the language of the references.
     """
 
     name = "ter"

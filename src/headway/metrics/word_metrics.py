@@ -1,4 +1,4 @@
-"""Metrics of what each line says of its words: links, heads and numbers."""
+"""Metrics of segments with a value per word: links, heads and numbers."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from headway.formats.conllu import is_conllu, read_sentences
 from headway.formats.lines import read_lines
 from headway.metrics.metric import Metric, Signature, Statistics, check_one_reference, release, share
 
-UNKNOWN = "_"  # a word whose head is not known
-MOST_DIGITS = 9  # of the number of a head
+UNKNOWN = "_"  # the head of a word if it is not known
+MOST_DIGITS = 9  # of a head's number
 
 
 class AlignmentErrorRate(Metric):
@@ -57,10 +57,10 @@ class AlignmentErrorRate(Metric):
 
 
 class UnlabelledAttachment(Metric):
-    """UAS: of the words whose head the reference has, the share with that head, times 100.
+    """UAS: the share of correct heads among the words that have a head in the reference, times 100.
 
-    A segment is the head of each word, as CoNLL-U counts them: words from 1, 0 for a root, `_` where none is known.
-    Files are such lines, or CoNLL-U. Statistics: right words, words.
+    A segment has the head of each word, as in CoNLL-U: words are counted from 1, 0 is a root, `_` an unknown head.
+    Files have such lines, or are CoNLL-U. Statistics: right words, words.
     """
 
     name = "uas"
@@ -104,7 +104,7 @@ class UnlabelledAttachment(Metric):
 
 
 def _heads(line: str, where: str) -> list[str]:
-    """The heads of a line, each number written in one way."""
+    """The heads of a line, with numbers in a unique spelling."""
     heads = line.split()
     for index, head in enumerate(heads):
         if head == UNKNOWN:
@@ -117,10 +117,10 @@ def _heads(line: str, where: str) -> list[str]:
 
 
 class Deviation(Metric):
-    """The mean of numbers, one a word, times 1,000: how far the weights of self-attention deviate from a word's mean.
+    """The mean of numbers, one per word, times 1,000: how far the weights of self-attention deviate from a word's mean.
 
-    Smaller is more even. Segments are lines of numbers; those of a reference are 0, and say how many words there are.
-    Statistics: the sum of the numbers, and how many they are.
+    Smaller values are more even. Segments are lines of numbers; a reference has a 0 for each word.
+    Statistics: the sum of the numbers, and their count.
     """
 
     name = "deviation"

@@ -1,6 +1,6 @@
-"""Annotations of a corpus: dependency parses, and links between the words of pairs.
+"""Annotations of a corpus: dependency parses, and word alignments of pairs.
 
-They are made once by a parser or an aligner, kept by sentence or pair, and carried over to tokens of a vocabulary.
+They are made once by a parser or an aligner, stored by sentence or pair, and projected to tokens of a vocabulary.
 """
 
 from typing import TYPE_CHECKING

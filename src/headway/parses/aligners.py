@@ -1,6 +1,6 @@
-"""Aligners of words: eflomal (Östling and Tiedemann 2016) in both directions, made one; and links made elsewhere.
+"""Word aligners: eflomal (Östling and Tiedemann 2016) in both directions with symmetrisation, and links from a file.
 
-An aligner reads pairs of words as often as it needs and gives the links of each pair, as a line of Pharaoh links.
+An aligner iterates over word pairs as often as it needs, and returns a line of Pharaoh links for each pair.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headway.formats.alignments import Link, LinksFrom, check_links, read_alignm
 from headway.formats.lines import check_file
 
 WordPairs = Callable[[], Iterable[tuple[list[str], list[str]]]]
-LONGEST = 1023  # words of a side that eflomal reads
-# A program of its own, since eflomal has another licence and may take its process along where it fails.
+LONGEST = 1023  # the maximum number of words of a side in eflomal
+# A separate program, since eflomal has another licence and may crash its process.
 PROGRAM = """
 import sys
 from eflomal import Aligner
@@ -32,7 +32,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def eflomal_version(where: str) -> str:
-    """The version of eflomal. Raises UserError where it is not installed."""
+    """The version of eflomal. Raises UserError if it is not installed."""
     try:
         return version("eflomal")
     except PackageNotFoundError as error:
@@ -40,12 +40,12 @@ def eflomal_version(where: str) -> str:
 
 
 def align_by_eflomal(pairs: WordPairs, symmetrise: str) -> Iterator[str]:
-    """The links of all pairs, which eflomal aligns together; none where a side has no words, or too many.
+    """Align all pairs jointly with eflomal. A pair with an empty or too long side has no links.
 
-    It draws from the system's random numbers, so that a second run gives slightly other links.
+    eflomal uses the system's random numbers, so results differ slightly between runs.
 
     Raises:
-        RunError: it failed.
+        RunError: eflomal failed.
     """
     read = bytearray()
     with TemporaryDirectory() as name, ExitStack() as stack:
@@ -72,16 +72,16 @@ def _links(line: str) -> set[Link]:
 
 
 def symmetrised(forward: set[Link], backward: set[Link], kind: str) -> str:
-    """One line of links, sorted, from those of both directions: their `intersection`, or `grow-diag-final-and`."""
+    """A sorted line of links from both directions: their `intersection`, or `grow-diag-final-and`."""
     links = forward & backward if kind == "intersection" else grow_diag_final_and(forward, backward)
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """The intersection, grown by neighbours in the union and by links of words without any (Koehn et al. 2005).
+    """The intersection, extended by neighbours in the union and by links of unaligned words (Koehn et al. 2005).
 
-    Links are visited by target and then source, and those that are added as soon as their turn comes. A link that was
-    visited adds nothing later, since words that have a link keep it.
+    Links are visited by target and then by source, and added as soon as they qualify. Visiting a link once is enough,
+    since aligned words stay aligned.
     """
     links, union = forward & backward, forward | backward
     sources, targets = {source for source, _ in links}, {target for _, target in links}
@@ -112,7 +112,7 @@ def grow_diag_final_and(forward: set[Link], backward: set[Link]) -> set[Link]:
 
 
 def links_of_file(file: Path, pairs: WordPairs, where: str, first: LinksFrom = None) -> Iterator[str]:
-    """The links of a file made elsewhere, a line a pair; possible ones count. Raises UserError for those of others."""
+    """Read a file with a line of links per pair, including possible links. Raises UserError if they do not fit."""
     check_file(file, where)
     lines, counts = read_alignments(file, first), [(len(source), len(target)) for source, target in pairs()]
     if len(lines) != len(counts):

@@ -1,4 +1,4 @@
-"""Parses of both sides of a recipe's corpora, or of one file; or a few trees, drawn."""
+"""Annotates the corpora of a recipe, or a file, with parses, or draws sample trees."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,12 +19,12 @@ from headway.parses.parsers import ParserConfig, load_parser
 
 @dataclass(frozen=True)
 class Part:
-    """One side of one corpus: its lines, its parser and its store.
+    """One side of a corpus with its parser and store.
 
     Attributes:
-        lines: can be read any number of times.
-        where: the key that names the parser.
-        report: gives the account of the rows of the last reading.
+        lines: the lines, which can be iterated repeatedly.
+        where: the recipe key of the parser.
+        report: returns the report on the rows of the last pass.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Part:
 
 
 def parts_of_corpora(corpora: Mapping[str, AnyCorpus | None], parses: ParsesConfig, broken: Broken) -> list[Part]:
-    """Both sides of corpora by their recipe keys, as far as `parses` names parsers. Raises UserError: it names none."""
+    """The sides of corpora, by recipe key, for which `parses` names parsers. Raises UserError if it names none."""
     parts = []
     for name, corpus in corpora.items():
         for side in get_args(Side):
@@ -53,14 +53,14 @@ def parts_of_corpora(corpora: Mapping[str, AnyCorpus | None], parses: ParsesConf
 
 
 def part_of_file(path: Path, parser: ParserConfig, folder: Path | None) -> Part:
-    """A text file, one sentence a line. Raises UserError where it cannot be read."""
+    """A text file with one sentence per line. Raises UserError if it cannot be read."""
     lines = TextFile(path)
     next(iter(lines), None)
     return Part(str(path), lines, parser, store_beside(path, parser, folder), option("parser"))
 
 
 def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
-    """Parse all parts, saying what was done. Raises as `annotate` does."""
+    """Parse all parts and log the results. Raises as `annotate` does."""
     for part in parts:
         total = sum(1 for _ in part.lines)
         if amiss := part.report().text():
@@ -70,7 +70,7 @@ def run_annotate(parts: Iterable[Part], processes: int | None) -> None:
 
 
 def draw_samples(parts: Iterable[Part], count: int) -> Iterator[str]:
-    """Parse and draw `count` sentences of each part, drawn at random, always the same ones; nothing is kept."""
+    """Parse and draw a fixed random sample of `count` sentences of each part, without storing the parses."""
     for part in parts:
         lines = list(filter(str.strip, part.lines))
         lines = [lines[index] for index in sorted(random.Random(1).sample(range(len(lines)), min(count, len(lines))))]
@@ -79,7 +79,7 @@ def draw_samples(parts: Iterable[Part], count: int) -> Iterator[str]:
 
 
 def draw(line: str, parse: Parse) -> str:
-    """The trees of a line: a token a row below its head, with its label, in the order of the sentence."""
+    """Draw the trees of a line: a token per row, below its head and with its label, in the order of the sentence."""
     if not parse.tokens:
         return "no parse\n"
     below: dict[int, list[int]] = {}

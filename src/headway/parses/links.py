@@ -1,7 +1,7 @@
-"""Links between the words of pairs: kept by pair beside the corpus, and carried over to tokens of a vocabulary.
+"""Links between the words of pairs: stored by pair beside the corpus, and projected to tokens of a vocabulary.
 
-Words are the units that the text's segmentation separates by spaces, as everywhere where headway aligns words. A pair's
-line in the store has links `i-j`, source word and target word from 0, or `i-j:p` with the share p of the target word.
+Words are separated by spaces after segmentation, as in all of headway's word alignments. The store has a line per pair
+with links `i-j`, source word and target word from 0, or `i-j:p` with the share p of the target word.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9.]{1,20}))?")
 class LinksConfig(Section):
     """Links between the words of pairs; the name of a kind is short for it.
 
-    `kind`: `eflomal` aligns all pairs itself, and `symmetrise` says what becomes of its two directions. `pharaoh` reads
-    `file`, which has a line for each pair of data.train, in any format that AER reads, with words from `links_from`.
-    `teacher` takes the attention of `run` to the source, forced to the targets: the mean of `heads` in `layer` of its
-    decoder, by default as for alignments of words. `folder`: where links are kept, by default beside the corpus.
+    `kind`: `eflomal` aligns all pairs in both directions, which are combined by `symmetrise`. `pharaoh` reads `file`,
+    with a line for each pair of data.train, in any format of AER, with words counted from `links_from`. `teacher` uses
+    the cross-attention of `run`, forced to the targets: the mean of `heads` in `layer` of its decoder, by default as
+    for word alignments. `folder`: the folder of the links, by default that of the corpus.
     """
 
     kind: Literal["eflomal", "pharaoh", "teacher"] = "eflomal"
@@ -58,27 +58,27 @@ AnyLinks = Annotated[LinksConfig, BeforeValidator(lambda value: named(value, "ki
 
 
 def store_of_links(corpus: AnyCorpus, links: LinksConfig) -> Path:
-    """The store of the links of a corpus. Several corpora share that of the first, since pairs are found by text."""
+    """The path of the store of links; several corpora share that of the first, as pairs are looked up by text."""
     where, first = parts(corpus, "data")[0]
     source, target = (open_format(first, where).annotations(side) for side in ("source", "target"))
     return (links.folder or source.parent) / f"{source.name}-{target.name}.{links.kind}.links"
 
 
 def key_text(source: str, target: str) -> str:
-    """The text of a pair that its key is a hash of: no text of a pair has a line end."""
+    """The text of a pair that is hashed for its key. Texts contain no line ends, so it is unambiguous."""
     return f"{source}\n{target}"
 
 
 class LinkStore(AnnotationStore):
-    """The links of a store."""
+    """A store of links."""
 
     noun, maker, command = "links", "aligner", "headway data annotate with its option links"
 
     def get(self, source: str, target: str) -> dict[Link, float | None] | None:
-        """The links of a raw pair, with shares where they have such; None where the pair was never aligned.
+        """The links of a raw pair, with their shares if known, or None if the pair was never aligned.
 
         Raises:
-            UserError: the store is damaged there.
+            UserError: the store is damaged.
         """
         text = self.text(key_text(source, target))
         if text is None:
@@ -90,13 +90,13 @@ class LinkStore(AnnotationStore):
 
 
 class LinkLabeller(StoreLabeller[LinkStore]):
-    """`links`: for each target token the source tokens that it is linked with, each with its share.
+    """`links`: for each target token, the source tokens that it is linked with, each with its share.
 
-    Tokens of linked words are linked, all with equal shares; where links have shares, a source word's is spread over
-    its tokens. The shares of a target token add up to 1.
+    Tokens of linked words are linked with equal shares; if links have shares, that of a source word is divided among
+    its tokens. The shares of a target token sum to 1.
 
     Raises:
-        UserError: the store is missing or damaged, or its words are those of another preparation of the text.
+        UserError: the store is missing or damaged, or its words are from another preparation of the text.
     """
 
     name, side, kind = LINKS, None, LinkStore
@@ -130,8 +130,13 @@ class LinkLabeller(StoreLabeller[LinkStore]):
 def token_links(
     links: Mapping[Link, float | None], source: Sequence[int], target: Sequence[int]
 ) -> NDArray[np.float64]:
-    """(T, S): the shares of source tokens in each target token, of which the words of each are given; rows of links
-    add up to 1, others are 0."""
+    """The shares (T, S) of source tokens in each target token. Rows with links sum to 1, others to 0.
+
+    Args:
+        links: the links between words, with their shares if known.
+        source: the word of each source token.
+        target: the word of each target token.
+    """
     source_words, target_words = np.array(source, int), np.array(target, int)
     shares = np.zeros((len(target), len(source)))
     for (one, other), share in links.items():
@@ -143,12 +148,11 @@ def token_links(
 
 
 def link_labellers(corpus: AnyCorpus, links: LinksConfig | None, text: TextConfig) -> list[LinkLabeller]:
-    """The labeller of the links of a corpus. Raises UserError: the recipe names no links, or they are missing."""
+    """The labeller of a corpus's links. Raises UserError if the recipe names no links, or they are missing."""
     return [LinkLabeller(store_of_links(corpus, named_links(links)), text)]
 
 
 def named_links(links: LinksConfig | None) -> LinksConfig:
-    """The links that a recipe names. Raises UserError where it names none."""
     if links is None:
         allowed = "eflomal; {kind: pharaoh, file: FILE}; {kind: teacher, run: RUN}"
         raise UserError("the recipe names no links", where="data.links", allowed=allowed)
@@ -156,7 +160,7 @@ def named_links(links: LinksConfig | None) -> LinksConfig:
 
 
 def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, Any]:
-    """All that tells a store's links from others, as JSON has it: what made them, and of which words."""
+    """The settings that distinguish a store's links from others, as JSON: how they were made, and the segmentation."""
     made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
     made |= {"links_from": links.links_from} if links.links_from else {}
     return made | {"version": version, "text": text.stored()}

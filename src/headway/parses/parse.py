@@ -1,4 +1,4 @@
-"""A dependency parse of one line, with the characters that each token covers."""
+"""A dependency parse of one line, with the characters of each token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 
 class Token(NamedTuple):
-    """A parser's token: characters [start, end) of the raw line, its head's index (a root is its head), its label."""
+    """A token: its characters [start, end) in the raw line, the index of its head (its own for a root), its label."""
 
     start: int
     end: int
@@ -19,14 +19,14 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Parse:
-    """The tokens of one line: a tree, or one for each of its sentences. No tokens: the parser has no parse of it.
+    """The tokens of a line, with a tree for each sentence; no tokens if the parser has no parse.
 
     Attributes:
-        tokens: in the parser's order; the parts of a contraction may share their characters.
-        depths: how many edges each token is below its root.
+        tokens: in the parser's order; the parts of a contraction may share characters.
+        depths: the number of edges from each token to its root.
 
     Raises:
-        ValueError: the heads make no trees.
+        ValueError: the heads do not form trees.
     """
 
     tokens: tuple[Token, ...]
@@ -37,18 +37,18 @@ class Parse:
         object.__setattr__(self, "depths", tuple(depths([token.head for token in tokens])))
 
     def write(self) -> str:
-        """One line of text without tabs."""
+        """The parse as one line of text without tabs."""
         return " ".join(f"{start}:{end}:{head}:{quote(label)}" for start, end, head, label in self.tokens)
 
     @classmethod
     def read(cls, text: str) -> Parse:
-        """A parse from the text that `write` gave. Raises ValueError for anything else."""
+        """The parse from the result of `write`. Raises ValueError for other texts."""
         fields = [token.split(":") for token in text.split()]
         return cls([Token(int(start), int(end), int(head), unquote(label)) for start, end, head, label in fields])
 
 
 def depths(heads: Sequence[int]) -> list[int]:
-    """The number of edges from each token to its root. Raises ValueError where there is none."""
+    """The number of edges from each token to its root. Raises ValueError if there is no root."""
     levels: dict[int, int] = {}
     for token in range(len(heads)):
         path, token_above = list[int](), token

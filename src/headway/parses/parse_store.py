@@ -1,7 +1,7 @@
-"""Annotations on disk, beside the corpus, found by a hash of their sentence: a changed sentence has none.
+"""Annotations on disk, beside the corpus, with a hash of the sentence as the key: a changed sentence has no annotation.
 
-A store is a text file: a line of JSON that says what made it, then one line a sentence, `KEY TAB PARSE`. It only grows,
-and a line that a crash cut off is no line, so that annotating goes on where it was.
+A store is a text file: a JSON line describing the tool, then one line per sentence, `KEY TAB PARSE`. It is append-only,
+and an incomplete last line after a crash is ignored, so that annotation can be resumed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from headway.parses.parsers import AnyParser, Parser, ParserConfig, load_parser
 from headway.processing.text.text_processor import Labeller
 
 FORMAT = 1
-KEY_BYTES = 16  # two of a billion sentences share a key with a probability below 1e-20
+KEY_BYTES = 16  # a collision among a billion sentences has a probability below 1e-20
 
 
 class ParsesConfig(Section):
-    """The parsers of both sides. Parses are kept beside the corpus, or in `folder` where it is given."""
+    """The parsers of both sides. Parses are stored in `folder`, by default beside the corpus."""
 
     source: AnyParser | None = None
     target: AnyParser | None = None
@@ -46,14 +46,13 @@ class ParsesConfig(Section):
 
 
 def key_of(line: str) -> str:
-    """The key of a sentence: a hash of its raw text."""
     return hashlib.blake2b(line.encode(), digest_size=KEY_BYTES).hexdigest()
 
 
 def store_of(corpus: AnyCorpus, side: str, parses: ParsesConfig) -> Path:
-    """The store of one side (`source`, `target`) of a corpus, by the parser that `parses` names for it.
+    """The path of the store of one side (`source`, `target`) of a corpus, with the parser that `parses` names for it.
 
-    Several corpora share the store of the first, since sentences are found by their text.
+    Several corpora share the store of the first, since sentences are looked up by text.
 
     Raises:
         UserError: the recipe names no parser for the side.
@@ -67,21 +66,21 @@ def store_of(corpus: AnyCorpus, side: str, parses: ParsesConfig) -> Path:
 
 
 def store_beside(file: Path, parser: ParserConfig, folder: Path | None) -> Path:
-    """The store of a text file's sentences, beside it or in `folder`."""
+    """The path of the store of a text file, beside it or in `folder`."""
     name = f"{file.name}.{parser.kind}-{Path(parser.model).name}.parses"
     return (file.parent if folder is None else folder) / name
 
 
 class AnnotationStore:
-    """The annotations of a store, looked up one at a time; only an index is in memory, 16 bytes a sentence.
+    """Looks up the annotations of a store. Only an index is in memory, with 16 bytes per sentence.
 
     Attributes:
-        noun: what they are called in messages.
-        maker: what makes them.
-        command: how they are made.
+        noun: the name of the annotations in messages.
+        maker: the name of the tool in messages.
+        command: the command that creates the annotations.
 
     Raises:
-        UserError: there is no such store, or it is damaged.
+        UserError: the store does not exist, or is damaged.
     """
 
     noun: ClassVar[str]
@@ -109,12 +108,11 @@ class AnnotationStore:
         return len(self._offsets)
 
     def keys(self) -> Iterator[str]:
-        """The keys of all sentences."""
         for offset in self._offsets:
             yield self._content[int(offset) : int(offset) + 2 * KEY_BYTES].decode()
 
     def _read_header(self, path: Path) -> dict[str, Any]:
-        """Who made the store. Raises UserError where there is none or it is damaged."""
+        """The description of the tool that made the store. Raises UserError if the store is missing or damaged."""
         if not exists(path):
             what, allowed = f"these sentences have no {self.noun} yet", f"{self.command} makes them"
             raise UserError(what, where=str(path), allowed=allowed)
@@ -129,7 +127,7 @@ class AnnotationStore:
         return dict(header)
 
     def text(self, line: str) -> str | None:
-        """The annotation of a sentence as it is written; None where there is none."""
+        """The annotation of a sentence as stored, or None if there is none."""
         key = key_of(line)
         at = int(np.searchsorted(self._prefixes, np.uint64(int(key[:16], 16))))
         while at < len(self._prefixes) and int(self._prefixes[at]) == int(key[:16], 16):
@@ -141,24 +139,22 @@ class AnnotationStore:
         return None
 
     def fingerprint(self) -> str:
-        """A hash of the content."""
         return hashes_of([self.path])[0]
 
     def damaged(self, text: str, error: Exception) -> UserError:
-        """The error of an annotation that cannot be read."""
         return UserError(f"{self.noun} are damaged ({error})", where=str(self.path), received=text)
 
 
 class ParseStore(AnnotationStore):
-    """The parses of a store."""
+    """A store of parses."""
 
     noun, maker = "parses", "parser"
 
     def get(self, line: str) -> Parse | None:
-        """The parse of a sentence, without tokens where the parser had none; None where it was never parsed.
+        """The parse of a sentence (without tokens if the parser had none), or None if it was never parsed.
 
         Raises:
-            UserError: the store is damaged there.
+            UserError: the store is damaged.
         """
         text = self.text(line)
         try:
@@ -171,7 +167,7 @@ Store = TypeVar("Store", bound=AnnotationStore)
 
 
 class StoreLabeller(Labeller, Generic[Store]):
-    """A labeller whose labels are made of annotations; they are opened anew in another process.
+    """A labeller that reads annotations from a store, which is reopened after unpickling.
 
     Raises:
         UserError: the store is missing or damaged.
@@ -188,7 +184,6 @@ class StoreLabeller(Labeller, Generic[Store]):
 
     @cached_property
     def store(self) -> Store:
-        """The annotations."""
         return self.kind(self.path)  # type: ignore[return-value]
 
     def fingerprint(self) -> str:
@@ -196,20 +191,20 @@ class StoreLabeller(Labeller, Generic[Store]):
 
 
 class StoreWriter:
-    """Adds annotations to a store. `known` holds the keys of those that are there already."""
+    """Appends annotations to a store. `known` are the keys that are already in it."""
 
     def __init__(self, path: Path, file: FileIO, known: set[str]) -> None:
         self.path, self.known, self._file = path, known, file
 
     def add(self, annotations: Iterable[tuple[str, str]]) -> None:
-        """Append annotations by key; once this returns they survive a crash."""
+        """Append annotations by key, and flush them to the disk."""
         lines = [f"{key}\t{text}\n" for key, text in annotations]
         _write(self.path, self._file, "".join(lines))
         os.fsync(self._file.fileno())
 
 
 def _write(path: Path, file: FileIO, text: str) -> None:
-    """Append all of a text: the system may take a part of it alone, as on a disk that is nearly full."""
+    """Append all of a text, since the system may write only part of it, as on a disk that is almost full."""
     rest = memoryview(text.encode())
     with named_in_errors(path):
         while rest:
@@ -218,10 +213,10 @@ def _write(path: Path, file: FileIO, text: str) -> None:
 
 @contextmanager
 def open_writer(path: Path, maker: dict[str, Any], kind: type[AnnotationStore]) -> Iterator[StoreWriter]:
-    """Make a store, or go on with one that the same `maker` (as JSON has it) made.
+    """Create a store, or open an existing one with the same `maker` (as JSON) for appending.
 
     Raises:
-        UserError: another one made it, another process writes it, or it cannot be written.
+        UserError: the store has another maker, another process writes to it, or it cannot be written.
     """
     with ExitStack() as held:
         try:
@@ -238,7 +233,7 @@ def open_writer(path: Path, maker: dict[str, Any], kind: type[AnnotationStore]) 
 
 
 def _go_on(path: Path, file: FileIO, header: dict[str, Any], kind: type[AnnotationStore]) -> set[str]:
-    """Write the header of a new store, or check it and cut off an unfinished line; gives the keys that are there."""
+    """Write the header of a new store, or check it and truncate an incomplete line. Returns the existing keys."""
     content = path.read_bytes()
     file.truncate(content.rfind(b"\n") + 1)
     if b"\n" not in content:
@@ -256,7 +251,7 @@ def _go_on(path: Path, file: FileIO, header: dict[str, Any], kind: type[Annotati
     return set(store.keys())
 
 
-CHUNK = 200  # sentences parsed between two writes
+CHUNK = 200  # sentences per write
 
 Chunk = list[tuple[str, str]]  # keys and sentences
 Parsed = list[tuple[str, Parse]]
@@ -264,9 +259,9 @@ Parsed = list[tuple[str, Parse]]
 
 @dataclass
 class Annotated:
-    """The work done: lines read, different sentences parsed now, how many of them have no parse, and how long it took.
+    """The result of annotating: lines read, distinct sentences newly parsed, how many lack a parse, and the time taken.
 
-    `processes` shared the work; where they are several, the time they took to start counts.
+    With several `processes`, the time includes starting them.
     """
 
     store: Path
@@ -277,7 +272,6 @@ class Annotated:
     processes: int
 
     def text(self) -> str:
-        """One line to be read."""
         speed = self.parsed / max(self.seconds, 1e-9)
         missing = f", {self.without:,} of them without a parse" if self.without else ""
         return (
@@ -295,18 +289,18 @@ def annotate(
     processes: int | None = None,
     where: str = "parser",
 ) -> Annotated:
-    """Parse the lines that `store` does not hold yet, blank ones aside, and add them to it.
+    """Parse the lines that are not yet in `store`, except blank ones, and add them to it.
 
     Args:
-        lines: raw text; they are read once.
+        lines: raw text, which is iterated once.
         config: the parser.
-        store: where parses are kept.
-        total: how many lines there are, for the progress line.
-        processes: how many parse; by default one a core (a CoNLL-U file is only looked up, in this one).
+        store: the path of the store.
+        total: the number of lines, for the progress line.
+        processes: the number of processes, by default one per core (a CoNLL-U file is only looked up, in this process).
         where: the recipe key of the parser, for messages.
 
     Raises:
-        UserError: the parser is not there, or the store is another parser's or cannot be written.
+        UserError: the parser is not installed, or the store belongs to another parser or cannot be written.
         RunError: a process died.
     """
     parser = load_parser(config, where)
@@ -324,7 +318,7 @@ def annotate(
 
 
 def _fresh(lines: Iterable[str], known: set[str], result: Annotated) -> Iterator[Chunk]:
-    """The sentences that are not known yet, each once, in chunks; counts all lines."""
+    """The distinct sentences that are not known yet, in chunks. Counts all lines."""
     chunk = Chunk()
     for result.lines, text in enumerate(lines, start=1):
         if not text.strip() or (key := key_of(text)) in known:
@@ -353,7 +347,7 @@ def _parse_chunk(chunk: Chunk, parser: Parser) -> Parsed:
     return list(zip(keys, parser.parse(lines), strict=True))
 
 
-_loaded: Parser  # of this process, where it is one of the pool's
+_loaded: Parser  # the parser of a process of the pool
 
 
 def _start(config: ParserConfig, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Dependency parsers: spaCy pipelines, Stanza, CoNLL-U files. Each gives the parse of raw lines."""
+"""Dependency parsers of raw lines: spaCy pipelines, Stanza, and lookup in CoNLL-U files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from headway.parses.parse import Parse, Token
 class ParserConfig(Section):
     """A dependency parser; `KIND:MODEL` for short, or just the name of a spaCy pipeline.
 
-    `model`: a spaCy pipeline by name or folder, a language (`en`) or folder of Stanza models with the language as its
-    name, or a CoNLL-U file, or folder of such, made elsewhere. `whitespace` says what white space is in the corpus:
-    part of the `text` as people write it, what separates the `tokens` that the parser has to take as they are, or
-    `none` of the text's, so that the parser reads lines without it (segmented Japanese).
+    `model`: the name or folder of a spaCy pipeline; a language (`en`), or a folder of Stanza models named after the
+    language; or a CoNLL-U file, or a folder of them. `whitespace`: white space in the corpus is part of natural `text`,
+    or separates the `tokens` of the parser, or is `none` of the text's (segmented Japanese) and is removed for parsing.
     """
 
     kind: str = "spacy"
@@ -48,8 +47,8 @@ class Parser(ABC):
     """Parses lines of text.
 
     Attributes:
-        Config: its options.
-        version: that of the model, as far as it is known; of parses made elsewhere, a hash of their files.
+        Config: the class of its options.
+        version: the version of the model, if known; for CoNLL-U files, a hash of their content.
     """
 
     Config: ClassVar[type[ParserConfig]] = ParserConfig
@@ -59,20 +58,20 @@ class Parser(ABC):
         self.config, self.where = config, where
 
     def identity(self) -> dict[str, Any]:
-        """The settings that tell this parser's parses from those of others, as JSON has them."""
+        """The settings that distinguish the parses of this parser from others, as JSON."""
         named = {"kind": self.config.kind, "model": Path(self.config.model).name, "version": self.version}
         return self.config.model_dump(mode="json") | named
 
     @abstractmethod
     def parse(self, lines: Sequence[str]) -> Iterator[Parse]:
-        """The parse of each line, in order; one without tokens where there is none."""
+        """The parse of each line, in order; a parse without tokens if there is none."""
 
 
 class SpacyParser(Parser):
-    """A spaCy pipeline with nothing in it but what dependency heads need.
+    """A spaCy pipeline, reduced to the components that dependency heads need.
 
     Raises:
-        UserError: spaCy or the pipeline is not there, or it has no parser.
+        UserError: spaCy or the pipeline is not installed, or it has no parser.
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
@@ -113,10 +112,10 @@ class SpacyParser(Parser):
 
 
 class StanzaParser(Parser):
-    """Stanza, with models that are on disk already; nothing is downloaded.
+    """Stanza, with models that are already on disk; it downloads nothing.
 
     Raises:
-        UserError: Stanza or its models are not there.
+        UserError: Stanza or its models are not installed.
     """
 
     def __init__(self, config: ParserConfig, where: str) -> None:
@@ -129,7 +128,7 @@ class StanzaParser(Parser):
                 lang=folder.name, processors="tokenize,pos,lemma,depparse", download_method=None, verbose=False,
                 tokenize_pretokenized=config.whitespace == "tokens", **options,
             )  # fmt: skip
-        except Exception as error:  # a missing model and a missing language have different classes
+        except Exception as error:  # missing models and languages raise different exceptions
             raise UserError(f"cannot load these Stanza models ({error})", where=where, received=config.model) from error
         self.version = str(stanza.__version__)
 
@@ -159,7 +158,9 @@ class StanzaParser(Parser):
 
 
 class ConlluParser(Parser):
-    """Parses made elsewhere. A line is found by its characters, white space aside; it may hold several sentences.
+    """Parses from CoNLL-U files.
+
+    Lines, of one or more sentences, are looked up by their characters without white space.
 
     Raises:
         UserError: the file is missing or damaged.
@@ -197,7 +198,7 @@ class ConlluParser(Parser):
         return Parse(tokens)
 
     def _cuts(self, text: str) -> list[int]:
-        """Where each of the sentences that make up a text ends, of several ways that with longer ones first."""
+        """The end of each sentence that a text consists of; if ambiguous, the one with longer sentences first."""
         cuts, choices, failed = list[int](), [self._ends(text, 0)], set[int]()
         while choices:
             end = next((end for end in choices[-1] if end not in failed), None)
@@ -213,18 +214,18 @@ class ConlluParser(Parser):
         return []
 
     def _ends(self, text: str, start: int) -> Iterator[int]:
-        """Where a sentence that begins there ends, the longest first."""
+        """The possible ends of a sentence that begins at `start`, the longest first."""
         ends = (start + size for size in self.lengths if start + size <= len(text))
         return (end for end in ends if text[start:end] in self.sentences)
 
 
 def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
-    """The text and the parse of each sentence of a CoNLL-U file; offsets count visible characters only.
+    """The text and the parse of each sentence of a CoNLL-U file. Offsets only count visible characters.
 
-    The words of a contraction (`2-3  im`) all cover the characters of the whole; empty nodes (`8.1`) are left out.
+    The words of a contraction (`2-3  im`) all cover its characters; empty nodes (`8.1`) are skipped.
 
     Raises:
-        UserError: with file and line: no CoNLL-U, or heads that make no tree.
+        UserError: with file and line: the file is not CoNLL-U, or heads do not form a tree.
     """
     for sentence in read_sentences(path):
         try:
@@ -234,7 +235,7 @@ def read_conllu(path: Path) -> Iterator[tuple[str, Parse]]:
 
 
 def _conllu_sentence(sentence: ConlluSentence, path: Path) -> tuple[str, Parse]:
-    """The text, with spaces where SpaceAfter=No does not forbid them, and the parse."""
+    """The text, with spaces except after SpaceAfter=No, and the parse."""
     spans, heads, labels, visible, text, until, shared = [], list[int](), [], 0, "", 0, (0, 0)
     for token in sentence.tokens:
         first, separator, last = token.id if isinstance(token.id, tuple) else (token.id, "", token.id)
@@ -243,7 +244,7 @@ def _conllu_sentence(sentence: ConlluSentence, path: Path) -> tuple[str, Parse]:
         if separator and not until < first <= last <= len(sentence.words()):
             what, where = "this is no range of words of its own", f"{path}:{token.line}"
             raise UserError(what, where=where, received=f"{first}-{last}")
-        if separator or first > until:  # a word with its characters, or the whole of a contraction
+        if separator or first > until:  # a single word, or a contraction
             end = visible + len("".join(token.form.split()))
             shared, visible = (visible, end), end
             text += token.form + ("" if token.misc.get("SpaceAfter") == "No" else " ")
@@ -257,7 +258,7 @@ def _conllu_sentence(sentence: ConlluSentence, path: Path) -> tuple[str, Parse]:
 
 
 def _visible_spans(line: str, whitespace: str) -> list[tuple[int, int]]:
-    """The raw characters of each given token (`tokens`) or of each character that is no white space (`none`)."""
+    """The raw characters of each given token (`tokens`) or of each character other than white space (`none`)."""
     if whitespace == "tokens":
         return [match.span() for match in re.finditer(r"\S+", line)]
     if whitespace == "none":
@@ -272,14 +273,14 @@ def _parse(spans: Sequence[tuple[int, int]], heads: Sequence[int], labels: Seque
 def _without_blanks(
     spans: Sequence[tuple[int, int]], heads: Sequence[int], labels: Sequence[str], kept: Sequence[bool]
 ) -> Parse:
-    """The parse without the tokens that are white space; what hangs on one hangs on the next above."""
+    """The parse without tokens that are white space; their children are attached to the next token above."""
     positions = {token: position for position, token in enumerate(token for token in range(len(kept)) if kept[token])}
 
     def above(token: int) -> int:
         head = heads[token]
         while head not in positions and heads[head] != head:
             head = heads[head]
-        return head if head in positions else token  # a root of white space leaves its children as roots
+        return head if head in positions else token  # children of a white-space root become roots
 
     chosen = list(positions)
     return _parse([spans[t] for t in chosen], [positions[above(t)] for t in chosen], [labels[t] for t in chosen])
@@ -295,9 +296,9 @@ def _import(module: str, where: str) -> Any:
 
 
 def load_parser(config: ParserConfig, where: str) -> Parser:
-    """The parser that a recipe names; `where` is its key.
+    """Load the parser that a recipe names under the key `where`.
 
     Raises:
-        UserError: it is not installed, or cannot be loaded.
+        UserError: the parser is not installed, or cannot be loaded.
     """
     return PARSERS.get(config.kind, f"{where}.kind")(config, where)

@@ -1,16 +1,16 @@
-"""From a parser's tokens to the subwords of a vocabulary, by the characters that both cover.
+"""Projects dependency parses from a parser's tokens to the subwords of a vocabulary, by their characters.
 
-The translator's segmentation and the parser's need not agree. Words and tokens that share characters, directly or by
-way of others, make a block, which is one node of the tree:
+The segmentations of the translation model and the parser may differ. Words and tokens that share characters, directly
+or transitively, form a block, which is one node of the tree:
 
-- one word, one token: the word's head is the token's;
-- one word, several tokens (`can't`; a compound that the parser cuts): the tokens are merged, and the block's head is
-  that of its highest token, of equals the first;
+- one word, one token: the word has the token's head;
+- one word, several tokens (`can't`; a compound that the parser splits): the tokens are merged, and the block has the
+  head of its highest token, the first of equally high ones;
 - several words, one token (`New York`): the words are chained like the subwords of one word;
-- several of both, cut at different positions: merged and chained.
+- several words and tokens with different boundaries: merged and chained.
 
-Heads are then given to subwords as Deguchi et al. do: a subword that is not its block's last points to the next one;
-the last points to the first subword of the head block, and, in a root, to itself.
+Subwords get heads as in Deguchi et al.: a subword that is not the last of its block points to the next one; the last
+subword points to the first subword of the head block or, in a root, to itself.
 
 Shapes: L subwords of a line.
 """
@@ -33,7 +33,7 @@ from headway.parses.parse_store import ParsesConfig, ParseStore, StoreLabeller, 
 from headway.processing.text.text_processor import TextProcessor, TextToken
 
 NONE = -1
-# What is counted of each line, in this order.
+# The counts of each line, in this order.
 COUNTED = (
     "lines", "lines without a parse", "tokens", "merged", "dropped", "split", "words", "words without a token",
     "edges", "edges to the right",
@@ -42,12 +42,12 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Projection:
-    """The result of carrying a parse over.
+    """The parse of a line's subwords.
 
     Attributes:
-        heads: (L,) the head of each subword, its index for the last subword of a root, `NONE` where there is no edge.
-        blocks: (L,) the index of the block that each subword belongs to.
-        counts: as `COUNTED` names them. `merged` tokens gave up their edge to another one in their block, `dropped`
+        heads: (L,) the head of each subword, its own index for the last subword of a root, `NONE` without an edge.
+        blocks: (L,) the index of the block of each subword.
+        counts: the values of `COUNTED`. `merged` tokens lost their edge to another token of their block, `dropped`
             tokens cover no subword, `split` tokens cover several words.
     """
 
@@ -56,7 +56,7 @@ class Projection:
     counts: dict[str, int]
 
     def left_only(self) -> "Projection":
-        """The same without the edges that point to the right, which a decoder cannot see."""
+        """The projection without edges to the right, which a decoder cannot attend to."""
         right = self.heads > np.arange(len(self.heads))
         moved = int(right.sum())
         counts = self.counts | {"edges": self.counts["edges"] - moved, "edges to the right": moved}
@@ -65,7 +65,7 @@ class Projection:
 
 @dataclass
 class _Word:
-    """Consecutive subwords [first, last], the characters [start, end) they cover, and the block they are in."""
+    """Consecutive subwords [first, last], the characters [start, end) that they cover, and their block."""
 
     first: int
     last: int
@@ -78,15 +78,15 @@ def project(subwords: Sequence[TextToken], parse: Parse | None, *, segmented: bo
     """The heads of the subwords of a line.
 
     Args:
-        subwords: all subwords of the line, as `TextProcessor.encode_with_spans` gives them.
-        parse: its parse, None where there is none.
-        segmented: whether white space in the prepared line separates words. Where it does not (Japanese without a
-            segmenter), a word also ends where a subword and a token end together.
+        subwords: all subwords of the line, from `TextProcessor.encode_with_spans`.
+        parse: the parse of the line, or None.
+        segmented: whether white space in the prepared line separates words. Otherwise (Japanese without a segmenter), a
+            word also ends where both a subword and a token end.
     """
     parse = parse or Parse(())
     words = _words(subwords, parse, segmented)
     covered = [_covered(words, token.start, token.end) for token in parse.tokens]
-    joined = [False] * len(words)  # whether a word belongs with the one before it, since a token covers both
+    joined = [False] * len(words)  # whether a token covers a word and the preceding one
     for span in covered:
         for number in span[1:]:
             joined[number] = True
@@ -116,7 +116,7 @@ def project(subwords: Sequence[TextToken], parse: Parse | None, *, segmented: bo
 
 
 def _words(subwords: Sequence[TextToken], parse: Parse, segmented: bool) -> list[_Word]:
-    """The words of the line that have subwords, each one a block alone."""
+    """The words of the line that have subwords, each as a separate block."""
     starts = {token.start for token in parse.tokens} if not segmented else set()
     ends = {token.end for token in parse.tokens} if not segmented else set()
     number, keys = 0, []
@@ -135,12 +135,12 @@ def _words(subwords: Sequence[TextToken], parse: Parse, segmented: bool) -> list
 
 
 def _visible(subword: TextToken) -> bool:
-    """Whether a subword is more than the mark of a space, whose characters are no part of the word."""
+    """Whether a subword has characters besides the mark of a space, which does not belong to the word."""
     return bool(subword.text.strip("\u2581 "))
 
 
 def _covered(words: Sequence[_Word], start: int, end: int) -> range:
-    """The words that share characters with [start, end). Words are in order, as are their starts and ends."""
+    """The indices of the words that share characters with [start, end). The words are sorted by start and end."""
     first = bisect_right(words, start, key=lambda word: word.end)
     last = bisect_left(words, end, key=lambda word: word.start)
     return range(first, max(first, last))
@@ -161,13 +161,13 @@ def _heads(
         if head == top:
             heads[last[block]] = last[block]
         elif head is not None:
-            # Depths fall on the way, so that the head is in another block, and blocks make trees as tokens do.
+            # Depths decrease towards the root, so the head is in another block, and blocks form trees as tokens do.
             heads[last[block]] = first[words[covered[head][0]].block]
     return heads
 
 
 def _kept_head(token: int, covered: Sequence[range], parse: Parse) -> int | None:
-    """The nearest token above that covers a word; itself for a root; None where all above were dropped."""
+    """The nearest ancestor of a token that covers a word, or None if all were dropped; the token itself for a root."""
     head = parse.tokens[token].head
     while not covered[head]:
         above = parse.tokens[head].head
@@ -178,7 +178,7 @@ def _kept_head(token: int, covered: Sequence[range], parse: Parse) -> int | None
 
 
 class HeadLabeller(StoreLabeller[ParseStore]):
-    """`source_heads` or `target_heads`: where the head of each subword stands; on the target side never to the right.
+    """`source_heads` or `target_heads`: the position of each subword's head; on the target side never to the right.
 
     Raises:
         UserError: the store is missing or damaged.
@@ -192,7 +192,7 @@ class HeadLabeller(StoreLabeller[ParseStore]):
         super().__init__(store)
 
     def project(self, line: str, side: TextProcessor) -> Projection:
-        """The heads of a line's subwords, those to the right included."""
+        """The heads of a line's subwords, including those to the right."""
         return project(side.encode_with_spans(line), self.store.get(line), segmented=side.config.segment != "none")
 
     def label(
@@ -212,7 +212,7 @@ class HeadLabeller(StoreLabeller[ParseStore]):
 
 
 def head_labellers(corpus: AnyCorpus, parses: ParsesConfig, names: Sequence[str]) -> list[HeadLabeller]:
-    """The labellers called `names` for a corpus that was parsed as `parses` says.
+    """The labellers with the names `names`, for a corpus that was parsed with `parses`.
 
     Raises:
         UserError: the recipe names no parser for a side, or its parses are missing.

@@ -1,4 +1,4 @@
-"""From what people write and say to arrays, and back: processors of text and of recordings."""
+"""Processors of text and of recordings: they turn raw inputs into arrays, and model outputs back into text."""
 
 from typing import TYPE_CHECKING
 

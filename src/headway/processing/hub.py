@@ -1,6 +1,6 @@
-"""The hub of Hugging Face, or the server that HF_ENDPOINT names, asked before libraries ask it.
+"""Checks of repositories on the Hugging Face hub, or the server in HF_ENDPOINT, before libraries download from them.
 
-Libraries wait for it without end, take any page for its answer, and write all that it sends.
+The libraries themselves have no time limit, accept any page as an answer, and write files of any size.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from headway.core.documents import parse_json
 from headway.core.errors import RunError, UserError
 from headway.core.system import file_size_limited
 
-WAIT, LONGEST_WAIT = 10.0, 60.0  # seconds: for the next bytes, and for all of an answer
+WAIT, LONGEST_WAIT = 10.0, 60.0  # timeouts in seconds: for the next bytes, and for the whole answer
 LARGEST_ANSWER = 1 << 25
 LARGEST_FILE = 1 << 34
 NAME = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?", re.ASCII)
 LONGEST_NAME = 96
-ON = ("1", "ON", "YES", "TRUE")  # of environment variables, for the libraries
+ON = ("1", "ON", "YES", "TRUE")  # values of environment variables that the libraries read as true
 
 
 def check_on_hub(name: str, where: str, kind: Literal["models", "datasets"] = "models") -> None:
-    """See that the hub has a repository, and what is in it, unless HF_HUB_OFFLINE forbids to ask.
+    """Check that a repository exists on the hub with safe file names. With HF_HUB_OFFLINE, only check the name itself.
 
     Args:
         name: `OWNER/NAME`.
-        where: the recipe key that names it.
-        kind: of repository.
+        where: the recipe key that names the repository.
+        kind: the type of repository.
 
     Raises:
-        UserError: it has none by that name, or none that may be read.
-        RunError: it does not answer in time, or otherwise than a hub does.
+        UserError: the repository does not exist or is not accessible.
+        RunError: the hub does not answer in time, or not as a hub does.
     """
     if not NAME.fullmatch(name) or ".." in name or len(name) > LONGEST_NAME:
         what = "this is no folder, and no name of a repository on the hub"
@@ -59,14 +59,14 @@ def check_on_hub(name: str, where: str, kind: Literal["models", "datasets"] = "m
 
 
 def _read(address: str) -> str:
-    """The text at an address. Raises OSError, HTTPException or ValueError where none comes in time."""
+    """Download the text at a URL. Raises OSError, HTTPException or ValueError if this fails or takes too long."""
     from huggingface_hub import get_token
 
     if not address.startswith(("http://", "https://")):
         raise ValueError("its address begins with neither http:// nor https://")
     request, until, content = Request(address), time.monotonic() + LONGEST_WAIT, b""  # noqa: S310
     if token := get_token():
-        request.add_unredirected_header("Authorization", f"Bearer {token}")  # another host is not told
+        request.add_unredirected_header("Authorization", f"Bearer {token}")  # not sent to other hosts on redirects
     with urlopen(request, timeout=WAIT) as answer:  # noqa: S310
         while block := answer.read1(1 << 16):
             content += block
@@ -76,7 +76,7 @@ def _read(address: str) -> str:
 
 
 def _check_files(answer: dict[str, Any]) -> None:
-    """Raise ValueError for a repository with files that have no such name or size as files have."""
+    """Raise ValueError if a repository has files with unsafe names (such as `..`) or invalid sizes."""
     files = answer.get("siblings")
     if not isinstance(files, list) or not all(isinstance(file, dict) for file in files):
         raise ValueError("it lists no files")
@@ -89,5 +89,5 @@ def _check_files(answer: dict[str, Any]) -> None:
 
 
 def files_of_bounded_size() -> AbstractContextManager[None]:
-    """A context in which no file grows beyond what a repository has, whatever a server sends: OSError."""
+    """A context in which writing a file larger than `LARGEST_FILE` raises OSError, whatever a server sends."""
     return file_size_limited(LARGEST_FILE)

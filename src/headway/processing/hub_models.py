@@ -1,6 +1,7 @@
-"""Folders of encoder-decoders in Hugging Face's arrangement, from its hub or from here, and their weights.
+"""Folders of encoder-decoder models in the layout of Hugging Face, local or downloaded, and their weights.
 
-model.safetensors, or model.safetensors.index.json with its shards; else pytorch_model.bin, or its index with its shards
+Weights are model.safetensors, or model.safetensors.index.json with its shards; otherwise pytorch_model.bin, or its
+index with its shards.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from headway.core.files import exists
 from headway.processing.hub import check_on_hub, files_of_bounded_size
 from headway.processing.pretrained import transformers_quiet
 
-FILES = ["*.json", "merges.txt", "*.model", "*.spm", "model*.safetensors"]  # all but weights that are pickled
-KINDS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
+FILES = ["*.json", "merges.txt", "*.model", "*.spm", "model*.safetensors"]  # all files except pickled weights
+KINDS = ("model.safetensors", "pytorch_model.bin")  # in order of preference
 
 
 def hub_folder(
     name: str, where: str, files: Sequence[str] = FILES, pickled: Sequence[str] = ("pytorch_model*.bin",)
 ) -> Path:
-    """The folder of a model: `name`, or what is downloaded of `OWNER/NAME` of the hub.
+    """The folder of a model: `name` itself if it is a folder, otherwise the downloaded repository `OWNER/NAME`.
 
     Args:
         name: a folder, or a repository.
-        where: what names it, for messages.
-        files: patterns of what is downloaded.
-        pickled: patterns of what is downloaded, too, where none of that are weights.
+        where: the option that names the model, for messages.
+        files: patterns of the files to download.
+        pickled: patterns of further files to download if `files` contains no weights.
 
     Raises:
-        UserError: no such model.
+        UserError: there is no such model.
         RunError: the hub does not answer.
     """
     if name and exists(Path(name), "folder"):
@@ -59,13 +60,16 @@ def hub_folder(
                 if pickled and not any(folder.rglob("*.safetensors")):
                     snapshot_download(name, allow_patterns=list(pickled), endpoint=endpoint)
                 return folder
-        except Exception as error:  # of the library, its own libraries, and what a server makes of them
+        except Exception as error:  # the library and its dependencies can raise anything
             what = f"there is no such folder, nor can it be downloaded ({(str(error) or 'no reason').splitlines()[0]})"
             raise UserError(what, where=where, received=name) from error
 
 
 def read_hub_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a model folder. Raises UserError where there is none that can be read, or a run of ours."""
+    """Read the configuration of a model folder.
+
+    Raises UserError if it is unreadable, or the folder is a headway run.
+    """
     file = folder / "config.json"
     if (folder / "recipe.yaml").is_file() and not file.is_file():
         what = "this is a run of headway, not a model to import"
@@ -75,16 +79,16 @@ def read_hub_config(folder: Path) -> dict[str, Any]:
 
 
 class Index(BaseModel):
-    """The list of a model's shards: the file of each tensor."""
+    """The index of a model's shards: the file that contains each tensor."""
 
     weight_map: dict[str, str]
 
 
 def weight_files(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """The files that together are the weights of a model folder, of the first of the `kinds` that is there.
+    """The files with the weights of a model folder, in the first of the formats `kinds` that is present.
 
     Raises:
-        UserError: there are none, several that could be, or an index that names other places.
+        UserError: there are no weights, there are several candidates, or the index names files elsewhere.
     """
     for name in kinds:
         file = folder / name
@@ -109,10 +113,10 @@ def weight_files(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> list
 
 
 def read_weights(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> dict[str, Tensor]:
-    """All tensors of a model folder. No code that a file holds is run.
+    """Read all tensors of a model folder, without running any code in its files.
 
     Raises:
-        UserError: as `weight_files`, or files that are damaged, or hold more than tensors.
+        UserError: as `weight_files`; a file is damaged, or contains more than tensors.
     """
     weights: dict[str, Tensor] = {}
     for file in weight_files(folder, where, kinds):
@@ -129,12 +133,12 @@ def read_weights(folder: Path, where: str, kinds: Sequence[str] = KINDS) -> dict
 
 
 def _pickled(file: Path) -> dict[str, Tensor]:
-    """The tensors that torch has pickled, of a checkpoint its `state_dict`. Raises UserError where more is in that."""
+    """Read pickled tensors (of a checkpoint, its `state_dict`). Raises UserError if the file contains other objects."""
     what = "this file wants to run code, or holds more than tensors; it is not read"
     allowed = "model.safetensors, or a file of tensors alone"
     try:
         with warnings.catch_warnings(), opened_zip(file, "file of weights") if is_zipfile(file) else nullcontext():
-            warnings.simplefilter("ignore")  # of torch, on forms that it has not written itself
+            warnings.simplefilter("ignore")  # torch warns about formats that it has not written itself
             loaded = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, AttributeError, ImportError, TypeError, KeyError, IndexError) as error:
         raise UserError(what, where=str(file), allowed=allowed) from error

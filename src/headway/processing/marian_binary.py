@@ -1,7 +1,7 @@
-"""Marian's binary files of weights, in which browsers get their models: named items, numbers little-endian.
+"""Marian's binary weight files, which run in browsers: named items, with little-endian numbers.
 
-u64 version; u64 n; for each item u64 length of its name with the NUL, type, rank, bytes; all names; all shapes as i32;
-u64 p and p bytes, so that the data begin at a multiple of 256; the data of all items.
+Layout: u64 version; u64 n; for each item the u64 length of its name with the NUL, type, rank, number of bytes; all
+names; all shapes as i32; u64 p and p padding bytes, so that the data begin at a multiple of 256; the data of all items.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headway.core.errors import UserError
 
 VERSION, ALIGNMENT = 1, 256
 FLOATS, INTEGERS, TEXT = 0x404, 0x4101, 0x101  # types: float32, int8 with a factor, bytes
-MOST = 127  # of an int8 number; -128 is none
+MOST = 127  # the largest absolute value; -128 is not used
 EMBEDDING = "Wemb"
 LONGEST_NAME, HIGHEST_RANK = 1000, 8
 HEAD = struct.Struct("<4Q")
@@ -27,14 +27,13 @@ Floats = NDArray[np.float32]
 
 
 class Quantized(NamedTuple):
-    """A matrix (out, in), the embedding (V, D): its elements are `values` over `factor`."""
+    """An int8 matrix (out, in), or the embedding (V, D). Its elements are `values` divided by `factor`."""
 
     values: NDArray[np.int8]
     factor: np.float32
 
     @property
     def floats(self) -> Floats:
-        """The matrix that the integers stand for."""
         return self.values * (np.float32(1) / self.factor)
 
 
@@ -43,14 +42,14 @@ Items = dict[str, Item]
 
 
 def quantized(matrix: Floats, most: int = MOST) -> Quantized:
-    """A matrix as integers up to `most`, which stands for its largest element."""
+    """Quantize a matrix, mapping its largest absolute value to `most`."""
     largest = np.abs(matrix).max()
     factor = np.float32(most) / np.float32(largest if largest > 0 else 1)
     return Quantized(np.clip(np.rint(matrix * factor), -most, most).astype(np.int8), factor)
 
 
 def write_items(items: Mapping[str, Item]) -> bytes:
-    """The file with these items, in their order."""
+    """Serialise items, in their order, into the bytes of a file."""
     names = [name.encode() + b"\0" for name in items]
     parts = [_stored(name, item) for name, item in items.items()]
     heads = zip(names, parts, strict=True)
@@ -63,7 +62,10 @@ def write_items(items: Mapping[str, Item]) -> bytes:
 
 
 def _stored(name: str, item: Item) -> tuple[int, tuple[int, ...], bytes]:
-    """Type, shape and data. The shape of an int8 matrix is (in, out), its data are (out, in) but for the embedding."""
+    """The type, shape and data of an item.
+
+    The stored shape of an int8 matrix is (in, out) although its data are (out, in), except for the embedding.
+    """
     if isinstance(item, bytes):
         return TEXT, (len(item),), item
     if isinstance(item, Quantized):
@@ -74,7 +76,7 @@ def _stored(name: str, item: Item) -> tuple[int, tuple[int, ...], bytes]:
 
 
 def read_items(content: bytes, where: str) -> Items:
-    """The items of a file, which share its memory. Raises UserError where the file is not what its header says."""
+    """Read the items of a file, which share its memory. Raises UserError if the file does not match its header."""
     reader = _Reader(content, where)
     version, count = reader.numbers("<2Q")
     if version != VERSION:
@@ -99,17 +101,15 @@ def read_items(content: bytes, where: str) -> Items:
 
 
 class _Reader:
-    """Bytes that are read one after the other, no more than there are."""
+    """A cursor over bytes that raises UserError when reading past the end."""
 
     def __init__(self, content: bytes, where: str) -> None:
         self.content, self.where, self.position = memoryview(content), where, 0
 
     def broken(self, what: str) -> UserError:
-        """The error for a file that is none of Marian's."""
         return UserError(f"this file of weights is damaged ({what})", where=self.where)
 
     def take(self, size: int) -> memoryview:
-        """The next `size` bytes."""
         start, left = self.position, len(self.content) - self.position
         if size > left:
             raise self.broken(f"{size} bytes after the first {start}, where {left} are left")
@@ -117,11 +117,10 @@ class _Reader:
         return self.content[start : self.position]
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        """The next numbers in this form of `struct`."""
         return struct.unpack(form, self.take(struct.calcsize(form)))
 
     def name(self, length: int) -> str:
-        """The next name, of so many bytes with its NUL."""
+        """Read the next name, which has `length` bytes including its NUL."""
         if length > LONGEST_NAME:
             raise self.broken(f"a name of {length} bytes")
         try:
@@ -133,7 +132,7 @@ class _Reader:
         return name[:-1]
 
     def item(self, name: str, kind: int, shape: tuple[int, ...], data: memoryview) -> Item:
-        """An item of its data."""
+        """Decode the data of an item."""
         elements = prod(shape)
         if min(shape, default=1) < 1:
             raise self.broken(f"{name} has the shape {list(shape)}")

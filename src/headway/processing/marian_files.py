@@ -1,6 +1,6 @@
-"""Folders of Marian models as Hugging Face stores them: configuration and tokenizer, from a folder or from its hub.
+"""Marian models in the format of Hugging Face: configuration and tokenizer, from a folder or the hub.
 
-config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.safetensors
+Files: config.json, source.spm, target.spm, vocab.json (and target_vocab.json), model.safetensors
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headway.processing.text.subwords import SPACE, SubwordVocabulary
 from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
-PIECES = "pieces.json"  # of a vocabulary that is stored in a run
+PIECES = "pieces.json"  # the table of a vocabulary, stored in a run
 PREFIX = "hf:"
 WHERE = "model.from"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
@@ -28,7 +28,7 @@ SAMPLES = ("a", "Hello, world!", "1 2 3 (4)", "ÄÖÜ ß é ñ", "Привет",
 
 
 class MarianShape(BaseModel):
-    """The configuration of a Marian model that headway's Transformer computes alike, as OPUS-MT models are."""
+    """The configurations of Marian models, such as OPUS-MT models, that headway's Transformer can reproduce."""
 
     model_config = ConfigDict(strict=True)
 
@@ -58,17 +58,17 @@ class MarianShape(BaseModel):
 
 
 class MarianVocabulary(SubwordVocabulary):
-    """Pieces of a SentencePiece model, or of the two of both sides, with ids from one table.
+    """Pieces of a SentencePiece model, with ids from a table that both sides may share.
 
-    As Hugging Face's MarianTokenizer does, it reads a language code such as `>>fra<<` at the beginning of a line as one
-    token, and takes a piece without an id for unknown.
+    Like Hugging Face's MarianTokenizer, it reads a language code such as `>>fra<<` at the beginning of a line as one
+    token, and a piece that is not in the table as the unknown token.
 
     Args:
         model: the SentencePiece model of this side.
-        pieces: the piece of each id; the first are the special tokens.
+        pieces: the piece of each id, beginning with the special tokens.
 
     Raises:
-        ValueError: two ids of one piece, or other special tokens.
+        ValueError: a piece has two ids, or the special tokens differ.
     """
 
     family = "marian"
@@ -85,7 +85,6 @@ class MarianVocabulary(SubwordVocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
-        """Raise UserError: such a vocabulary comes with its model."""
         raise imported_alone(config, where)
 
     def shares_ids_with(self, other: Vocabulary) -> bool:
@@ -107,12 +106,12 @@ class MarianVocabulary(SubwordVocabulary):
         ]
 
     def _language_code(self, text: str) -> tuple[list[str], str]:
-        """The language code that a line begins with, if there is one, and the rest."""
+        """Split a line into the language code that it begins with, if any, and the rest."""
         end = text.find("<<") if text.startswith(">>") else -1
         return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
 
     def _id(self, piece: str) -> int:
-        """The id of a piece; a special token's name in the text is a piece that has none."""
+        """The id of a piece; UNKNOWN if the text spells out the name of a special token."""
         id = self._ids.get(piece, UNKNOWN)
         return id if id > EOS else UNKNOWN
 
@@ -157,7 +156,7 @@ class MarianVocabulary(SubwordVocabulary):
 
 
 class M2mVocabulary(MarianVocabulary):
-    """Pieces of the SentencePiece model of M2M-100, whose codes of languages are no part of the text."""
+    """The SentencePiece pieces of M2M-100, whose language codes are not part of the text."""
 
     family = "m2m"
 
@@ -166,7 +165,7 @@ class M2mVocabulary(MarianVocabulary):
 
 
 class MarianTokenizers(NamedTuple):
-    """The vocabularies of both sides, and for each of their ids the row that it has in the model's embeddings."""
+    """The vocabularies of both sides, and for each of their ids its row in the model's embedding."""
 
     source: MarianVocabulary
     target: MarianVocabulary
@@ -175,10 +174,10 @@ class MarianTokenizers(NamedTuple):
 
 
 def marian_folder(place: str) -> Path:
-    """The folder that `hf:FOLDER` or, of the hub, `hf:OWNER/NAME` stands for.
+    """The folder of a model named `hf:FOLDER` or, on the hub, `hf:OWNER/NAME`.
 
     Raises:
-        UserError: another prefix, or no such model.
+        UserError: the prefix is missing, or there is no such model.
         RunError: the hub does not answer.
     """
     name = place.removeprefix(PREFIX)
@@ -188,7 +187,7 @@ def marian_folder(place: str) -> Path:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a Marian model. Raises UserError where there is none like `MarianShape`."""
+    """Read the configuration of a Marian model. Raises UserError unless it fits `MarianShape`."""
     config, what = read_hub_config(folder), "this configuration of a Marian model"
     shaped(config, TypeAdapter(MarianShape), f"{WHERE}: {folder / 'config.json'}", what)
     return config
@@ -224,13 +223,13 @@ def marian_vocabulary(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tokenizers(folder: Path) -> MarianTokenizers:
-    """The tokenizers of a Marian model.
+    """Read the tokenizers of a Marian model.
 
-    headway's special tokens come first. Where the model has no begin mark of its own, as a model that begins with
-    padding has none, the begin mark is a copy of what it begins with.
+    The ids begin with headway's special tokens. If the model has no BOS token but starts decoding with padding, BOS
+    gets a copy of the embedding of the padding token.
 
     Raises:
-        UserError: files that are missing or damaged, or a tokenizer that does not give back what it has read.
+        UserError: files are missing or damaged, or decoding does not restore the encoded text.
     """
     config = read_config(folder)
     tables = [folder / "vocab.json"] * 2
@@ -253,7 +252,7 @@ def read_tokenizers(folder: Path) -> MarianTokenizers:
 
 
 def _table(file: Path, size: int) -> list[str]:
-    """The piece of each row. Raises UserError unless every row has just one."""
+    """The piece of each row. Raises UserError unless rows and pieces correspond one to one."""
     table = shaped(read_json(file, what="table of pieces"), TypeAdapter(dict[str, int]), str(file))
     pieces = {row: piece for piece, row in table.items()}
     if len(table) != size or pieces.keys() != set(range(size)):
@@ -276,7 +275,7 @@ def _ordered(pieces: list[str], config: Mapping[str, Any], file: Path) -> tuple[
 
 
 def check_round_trip(vocabulary: MarianVocabulary, file: Path) -> None:
-    """Raise UserError where a text, encoded and decoded, is cut otherwise than before."""
+    """Raise UserError if a text, encoded and decoded, is tokenized differently from before."""
     for sample in SAMPLES:
         ids = vocabulary.encode(sample)
         again = vocabulary.encode(vocabulary.decode(ids))

@@ -1,4 +1,4 @@
-"""Files of Marian's own: models in .npz, and vocabularies in SentencePiece models and lines `token: id`. No pickle."""
+"""Marian's own files: models in .npz, and vocabularies as SentencePiece models or lines `token: id`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from headway.processing.text.vocabulary import Vocabulary, WordVocabulary
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 CONFIG = "special:model.yml"
-TYPES = {"<f4", "|u1", "|i1"}  # of arrays; the last two are bytes of text
+TYPES = {"<f4", "|u1", "|i1"}  # of arrays; the last two hold text as bytes
 LONGEST_CONFIG = 1 << 16  # bytes
 TABLES = (".yml", ".yaml")
-TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)'|(.+))""")  # in double quotes, in single ones, or plain
+TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)'|(.+))""")  # in double quotes, single quotes, or plain
 ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 ESCAPED = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b",
            "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}  # fmt: skip
@@ -33,10 +33,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def read_npz(file: Path) -> Arrays:
-    """The arrays of a model, of which no file in it can ask for more memory than it has bytes.
+    """Read the arrays of a model. No entry can allocate more memory than it has bytes.
 
     Raises:
-        UserError: no such file, a damaged one, or arrays of other types than Marian writes.
+        UserError: the file is missing or damaged, or has arrays of types that Marian does not write.
     """
     arrays: Arrays = {}
     with opened_zip(file, ".npz file") as archive:
@@ -52,7 +52,7 @@ def read_npz(file: Path) -> Arrays:
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    """The array of a .npy file. Raises ValueError where its header does not say just what follows it."""
+    """Decode a .npy file. Raises ValueError if its header does not match its data."""
     stream = BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("another version than Marian writes")
@@ -65,7 +65,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def read_options(arrays: Mapping[str, NDArray[Any]], file: Path) -> dict[str, Any]:
-    """The options in a model. Raises UserError where there are none."""
+    """Read the options stored in a model. Raises UserError if there are none."""
     stored, where = arrays.get(CONFIG), f"{file}: {CONFIG}"
     if stored is None or stored.itemsize != 1 or stored.size > LONGEST_CONFIG:
         raise UserError("this is no model of Marian: it has no options", where=where)
@@ -77,27 +77,27 @@ def read_options(arrays: Mapping[str, NDArray[Any]], file: Path) -> dict[str, An
 
 
 def write_npz(file: Path, arrays: Mapping[str, NDArray[Any]], options: Mapping[str, Any]) -> None:
-    """Write a model."""
+    """Write a model, with its options, to `file`."""
     text = dump_yaml(dict(options)).encode() + b"\0"
     with whole_file(file) as opened:
         np.savez(opened, allow_pickle=False, **{CONFIG: np.frombuffer(text, np.uint8), **arrays})
 
 
 class MarianTokens(NamedTuple):
-    """The vocabulary of a side, and for each of its ids the row that it has in the model; -1 where it has none."""
+    """The vocabulary of a side, and for each of its ids the row in the model's embedding (-1 if it has no row)."""
 
     vocabulary: Vocabulary
     rows: list[int]
 
 
 def read_vocabularies(files: Sequence[Path]) -> tuple[MarianTokens, MarianTokens]:
-    """The vocabularies of both sides.
+    """Read the vocabularies of source and target.
 
-    Of one kind of file, there is one for both sides, or one a side. A SentencePiece model cuts text; where there is a
-    table `token: id` beside it, ids are those of the table. A table alone has the words between spaces.
+    There is one file of a kind for both sides, or one per side. A SentencePiece model segments the text; if there is
+    also a table `token: id`, it determines the ids. A table without a model has words separated by spaces.
 
     Raises:
-        UserError: too many or too few files, or damaged ones.
+        UserError: there are too many or too few files, or a file is damaged.
     """
     tables = [file for file in files if file.suffix in TABLES]
     models = [file for file in files if file.suffix not in TABLES]
@@ -135,7 +135,7 @@ def _tokens(model: Path | None, table: Path | None) -> MarianTokens:
 
 
 def read_table(file: Path) -> list[str]:
-    """The tokens of a file with lines `token: id`, by their ids. Raises UserError for any other line."""
+    """Read the tokens of a file with lines `token: id`, ordered by id. Raises UserError for any other line."""
     tokens: dict[int, str] = {}
     ids: dict[str, int] = {}
     for number, line in enumerate(read_text(file, LARGEST_JSON, "vocabulary").split("\n"), start=1):
@@ -157,18 +157,21 @@ def read_table(file: Path) -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    """A text in double quotes as YAML, and JSON, have it."""
+    """Resolve the escapes of a double-quoted string of YAML or JSON."""
 
     def character(escape: re.Match[str]) -> str:
         sign, digits = escape[1][0], escape[1][1:]
         return chr(min(int(digits, 16), 0x10FFFF)) if digits else ESCAPED.get(sign, sign)
 
-    halves = ESCAPE.sub(character, text)  # JSON has characters beyond U+FFFF in two
+    halves = ESCAPE.sub(character, text)  # JSON writes characters beyond U+FFFF as surrogate pairs
     return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def write_vocabularies(folder: Path, sides: Sequence[tuple[Vocabulary, list[int]]]) -> list[list[int]]:
-    """Write the vocabularies of both sides, each with the ids that the model has; gives the id of each of its rows."""
+    """Write the vocabularies of both sides, restricted to the model's ids.
+
+    Returns, for each side, the id of each row.
+    """
     (first, _), (second, _) = sides
     orders: list[list[int]] = []
     for (vocabulary, kept), name in zip(sides, ("vocab",) if first is second else ("source", "target"), strict=False):
@@ -184,13 +187,13 @@ def write_vocabularies(folder: Path, sides: Sequence[tuple[Vocabulary, list[int]
 
 
 def vocabulary_files(folder: Path) -> list[Path]:
-    """The files that `write_vocabularies` has written."""
+    """The existing files that `write_vocabularies` wrote."""
     files = (folder / f"{name}{suffix}" for name in ("vocab", "source", "target") for suffix in (".spm", ".yml"))
     return [file for file in files if file.is_file()]
 
 
 def _order(vocabulary: Vocabulary, kept: Sequence[int]) -> tuple[list[int], bool]:
-    """Those ids in the order that Marian has them in, and whether a SentencePiece model tells this order by itself."""
+    """The `kept` ids in Marian's order, and whether the SentencePiece model alone determines this order."""
     if isinstance(vocabulary, SubwordVocabulary):
         model = SubwordVocabulary(vocabulary.serialised)
         places = {model.token(place): place for place in range(len(model))}

@@ -1,4 +1,4 @@
-"""The processors of a tagger: words in the tokens of a pretrained encoder, and labels."""
+"""The processors of a tagger: words as subword tokens of a pretrained encoder, and their labels."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from headway.processing.processor import Encoded, Processor, Truncation
 LABELS = "labels.json"
 PACKAGE = "package:"
 UNHEARD_OF = "\U00012031\ua66e"
-PANIC = "PanicException"  # of the language that tokenizers are written in, and no Exception
+PANIC = "PanicException"  # raised by Rust code in tokenizers; not a subclass of Exception
 LIST_OF_LABELS = TypeAdapter(list[str])
 
 
 class Window(NamedTuple):
-    """Some consecutive words of a sentence as the encoder reads them.
+    """Consecutive words of a sentence, tokenized for the encoder.
 
     Attributes:
         sentence: the index of the sentence.
-        start: the index of the first word in it.
-        ids: the tokens, with the encoder's special tokens around them.
+        start: the index of the window's first word in the sentence.
+        ids: the token ids, including the encoder's special tokens.
         first: for each word, the position of its first token in `ids`.
     """
 
@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 @contextmanager
 def transformers_quiet(where: str | None = None) -> Iterator[Any]:
-    """The library, without its progress bars and notices. Raises UserError, at `where`, if it is not installed."""
+    """Import transformers without progress bars and notices. Raises UserError, at `where`, if it is not installed."""
     try:
         import transformers
     except ImportError as error:
@@ -62,19 +62,19 @@ def transformers_quiet(where: str | None = None) -> Iterator[Any]:
 
 @contextmanager
 def loading(part: str, received: str, where: str = "model.encoder") -> Iterator[Any]:
-    """The library, for what it reads from files. Raises UserError, with its words, for whatever it cannot make of them.
+    """A context for loading files with transformers. Raises UserError, with the library's message, if loading fails.
 
     Args:
-        part: what is loaded, as in `this encoder`.
+        part: the object to load, as in `this encoder`.
         received: its name or folder.
-        where: what names it.
+        where: the option that names it.
     """
     with transformers_quiet(where) as transformers, files_of_bounded_size():
         try:
             yield transformers
         except (HeadwayError, MemoryError):
             raise
-        except BaseException as error:  # files of others let the library, and what it is made of, raise anything
+        except BaseException as error:  # the library can raise anything for files from elsewhere
             if is_out_of_memory(error) or not (isinstance(error, Exception) or type(error).__name__ == PANIC):
                 raise
             first = next(iter(str(error).splitlines()), "")
@@ -91,7 +91,7 @@ def encoder_location(name: str) -> str:
     """The location of an encoder: a name, a folder, or `package:NAME/FOLDER` in an installed Python package.
 
     Raises:
-        UserError: there is no such package, or neither a folder nor a repository of the hub of that name.
+        UserError: there is no such package, folder or repository.
         RunError: the hub does not answer.
     """
     if not name.startswith(PACKAGE):
@@ -107,14 +107,14 @@ def encoder_location(name: str) -> str:
 
 
 class WordProcessor(Processor):
-    """Sentences that are cut into words, in the tokens of a pretrained encoder.
+    """Encodes sentences, split into words, with the tokenizer of a pretrained encoder.
 
     Args:
         tokenizer: a fast tokenizer of Hugging Face.
         location: the name or folder that the tokenizer and the encoder's configuration are read from.
 
     Attributes:
-        special_tokens: the ids that stand before and after every sentence.
+        special_tokens: the ids before and after every sentence.
     """
 
     unit: ClassVar[str] = "tokens"
@@ -122,7 +122,7 @@ class WordProcessor(Processor):
 
     def __init__(self, tokenizer: Any, location: str) -> None:
         self.tokenizer, self.location = tokenizer, location
-        # A word of characters that hardly any tokenizer knows tells whether it has its unknown token.
+        # Encode characters that hardly any tokenizer knows, to see whether it uses its unknown token.
         encoded = tokenizer(["a", UNHEARD_OF], is_split_into_words=True)
         ids, words = encoded["input_ids"], encoded.word_ids()
         real = [position for position, word in enumerate(words) if word is not None]
@@ -130,10 +130,10 @@ class WordProcessor(Processor):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """The tokenizer of a Hugging Face name or folder. Nothing of it is executed.
+        """Load the tokenizer of a Hugging Face name or folder, without running any of its code.
 
         Raises:
-            UserError: there is none, its settings are damaged, or it needs code that comes with it.
+            UserError: there is no tokenizer, its settings are damaged, or it needs code of its repository.
         """
         location = str(folder)
         with loading("this encoder's tokenizer", location) as transformers:
@@ -141,7 +141,7 @@ class WordProcessor(Processor):
                 location, add_prefix_space=True, trust_remote_code=False
             )
             code = tokenizer.init_kwargs.get("auto_map")
-            if code:  # the library has taken another class instead, whose tokens may be others
+            if code:  # the library has loaded another class instead, whose tokens may differ
                 raise UserError("this tokenizer needs code that comes with it, which is never executed",
                                 where="model.encoder", received=code)  # fmt: skip
             return cls(tokenizer, location)
@@ -154,7 +154,7 @@ class WordProcessor(Processor):
         return len(self.tokenizer)
 
     def encode(self, raw: str | Sequence[str], truncation: Truncation | None = None) -> Encoded:
-        """The window that holds all words of a sentence; white space separates the words of a text."""
+        """Encode a sentence into one window with all of its words. The words of a text are separated by white space."""
         assert truncation is None
         words = raw.split() if isinstance(raw, str) else raw
         before, after = self.special_tokens
@@ -166,24 +166,21 @@ class WordProcessor(Processor):
         return len(encoded.ids)
 
     def labels(self, encoded: Window, positions: Sequence[int]) -> list[str]:
-        """The tokens of a window at these positions."""
         return self.tokens([encoded.ids[position] for position in positions])
 
     def same(self, other: Processor) -> bool:
-        """Whether the other tokenizer has the same tokens."""
         return isinstance(other, WordProcessor) and self.tokenizer.get_vocab() == other.tokenizer.get_vocab()
 
     @property
     def padding(self) -> int:
-        """The id that fills shorter rows."""
         return self.tokenizer.pad_token_id or 0
 
     def word_ids(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, one at least: a word that the tokenizer drops becomes the unknown token."""
+        """The ids of each word, at least one: a word that the tokenizer drops becomes the unknown token."""
         result: list[list[int]] = [[] for _ in words]
         check_characters(" ".join(words))
         if words:
-            # Not verbose: of sentences that are longer than the encoder reads, windows are read.
+            # Not verbose: sentences that exceed the encoder's maximum length are split into windows.
             encoded = self.tokenizer(list(words), is_split_into_words=True, add_special_tokens=False, verbose=False)
             for id, word in zip(encoded["input_ids"], encoded.word_ids(), strict=True):
                 result[word].append(id)
@@ -191,17 +188,15 @@ class WordProcessor(Processor):
         return [ids or [self.padding if unknown is None else unknown] for ids in result]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens with these ids, special tokens included."""
         return list(map(str, self.tokenizer.convert_ids_to_tokens(list(ids))))
 
     def windows(self, words: Sequence[str], longest: int, sentence: int = 0) -> list[Window]:
-        """A sentence in as few windows of at most `longest` tokens as it takes; every word is in one.
+        """Split a sentence into as few windows of at most `longest` tokens as possible; every word is in one window.
 
-        Windows of a sentence that takes several are about equally long; of a word that is longer than a window, the
-        beginning is read.
+        The windows of a sentence have about the same length. A word that is longer than a window is truncated.
 
         Raises:
-            UserError: no token beside the special ones is within `longest`.
+            UserError: `longest` leaves no room for a token beside the special tokens.
         """
         before, after = self.special_tokens
         room = longest - len(before) - len(after)
@@ -221,7 +216,10 @@ class WordProcessor(Processor):
 
 
 def _cuts(lengths: Sequence[int], room: int) -> list[int]:
-    """Where windows end: as few as `room` allows, the longest as short as it can be. No length is above `room`."""
+    """The ends of as few windows of `room` tokens as possible, with the longest as short as possible.
+
+    No word exceeds `room`.
+    """
     if not lengths:
         return []
     fewest = len(_filled(lengths, room))
@@ -232,7 +230,7 @@ def _cuts(lengths: Sequence[int], room: int) -> list[int]:
 
 
 def _filled(lengths: Sequence[int], room: int) -> list[int]:
-    """Where windows end of which each takes what still fits."""
+    """The end indices of windows that are filled greedily, each with as many words as fit into `room` tokens."""
     cuts, filled = list[int](), 0
     for index, length in enumerate(lengths):
         if filled + length > room:
@@ -243,7 +241,7 @@ def _filled(lengths: Sequence[int], room: int) -> list[int]:
 
 
 class LabelProcessor(Processor):
-    """Labels of words: a line has a label a word, separated by spaces.
+    """Encodes labels of words: a line has one label per word, separated by spaces.
 
     Args:
         names: the V labels, in the order of their ids.
@@ -257,11 +255,10 @@ class LabelProcessor(Processor):
 
     @property
     def size(self) -> int:
-        """The number of labels V."""
         return len(self.names)
 
     def encode(self, raw: str | Sequence[str], truncation: Truncation | None = None) -> Encoded:
-        """The ids of the labels of a line. Raises UserError for a label that there is not."""
+        """The label ids of a line. Raises UserError for an unknown label."""
         assert truncation is None
         given = raw.split() if isinstance(raw, str) else raw
         if unknown := [label for label in given if label not in self.names]:
@@ -272,11 +269,9 @@ class LabelProcessor(Processor):
         return len(encoded)
 
     def labels(self, encoded: Sequence[int], positions: Sequence[int]) -> list[str]:
-        """The labels at these positions."""
         return [self.names[encoded[position]] for position in positions]
 
     def same(self, other: Processor) -> bool:
-        """Whether the other labels are the same, in the same order."""
         return isinstance(other, LabelProcessor) and self.names == other.names
 
     def save(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The contract of a processor: from raw inputs to arrays that a model reads, with a label for every position.
+"""The interface of a processor, which turns raw inputs into arrays that a model reads, with a label for every position.
 
 A position is a token of a text or a frame of a recording.
 """
@@ -21,10 +21,9 @@ class Words:
     """The words of an encoded input.
 
     Attributes:
-        texts: their texts.
-        of: for each token the index of its word.
-        tags: how many of them, which come first, are tags such as `<2de>`, or of earlier sentences with the marks after
-            these.
+        texts: the text of each word.
+        of: for each token, the index of its word.
+        tags: how many of the first words are tags such as `<2de>`, or belong to earlier sentences and their separators.
     """
 
     texts: tuple[str, ...]
@@ -37,7 +36,7 @@ NO_WORDS = Words((), ())
 
 @dataclass(frozen=True)
 class Truncation:
-    """How much of a text is read: its first `length` tokens, or words as they stand before the vocabulary cuts them."""
+    """The maximum length of a text: its first `length` tokens, or its first `length` words before tokenization."""
 
     length: int
     unit: Literal["pieces", "words"] = "pieces"
@@ -47,12 +46,12 @@ class Truncation:
 
 
 class Encoded(NamedTuple):
-    """An input as batches hold it.
+    """An encoded input, as batches hold it.
 
     Attributes:
-        values: ids without special tokens, frames (F, M), or what else the model of the task reads.
-        truncated: whether the input has more than was encoded.
-        silent: whether it is a recording without any sound.
+        values: ids without special tokens, frames (F, M), or other values that the model of the task reads.
+        truncated: whether part of the input was cut off.
+        silent: whether the input is a recording without any sound.
     """
 
     values: Any
@@ -61,11 +60,11 @@ class Encoded(NamedTuple):
 
 
 class Processor(ABC):
-    """The way from the raw inputs of one side of a model to arrays. Can be sent to another process.
+    """Converts the raw inputs of one side of a model into arrays. Processors can be pickled.
 
     Attributes:
-        unit: what positions are called in messages, in the plural.
-        noun: what one raw input is called in messages.
+        unit: the plural name of positions in messages.
+        noun: the name of a raw input in messages.
     """
 
     unit: ClassVar[str]
@@ -74,40 +73,40 @@ class Processor(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """The number of tokens in the vocabulary, or of values a frame."""
+        """The vocabulary size, or the number of values of a frame."""
 
     def name(self, raw: Any) -> str:
-        """The name of a raw input in messages and results; a text is its own name."""
+        """The name of a raw input in messages and results. By default this is the text itself."""
         return str(raw)
 
     @abstractmethod
     def encode(self, raw: Any, truncation: Truncation | None = None) -> Encoded:
-        """A raw input, or as much of it as `truncation` says. Raises UserError where it cannot be read."""
+        """Encode a raw input, truncated if `truncation` is set. Raises UserError if the input cannot be read."""
 
     @abstractmethod
     def length(self, encoded: Any) -> int:
-        """The number of positions that a model reads of encoded values, an end mark included where there is one."""
+        """The number of positions that a model reads, including the end-of-sentence token if there is one."""
 
     @abstractmethod
     def labels(self, encoded: Any, positions: Sequence[int]) -> list[str]:
-        """The names of positions of encoded values: tokens, or the seconds at which frames begin."""
+        """The names of the positions: tokens, or the start times of frames in seconds."""
 
     def words(self, encoded: Any, raw: Any = None) -> Words:
-        """The words that tokens are parts of, unknown ones as they stand in `raw`; none where inputs have no words."""
+        """The words that the tokens belong to; none by default. Unknown words are spelled as in `raw`."""
         return NO_WORDS
 
     @abstractmethod
     def same(self, other: Processor) -> bool:
-        """Whether a model of the other processor can read what this one encodes."""
+        """Whether both processors encode inputs into the same values, so that one model can read either."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write all that `load` needs into `folder`, which is made where it does not exist."""
+        """Write the processor into `folder`, which is created if it does not exist."""
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> Self:
-        """The processor that `save` wrote. Raises UserError where a file is missing or damaged."""
+        """Load a processor that `save` wrote. Raises UserError if a file is missing or damaged."""
 
 
 class Processors(NamedTuple):
@@ -120,7 +119,7 @@ class Processors(NamedTuple):
 def encode_beginnings(
     vocabulary: Vocabulary, prepared: Sequence[str], truncation: Truncation | None
 ) -> tuple[list[list[int]], list[bool]]:
-    """The ids of prepared lines, without BOS and EOS, and of which lines something was left out."""
+    """The ids of prepared lines up to a maximum length, without BOS and EOS, and whether each line was truncated."""
     if truncation is None:
         return vocabulary.encode_lines(prepared), [False] * len(prepared)
     if truncation.unit == "words":
@@ -132,7 +131,7 @@ def encode_beginnings(
 
 
 def first_words(text: str, count: int) -> str:
-    """The text up to the end of its first `count` words, which white space separates."""
+    """The text up to the end of its first `count` words, which are separated by white space."""
     beginning = _words(count).match(text)
     assert beginning is not None
     return beginning[0]

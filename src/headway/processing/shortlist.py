@@ -1,7 +1,7 @@
-"""Marian's binary shortlists: the target tokens that an engine looks at for a source, by the source's tokens.
+"""Marian's binary shortlists: for each source token, the target tokens that the decoder may choose from.
 
-u64 magic, checksum, first, best, n + 1, m; n + 1 u64 offsets into the lists, one after the other's end; m u32 ids. The
-tokens that every source has are the `first` ids of the vocabulary.
+Layout: u64 magic, checksum, first, best, n + 1, m; n + 1 u64 offsets, where each list ends at the offset of the next; m
+u32 ids. The `first` ids of the vocabulary are allowed for every source.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from headway.core.errors import UserError
 
 MAGIC, HEAD, WORD = 0xF11A48D5013417F5, struct.Struct("<6Q"), (1 << 64) - 1
-EIGHT = 8  # engines multiply matrices whose width is a multiple of it
+EIGHT = 8  # the inference engines need matrix widths that are multiples of 8
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The lists of all source tokens.
+    """The shortlists of all source tokens.
 
     Attributes:
-        first: so many ids are in every list.
-        best: so many ids a list has at most.
-        offsets: (V + 1,) where the list of each id begins.
-        ids: all lists, one after the other, each ascending.
+        first: the number of ids, from 0, that are in every shortlist.
+        best: the maximum number of ids in the list of a token.
+        offsets: (V + 1,) the offset at which the list of each id begins.
+        ids: the concatenated lists, each in ascending order.
     """
 
     first: int
@@ -37,7 +37,10 @@ class Shortlist:
     ids: NDArray[np.uint32]
 
     def allowed(self, source: Sequence[int], size: int) -> NDArray[np.bool_]:
-        """(V,): the ids that an engine looks at for a source, its own ids among them, filled up to a multiple of 8."""
+        """The ids that the decoder may choose for a source, as a mask (V,).
+
+        The ids of the source itself are included. Further ids are added until their number is a multiple of 8.
+        """
         chosen = np.zeros(size, dtype=bool)
         chosen[: self.first] = True
         for id in source:
@@ -49,9 +52,10 @@ class Shortlist:
 
 
 def shortlist_of(links: Iterable[tuple[int, int]], size: int, first: int, best: int) -> Shortlist:
-    """The shortlist of (source, target) ids that are linked: for each source id the most frequent target ids.
+    """Build a shortlist from linked (source, target) ids: for each source id, its `best` most frequent target ids.
 
-    A source id without links has the end mark alone, since Marian refuses lists that are empty at the end.
+    A source id without links gets the end-of-sentence token alone, because Marian refuses a file whose last list is
+    empty.
     """
     counts: dict[int, Counter[int]] = {}
     for source, target in links:
@@ -66,7 +70,7 @@ def _ranked(counts: Counter[int] | None) -> list[tuple[int, int]]:
 
 
 def write_shortlist(shortlist: Shortlist) -> bytes:
-    """The file of a shortlist."""
+    """Serialise a shortlist into the bytes of its file."""
     sizes = shortlist.first, shortlist.best, len(shortlist.offsets), len(shortlist.ids)
     body = (
         struct.pack("<4Q", *sizes) + shortlist.offsets.astype("<u8").tobytes() + shortlist.ids.astype("<u4").tobytes()
@@ -75,7 +79,7 @@ def write_shortlist(shortlist: Shortlist) -> bytes:
 
 
 def read_shortlist(content: bytes, size: int, where: str) -> Shortlist:
-    """The shortlist of a file for a vocabulary of this size. Raises UserError where it is damaged or of another one."""
+    """Read a shortlist. Raises UserError if the file is damaged, or belongs to a vocabulary of another size."""
 
     def broken(what: str) -> UserError:
         return UserError(f"this shortlist is damaged ({what})", where=where)
@@ -100,7 +104,7 @@ def read_shortlist(content: bytes, size: int, where: str) -> Shortlist:
 
 
 def _checksum(body: bytes) -> int:
-    """Marian's hash of all whole words of 64 bits."""
+    """Marian's hash, over all complete 64-bit words."""
     seed = 0
     for word in np.frombuffer(body[: len(body) // 8 * 8], "<u8").tolist():
         seed ^= (word + 0x9E3779B9 + (seed << 6) + (seed >> 2)) & WORD

@@ -1,1 +1,1 @@
-"""Constituency trees: files of them, their linear form, the repair of broken ones, and trees made of dependencies."""
+"""Constituency trees and their linear form, with the repair of ill-formed linear forms."""

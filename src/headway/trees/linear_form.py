@@ -1,17 +1,18 @@
-"""Trees as sequences of symbols and back (Vinyals et al. 2015), whatever a model makes of them.
+"""Conversion between trees and sequences of symbols (Vinyals et al. 2015), including ill-formed model outputs.
 
-`(NP (DT The) (NN dog))` is written `(NP DT NN )NP`: brackets carry their labels, and a word is its part of speech, or
-`XX`. The way back takes the words of the sentence, and gives a tree over exactly these for any sequence at all:
+`(NP (DT The) (NN dog))` is written `(NP DT NN )NP`: brackets have labels, and a word is its part of speech, or `XX`.
+The conversion to a tree takes the words of the sentence, and returns a tree over exactly these words for any sequence:
 
-- A closing bracket closes the innermost constituent where that has its label; else all within the innermost one that
-  has it (`brackets never closed`); where none has it, it closes the innermost all the same (`closings with a wrong
-  label`). Without anything to close it is left out, and the root stays open until the last word (`closings of
-  nothing`). What is open at the end is closed. Words before the first bracket go to the beginning of the root.
-- Constituents without a word vanish. Without any constituent the tree is flat, below `TOP`.
-- Where there are more or fewer leaves than words, the two are aligned: those that can be seen to differ (punctuation
-  and other words; other tags, where the tags are known) are put together last, and of ways that are as good the one
-  is taken whose gaps come last. Superfluous leaves are left out; a missing word stands by itself, below the lowest
-  constituent that holds the words on both sides of it.
+- A closing bracket closes the innermost constituent if that has its label. Otherwise it closes the innermost
+  constituent with its label and everything within (`brackets never closed`), or, if there is none, the innermost
+  constituent (`closings with a wrong label`). If nothing can be closed, it is ignored; the root stays open until the
+  last word (`closings of nothing`). Constituents that are open at the end are closed. Words before the first bracket
+  are moved to the beginning of the root.
+- Constituents without a word are removed. Without any constituent the tree is flat, below `TOP`.
+- If the numbers of leaves and words differ, the two are aligned. Pairs that visibly differ (punctuation and another
+  word; different tags, if the tags are known) are avoided, and among equally good alignments, the one with the latest
+  gaps is chosen. Superfluous leaves are removed. A missing word is attached to the lowest constituent that contains the
+  words on both sides of it.
 """
 
 from collections import Counter
@@ -38,14 +39,14 @@ Leaves = Literal["tags", "xx"]
 
 @dataclass(frozen=True)
 class Repaired:
-    """A tree, and how often what was repaired for it, by the names in `KINDS`; nothing where it was well-formed."""
+    """A tree, and the number of repairs by the names in `KINDS`, which is empty for a well-formed tree."""
 
     tree: Tree
     counts: Counter[str] = field(default_factory=Counter)
 
 
 def linearise(tree: Tree, leaves: Leaves = "tags") -> str:
-    """The symbols of a tree, with spaces in between."""
+    """The symbols of a tree, separated by spaces."""
     symbols = []
     for event in tree.events():
         match event.kind:
@@ -59,12 +60,12 @@ def linearise(tree: Tree, leaves: Leaves = "tags") -> str:
 
 
 def repair(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Repaired:
-    """The tree that a linear form writes, over exactly these words.
+    """The tree of a linear form over exactly `words`, repaired if necessary.
 
     Args:
-        text: symbols, separated by spaces, well-formed or not.
-        words: at least one.
-        tags: those of the words, where they are known; the leaves of the tree get them.
+        text: symbols separated by spaces, well-formed or not.
+        words: the words of the sentence, at least one.
+        tags: the tags of the words, if known, which become the tags of the leaves.
     """
     counts = Counter[str]()
     shape = _shape(text.split(), counts)
@@ -82,7 +83,7 @@ def repair(text: str, words: Sequence[str], tags: Sequence[str] | None = None) -
 
 
 def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
-    """The tree over leaves without words; None where there is no constituent."""
+    """The tree over leaves without words, or None if there is no constituent."""
     builder, early = Builder(), list[Leaf]()
     words = [index for index, symbol in enumerate(symbols) if symbol[0] not in "()"]
     last = words[-1] if words else -1
@@ -105,7 +106,7 @@ def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
     while builder.labels:
         builder.close()
     counts[EMPTY] += builder.empty
-    whole = next(iter(builder.finish()), None)  # the root was open until the last word, so that there is no other
+    whole = next(iter(builder.finish()), None)  # the only node, as the root stays open until the last word
     if isinstance(whole, Tree):
         return whole
     counts[NO_TREE] += 1
@@ -114,7 +115,7 @@ def _shape(symbols: Sequence[str], counts: Counter[str]) -> Tree | None:
 
 
 def _close(builder: Builder, label: str, more: bool, counts: Counter[str]) -> None:
-    """Read a closing bracket; `more` words are to come, for which the root stays open."""
+    """Process a closing bracket. If `more` words follow, the root stays open."""
     closable = builder.labels[1:] if more else builder.labels
     if not closable:
         counts[UNOPENED] += 1
@@ -129,7 +130,7 @@ def _close(builder: Builder, label: str, more: bool, counts: Counter[str]) -> No
 
 
 def _align(given: Sequence[str], words: Sequence[str], tags: Sequence[str] | None) -> list[int | None]:
-    """The leaf of each word, None where none is left for it: the cheapest edits, each of which costs 1."""
+    """The leaf of each word, or None if it has none, by the minimum edit distance with unit costs."""
     if not given:
         return [None] * len(words)
     costs = np.array(
@@ -154,7 +155,7 @@ def _align(given: Sequence[str], words: Sequence[str], tags: Sequence[str] | Non
 
 
 def _differ(given: str, word: str, tag: str | None) -> bool:
-    """Whether a leaf can be seen not to be this word."""
+    """Whether a leaf certainly does not match a word."""
     if given == UNKNOWN_TAG:
         return False
     return given != tag if tag is not None else _is_punctuation(given) != _is_punctuation(word)

@@ -1,4 +1,4 @@
-"""Constituency trees, and what is asked of them. Nothing here recurses, since a model may write very deep trees."""
+"""Constituency trees and operations on them. Nothing is recursive, since a model may produce very deep trees."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-TOP = "TOP"  # the label of a root that is no constituent of the grammar
+TOP = "TOP"  # the label of a root that is not a constituent of the grammar
 UNKNOWN_TAG = "XX"  # the tag of a word whose part of speech is not known (Vinyals et al. 2015)
-TRACE = "-NONE-"  # the tag of what stands for nothing in the sentence
+TRACE = "-NONE-"  # the tag of traces, which have no word in the sentence
 
 # Brackets in words and labels, as the Penn Treebank writes them.
 ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
 
 
 def escape(text: str) -> str:
-    """`text` without round brackets."""
+    """Replace round brackets by their names."""
     for bracket, name in ESCAPES.items():
         text = text.replace(bracket, name)
     return text
 
 
 def unescape(text: str) -> str:
-    """`text` with its round brackets."""
+    """Replace the names of round brackets by the brackets."""
     for bracket, name in ESCAPES.items():
         text = text.replace(name, bracket)
     return text
@@ -31,7 +31,7 @@ def unescape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A word with its part of speech. The word has no white space, the tag no brackets either."""
+    """A word with its part of speech. Neither contains white space, and the tag contains no brackets."""
 
     tag: str
     word: str
@@ -39,13 +39,13 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Tree:
-    """A constituent. Its label has neither white space nor brackets, and there is a word somewhere below it."""
+    """A constituent. Its label contains neither white space nor brackets, and it dominates at least one word."""
 
     label: str
     children: tuple[Tree | Leaf, ...]
 
     def events(self) -> Iterator[Event]:
-        """The way through the tree from left to right: constituents open and close, words come in between."""
+        """Traverse the tree from left to right: the opening and closing of constituents, and the words between them."""
         stack: list[tuple[bool, Tree | Leaf]] = [(False, self)]
         while stack:
             closing, node = stack.pop()
@@ -59,15 +59,13 @@ class Tree:
                 stack.extend((False, child) for child in reversed(node.children))
 
     def leaves(self) -> list[Leaf]:
-        """The words in their order."""
         return [event.leaf for event in self.events() if event.leaf is not None]
 
     def words(self) -> list[str]:
-        """The sentence."""
         return [leaf.word for leaf in self.leaves()]
 
     def constituents(self) -> list[Constituent]:
-        """All constituents, outer before inner ones, with the words [start, end) that they cover."""
+        """All constituents in pre-order, with the words [start, end) that they cover."""
         constituents: list[Constituent] = []
         open_ones: list[int] = []
         words = 0
@@ -94,7 +92,7 @@ class Tree:
 
 
 class Event(NamedTuple):
-    """A step through a tree; `label` is a constituent's or the tag of the leaf."""
+    """A step of a tree traversal. `label` is the label of a constituent, or the tag of a leaf."""
 
     kind: Literal["open", "close", "leaf"]
     label: str
@@ -110,24 +108,22 @@ class Constituent(NamedTuple):
 
 
 class Builder:
-    """Makes trees from events; a constituent that is closed without a word in it is left out and counted in `empty`."""
+    """Builds trees from events. A constituent without words is dropped and counted in `empty`."""
 
     def __init__(self) -> None:
-        self.labels: list[str] = []  # of the constituents that are open, outermost first
+        self.labels: list[str] = []  # of the open constituents, outermost first
         self.empty = 0
         self._children: list[list[Tree | Leaf]] = [[]]
 
     def open(self, label: str) -> None:
-        """Begin a constituent."""
         self.labels.append(label)
         self._children.append([])
 
     def leaf(self, leaf: Leaf) -> None:
-        """Add a word to the innermost open constituent."""
         self._children[-1].append(leaf)
 
     def close(self) -> None:
-        """End the innermost open constituent."""
+        """Close the innermost open constituent."""
         children = self._children.pop()
         label = self.labels.pop()
         if children:
@@ -136,13 +132,13 @@ class Builder:
             self.empty += 1
 
     def finish(self) -> list[Tree | Leaf]:
-        """The node outside of all others, once all are closed."""
+        """The top-level nodes, once all constituents are closed."""
         assert not self.labels
         return self._children[0]
 
 
 def change(tree: Tree, keep: Callable[[Leaf], bool], label: Callable[[str], str]) -> Tree | None:
-    """The tree with `label` of its labels and only the leaves to `keep`; None where no leaf is left."""
+    """A copy of the tree with `label` applied to labels, and only the leaves to `keep`; None if no leaf is left."""
     builder = Builder()
     for event in tree.events():
         if event.leaf is not None:
@@ -160,7 +156,7 @@ def change(tree: Tree, keep: Callable[[Leaf], bool], label: Callable[[str], str]
 
 
 def without_functions(label: str) -> str:
-    """A label without grammatical functions and indices: NP for NP-SBJ-1 and NP=2. `-LRB-` and its like are whole."""
+    """A label without functions and indices: NP for NP-SBJ-1 and NP=2. `-LRB-` and similar tags are unchanged."""
     return label if label[:1] in "-=" else re.split("[-=]", label)[0]
 
 
@@ -168,10 +164,10 @@ ROOTS = {"", TOP, "ROOT", "S1", "VROOT"}
 
 
 def clean(tree: Tree, *, functions: bool = False) -> Tree | None:
-    """A treebank's tree as parsers learn and are scored by it; None where no word is left.
+    """Normalise a treebank's tree for training and scoring parsers; None if no word is left.
 
-    Traces are left out, and grammatical functions unless `functions`; a root bracket without a label, or with one that
-    only says that it is the root, is left out where it has a single constituent, and else is `TOP`.
+    Traces are removed, and grammatical functions unless `functions` is set. A root bracket without a label, or with a
+    label that only marks the root, is removed if it has a single constituent, and labelled `TOP` otherwise.
     """
     kept = change(tree, lambda leaf: leaf.tag != TRACE, (lambda label: label) if functions else without_functions)
     if kept is None:
@@ -182,22 +178,22 @@ def clean(tree: Tree, *, functions: bool = False) -> Tree | None:
 
 
 def flat(words: Sequence[Leaf]) -> Tree:
-    """The tree that says nothing of a sentence but its words, of which there is at least one."""
+    """The tree of a sentence without constituents below the root. There must be at least one word."""
     assert words
     return Tree(TOP, tuple(words))
 
 
 def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> Tree:
-    """The tree over `words` that has the shape of another.
+    """A tree over `words` with the constituents of another tree.
 
     Args:
-        shape: a tree.
-        words: the leaves to be.
-        partners: which leaf of the shape each word is, in ascending order; leaves that no word is are left out, and a
-            word that is none (None) goes below the lowest constituent that holds the leaves on both sides of it, or
-            below the root where one side has none.
+        shape: the tree with the constituents.
+        words: the new leaves.
+        partners: for each word, the index of its leaf in `shape`, in ascending order. Leaves without a word are
+            dropped. A word without a leaf (None) is attached to the lowest constituent that contains the leaves on both
+            sides of it, or to the root at the beginning and end.
     """
-    builder, position, leaf = Builder(), 0, 0  # the next word, and how many leaves of the shape are done
+    builder, position, leaf = Builder(), 0, 0  # the next word, and the number of processed leaves of the shape
     word_of = {partner: word for word, partner in enumerate(partners) if partner is not None}
 
     def add_missing() -> None:
@@ -209,15 +205,15 @@ def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> 
     for event in shape.events():
         if event.kind == "close":
             if len(builder.labels) == 1:
-                add_missing()  # those after the last leaf
+                add_missing()  # words after the last leaf
             builder.close()
             continue
         if leaf:
-            add_missing()  # those between two leaves: all that the left one is in, and the right one not, is closed
+            add_missing()  # words between two leaves, once constituents of the left leaf alone are closed
         if event.kind == "open":
             builder.open(event.label)
             if len(builder.labels) == 1:
-                add_missing()  # those before the first leaf
+                add_missing()  # words before the first leaf
             continue
         if leaf in word_of:
             builder.leaf(words[position])
@@ -229,18 +225,18 @@ def fill(shape: Tree, words: Sequence[Leaf], partners: Sequence[int | None]) -> 
     return whole
 
 
-# What a node is drawn behind, by whether there is another child before it and after it.
+# The lines before a node, by whether another child precedes and follows it.
 BRANCHES = {(False, False): "── ", (False, True): "┬─ ", (True, True): "├─ ", (True, False): "└─ "}
 
 
 def draw(tree: Tree) -> str:
-    """The tree, a row for each of its words, which stand to the right of their tags.
+    """Draw the tree, with a row for each word and the words right of their tags.
 
     NP ─┬─ DT the
         └─ NN dog
     """
     rows: list[str] = []
-    stack: list[tuple[str, str, Tree | Leaf]] = [("", "", tree)]  # what stands to the left in its first row; in others
+    stack: list[tuple[str, str, Tree | Leaf]] = [("", "", tree)]  # the prefixes of the first and of the other rows
     while stack:
         first, others, node = stack.pop()
         if isinstance(node, Leaf):

@@ -1,8 +1,8 @@
-"""Dates as people write them in 35 languages, to be rewritten as ISO 8601: the task that `headway demo` trains on.
+"""Dates in natural formats of 35 languages, to be rewritten as ISO 8601: the task of `headway demo`.
 
-Month and weekday names and most patterns come from Unicode's CLDR through Babel; `dates_patterns.yaml` adds what else
-is common. A date is only written such that it can be read in one way: with the month's name, or with the year first,
-and always with all four digits of the year, in the Gregorian calendar.
+Month and weekday names and most patterns come from Unicode's CLDR through Babel; `dates_patterns.yaml` adds other
+common patterns. All dates are unambiguous: they have the month's name or begin with the year, and always have all four
+digits of the year, in the Gregorian calendar.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ZEROS = {"arab": 0x660, "arabext": 0x6F0, "beng": 0x9E6, "deva": 0x966, "fullwid
 FORMATS = ("full", "long", "medium")
 SKELETONS = ("yMMMMEEEEd", "yMMMMd", "yMMMEd", "yMMMd", "yMEd", "yMd")
 
-# Dates of every month and weekday, and a first day; the texts of two writings on them tell whether they are the same.
+# Dates of every month and weekday, and a first day. Two formats are equal if they write all of these alike.
 PROBES = (*(date(1987 + month, month, (5 * month) % 28 + 1) for month in range(1, 13)), date(2021, 3, 1))
 
 
 @dataclass(frozen=True)
 class DateExample:
-    """A date as written in `language` after `pattern`, and the same date in ISO 8601."""
+    """A date as written in `language` with `pattern`, and the same date in ISO 8601."""
 
     text: str
     iso: str
@@ -52,9 +52,9 @@ class DateExample:
 class DateData:
     """The examples of the task. No text occurs twice, and no date of one part occurs in another.
 
-    `test_unseen_dates` writes its dates in ways that `train` holds; `test_unseen_pairs` in combinations of language and
-    pattern that it does not, while it holds the language with other patterns and the pattern in other languages. The
-    two test parts share their dates.
+    `test_unseen_dates` uses combinations of language and pattern that occur in `train`. `test_unseen_pairs` uses
+    combinations that do not, although the language and the pattern each occur in other combinations. The two test parts
+    share their dates.
     """
 
     train: list[DateExample]
@@ -65,7 +65,7 @@ class DateData:
 
 @dataclass(frozen=True, order=True)
 class Writing:
-    """One way of writing dates: a language, a pattern, and what is done to its letters and digits."""
+    """A format of dates: a language, a pattern, and the letter case and digits."""
 
     language: str
     pattern: str
@@ -74,12 +74,12 @@ class Writing:
 
     @property
     def name(self) -> str:
-        """The pattern with its case and digits, the same in all languages."""
+        """The pattern with its case and digits, which is the same in all languages."""
         digits = "" if self.digits == "latn" else f" in {self.digits} digits"
         return self.pattern + digits + ("" if self.case == "as is" else f" in {self.case} case")
 
     def write(self, day: date) -> str:
-        """`day` in this way."""
+        """Format `day`."""
         text = "".join(self._field(kind, value, day) for kind, value in _tokens(self.pattern))
         if "{ordinal}" in text:
             suffixes = _settings()["ordinals"][self.language]
@@ -143,22 +143,22 @@ def _han_number(number: int) -> str:
 
 
 def _patterns(language: str) -> list[str]:
-    """The patterns of a language, CLDR's before the others, each with and without its commas."""
+    """The patterns of a language, CLDR's first, each with and without its commas."""
     locale = Locale.parse(language)
     listed = [str(locale.date_formats[name].pattern) for name in FORMATS]
     listed += [str(locale.datetime_skeletons[name].pattern) for name in SKELETONS if name in locale.datetime_skeletons]
-    # CLDR's thin spaces and invisible direction marks are for typesetting; a keyboard has a space.
+    # Replace CLDR's thin spaces and invisible direction marks, which are for typesetting, by what a keyboard has.
     listed = [pattern.replace("\u202f", " ").replace("\u200f", "") for pattern in listed]
     unambiguous = [pattern for pattern in listed if pattern.startswith("y") or "MMM" in pattern]
     listed = unambiguous + _settings()["extra"].get(language, [])
-    # One spelling of each field, so that the same pattern has the same name in all languages.
+    # Unify the spelling of fields, so that equal patterns have the same name in all languages.
     listed = [re.sub(r"\bEEE\b", "E", pattern.replace("cccc", "EEEE")) for pattern in listed]
     return list(dict.fromkeys(listed + [pattern.replace(",", "").replace("،", "") for pattern in listed]))
 
 
 @cache
 def writings(language: str) -> tuple[Writing, ...]:
-    """All ways of writing a date in `language`; no two of them write the same throughout."""
+    """All formats of dates in `language`, without duplicates."""
     patterns = _patterns(language)
     ways = [Writing(language, pattern) for pattern in patterns]
     for digits in _settings()["digits"].get(language, []):
@@ -176,7 +176,6 @@ def writings(language: str) -> tuple[Writing, ...]:
 
 
 def languages() -> list[str]:
-    """The codes of the languages that dates are written in."""
     return list(_settings()["languages"])
 
 
@@ -188,15 +187,16 @@ def generate_dates(
     held_out_dates: float = 0.05,
     held_out_pairs: float = 0.08,
 ) -> DateData:
-    """Make the data; the same for the same arguments and release of Babel.
+    """Generate the data, which is determined by the arguments and the release of Babel.
 
     Args:
-        train_size: the examples to train on. `dev_size` and `test_size`: those of dev and of each of the two tests.
-        held_out_dates: the share of all dates from 1900 to 2099 that dev and the tests get, one third and two thirds.
-        held_out_pairs: the share of the pairs of language and pattern that training never sees.
+        train_size: the number of training examples. `dev_size` and `test_size`: those of dev and of each of the two
+            tests.
+        held_out_dates: the share of all dates from 1900 to 2099 for dev (one third) and the tests (two thirds).
+        held_out_pairs: the share of the combinations of language and pattern that do not occur in training.
 
     Raises:
-        UserError: there are not that many different texts.
+        UserError: there are not enough different texts.
     """
     generator = random.Random(seed)
     dates = [FIRST + timedelta(days=day) for day in range((LAST - FIRST).days + 1)]
@@ -212,15 +212,16 @@ def generate_dates(
         "test_unseen_pairs": (sorted(unseen), test_dates, test_size),
     }
     for part, (ways, days, size) in drawn.items():
-        if size > len(ways) * len(days):  # which would be seen only after all of them were drawn
+        if size > len(ways) * len(days):  # otherwise noticed only after drawing all of them
             raise _too_many(part, size, len(ways) * len(days))
     return DateData(**{part: _examples(generator, part, *choice) for part, choice in drawn.items()})
 
 
 def hold_out(generator: random.Random, share: float) -> set[Writing]:
-    """Choose `share` of all writings, such that every pattern, language and character of theirs remains in others.
+    """Choose `share` of all formats, so that their patterns, languages and characters all occur in other formats.
 
-    Chosen are only writings whose texts are mostly unique: what another language writes alike would not be unseen.
+    Only formats with mostly unique texts are chosen, since texts that another language writes in the same way are not
+    unseen.
     """
     ways = [way for language in languages() for way in writings(language)]
     texts = {way: [way.write(day) for day in PROBES] for way in ways}
@@ -242,7 +243,10 @@ def hold_out(generator: random.Random, share: float) -> set[Writing]:
 def _examples(
     generator: random.Random, part: str, ways: Sequence[Writing], dates: Sequence[date], size: int
 ) -> list[DateExample]:
-    """`size` examples of a part with different texts, every language as often as the others. Raises UserError."""
+    """`size` examples of a part with different texts, balanced over languages.
+
+    Raises UserError if there are too few.
+    """
     by_language: dict[str, list[Writing]] = {}
     for way in ways:
         by_language.setdefault(way.language, []).append(way)
@@ -263,10 +267,10 @@ def _too_many(part: str, size: int, most: int) -> UserError:
 
 
 def write_dates(data: DateData, folder: Path) -> None:
-    """Write each part as two aligned files: `train.tsv` holds text and ISO date, `train.ways.tsv` language and pattern.
+    """Write each part as two aligned files: `train.tsv` (text, ISO date) and `train.ways.tsv` (language, pattern).
 
-    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is made where it does not exist.
-    Raises UserError, before any is written, where a file is there already with another text.
+    The parts are train, dev, test-unseen-dates and test-unseen-pairs. The folder is created if it does not exist.
+    Raises UserError, before anything is written, if a file already exists with a different text.
     """
     texts = {}
     for part in fields(data):

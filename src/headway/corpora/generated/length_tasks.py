@@ -1,9 +1,9 @@
-"""Tasks whose test lengths go beyond those of training (Kazemnejad et al. 2023), and those of recall_tasks.py.
+"""Length generalisation tasks, with longer examples in the test than in training (Kazemnejad et al. 2023).
 
-Each task draws prompts of any length with their answers, in tokens that white space separates. Lengths are uniform, and
-no prompt is in two parts: whether a prompt of a trained length belongs to training, dev or the test is a function of
-the prompt and the seed, so parts of any size never meet. Every part and length has random numbers of its own: asking
-for more training examples leaves the test as it was.
+The tasks include those of recall_tasks.py. Each task draws prompts of any length with their answers, in tokens
+separated by white space. Lengths are uniform, and no prompt is in two parts: whether a prompt of a trained length
+belongs to training, dev or the test is a function of the prompt and the seed. Every part and length has its own random
+numbers, so asking for more training examples does not change the test.
 """
 
 import hashlib
@@ -25,21 +25,21 @@ from headway.corpora.generated.recall_tasks import KEYS, induction, permutations
 from headway.formats.lines import read_lines
 
 Part = Literal["train", "dev", "test"]
-DEV_SHARE, TEST_SHARE = 0.02, 0.05  # of all prompts of the trained lengths
+DEV_SHARE, TEST_SHARE = 0.02, 0.05  # shares of all prompts of the trained lengths
 
-# Short lengths have few prompts, and there may be none of a part: this many draws in vain are enough to give up.
+# Short lengths have few prompts, possibly none of a part. Give up after this many draws without a new prompt.
 PATIENCE = 2000
 
-SYMBOLS = tuple(f"s{number:02}" for number in range(100))  # of copy and reverse
-ALPHABET = tuple(f"k{number:02}" for number in range(50))  # of sorting
+SYMBOLS = tuple(f"s{number:02}" for number in range(100))  # for copy and reverse
+ALPHABET = tuple(f"k{number:02}" for number in range(50))  # for sorting
 
-# SCAN's files, and a line of them.
+# SCAN's files, and the format of a line.
 TRAIN, TEST = "tasks_train_length.txt", "tasks_test_length.txt"
 LINE = re.compile(r"IN: (\S.*?) OUT: (\S.*?)\s*")
 
 
 class LengthExample(NamedTuple):
-    """A prompt and its answer, tokens separated by spaces, and the length that results are reported by."""
+    """A prompt and its answer, with tokens separated by spaces, and the length by which results are grouped."""
 
     prompt: str
     answer: str
@@ -54,13 +54,13 @@ class LengthTask:
     """A family of examples.
 
     Args:
-        name: its name on the command line.
-        variants: by name, what draws a prompt and an answer of a given length; the first is the default.
-        trained: the longest examples of training, unless asked otherwise.
-        tested: the longest examples of the test, unless asked otherwise.
-        longest: the longest examples that there can be, if there is a limit.
-        first: the shortest examples.
-        doubling: whether each length is twice the one before it, from `first` on, and not one more.
+        name: the name on the command line.
+        variants: by name, the functions that draw a prompt and an answer of a given length; the first is the default.
+        trained: the default maximum length in training.
+        tested: the default maximum length in the test.
+        longest: the maximum length of an example, if there is a limit.
+        first: the minimum length.
+        doubling: whether lengths double from `first` on, instead of increasing by one.
     """
 
     name: str
@@ -72,7 +72,7 @@ class LengthTask:
     doubling: bool = False
 
     def lengths(self, longest: int) -> list[int]:
-        """The lengths that there are, up to `longest`."""
+        """The lengths of examples, up to `longest`."""
         if not self.doubling:
             return list(range(self.first, longest + 1))
         return [
@@ -82,7 +82,7 @@ class LengthTask:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is drawn: examples of `train` and `dev` in all, and of `test` for each length."""
+    """The number of examples: `train` and `dev` in total, and `test` for each length."""
 
     train: int = 20_000
     dev: int = 500
@@ -94,7 +94,7 @@ DEFAULT_SIZES = Sizes()
 
 @dataclass(frozen=True)
 class LengthData:
-    """The parts, no prompt of which is in another, and the longest length in training."""
+    """The parts, which share no prompt, and the maximum length in training."""
 
     train: list[LengthExample]
     dev: list[LengthExample]
@@ -127,7 +127,7 @@ def _digits(number: int) -> str:
 
 
 def _addition(random: Random, length: int) -> tuple[str, str]:
-    """Two numbers of which the longer has `length` digits; all pairs of lengths for which that holds are alike."""
+    """Two numbers, the longer with `length` digits. All such pairs of lengths are equally probable."""
     pairs = [(length, other) for other in range(1, length + 1)] + [(other, length) for other in range(1, length)]
     first, second = (
         random.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits) for digits in random.choice(pairs)
@@ -160,18 +160,18 @@ def _sort_tokens(random: Random, length: int) -> tuple[str, str]:
 
 
 def _sort_numbers(random: Random, length: int) -> tuple[str, str]:
-    """Numbers of two to four digits; each number of digits is as frequent as the others."""
+    """Numbers of two to four digits; each number of digits is equally probable."""
     numbers = [random.randrange(10 ** (digits - 1), 10**digits) for digits in random.choices((2, 3, 4), k=length)]
     prompt, answer = (" , ".join(map(_digits, each)) for each in (numbers, sorted(numbers)))
     return prompt, answer
 
 
 def _lego(random: Random, length: int) -> tuple[str, str]:
-    """A chain of assignments, each of which copies or negates the one before (Zhang et al. 2022).
+    """A chain of assignments, each of which copies or negates the preceding variable (Zhang et al. 2022).
 
         a = + 1 ; q = - a ; c = + q ; ? q  ->  -1
 
-    The variable that is asked for is assigned in the second half.
+    The queried variable is assigned in the second half.
     """
     names = random.sample(ascii_lowercase, length)
     signs = random.choices((1, -1), k=length)
@@ -192,7 +192,7 @@ LENGTH_TASKS: dict[str, LengthTask] = {
         LengthTask("sorting", {"tokens": _sort_tokens, "numbers": _sort_numbers}, 8, 16),
         LengthTask("polynomial", {"plain": _polynomial}, 8, 16),
         LengthTask("lego", {"plain": _lego}, 8, 16, longest=len(ascii_lowercase)),
-        # Length: pairs of recall, tokens to copy or to look through, permutations.
+        # The length is the number of pairs in recall, of tokens to copy or search, or of permutations.
         LengthTask(
             "recall",
             {
@@ -215,7 +215,7 @@ LENGTH_TASKS: dict[str, LengthTask] = {
 
 
 def part_of(prompt: str, seed: int) -> Part:
-    """The part that a prompt of a trained length is in."""
+    """The part that a prompt of a trained length belongs to."""
     digest = hashlib.blake2b(f"{seed}\t{prompt}".encode(), digest_size=8).digest()
     position = int.from_bytes(digest, "big") / 2**64
     return "test" if position < TEST_SHARE else "dev" if position < TEST_SHARE + DEV_SHARE else "train"
@@ -250,9 +250,9 @@ def _generate(
 def _examples(
     draw: Draw, part: Part | None, length: int, seed: int, name: str, *, repeat: bool = False
 ) -> Iterator[LengthExample]:
-    """Examples until there seem to be no more of so short a length; only with `repeat` a prompt comes again.
+    """Yield examples of a length until new ones become rare. Prompts repeat only with `repeat`.
 
-    No `part`: all prompts of that length are the test's.
+    `part` None means that all prompts of this length belong to the test.
     """
     random, seen, in_vain = Random(f"{seed} {name} {part} {length}"), set[str](), 0
     while in_vain < PATIENCE:
@@ -267,7 +267,7 @@ def _examples(
 
 
 def _in_turn(sources: list[Iterator[LengthExample]], count: int) -> list[LengthExample]:
-    """`count` examples, one from each source after the other; fewer where all of them end."""
+    """`count` examples, taken from the sources in turn; fewer if all sources end."""
     examples: list[LengthExample] = []
     while sources and len(examples) < count:
         drawn = [(source, next(source, None)) for source in sources[: count - len(examples)]]
@@ -280,8 +280,8 @@ def _in_turn(sources: list[Iterator[LengthExample]], count: int) -> list[LengthE
 def write_lengths(data: LengthData, folder: Path, facts: dict[str, str | int]) -> None:
     """Write `train.tsv`, `dev.tsv` and `test.tsv` (prompt TAB answer), `test.lengths` and `lengths.json`.
 
-    `test.lengths` has the length of each line of the test; `lengths.json` the longest trained one, and `facts`. Raises
-    UserError, before any is written, where a file is there already with another text.
+    `test.lengths` has the length of each test example, `lengths.json` the maximum length in training, and `facts`.
+    Raises UserError, before anything is written, if a file already exists with a different text.
     """
     parts = {"train": data.train, "dev": data.dev, "test": data.test}
     texts = {
@@ -293,20 +293,20 @@ def write_lengths(data: LengthData, folder: Path, facts: dict[str, str | int]) -
 
 
 def read_scan(folder: Path, *, seed: int = 1, sizes: Sizes = DEFAULT_SIZES, trained: int | None = None) -> LengthData:
-    """The length split of SCAN, whose files are read from `folder`.
+    """Read the length split of SCAN from `folder`.
 
-    Of the trained lengths a few commands are held out as dev, and as the test of these lengths. `sizes.train` does
-    not bind: all of the others are training.
+    Some commands of the trained lengths are held out as dev, and as the test of these lengths. `sizes.train` does not
+    apply: all other commands are training examples.
 
     Args:
-        folder: of the two files.
-        seed: of what is held out.
-        sizes: how many examples.
-        trained: the longest length in training, by default that of the training file. Kazemnejad et al. (2023) join
+        folder: the folder with the two files.
+        seed: the seed of the held-out commands.
+        sizes: the number of examples.
+        trained: the maximum length in training, by default that of the training file. Kazemnejad et al. (2023) join
             both files, and train on up to 25 actions.
 
     Raises:
-        UserError: a file that is not there, a line that is not `IN: ... OUT: ...`, or no longer and no trained length.
+        UserError: a file is missing, a line is not `IN: ... OUT: ...`, or there are no trained or no longer lengths.
     """
     known, others = list(_read(folder / TRAIN)), list(_read(folder / TEST))
     longest = max((example.length for example in known), default=0) if trained is None else trained
@@ -356,21 +356,22 @@ def lengths_data(
 ) -> LengthData:
     """Draw the data of a task, or read that of `scan`.
 
-    Training holds as many examples of each length (and the same prompt again where a length has few). Dev and test
-    hold no prompt twice, and fewer than asked for where a length has no more; the test has the trained lengths, too.
+    Training has the same number of examples of each length, and repeats prompts of lengths that have too few. Dev and
+    test contain no prompt twice, and fewer examples than requested if a length has too few; the test also has the
+    trained lengths.
 
     Args:
-        name: one of `LENGTH_TASKS`, or `scan`.
-        variant: one of the task's, by default the first.
-        seed: of all random draws.
-        sizes: how many examples.
-        trained: the longest length in training, by default the task's.
-        tested: the longest length in the test, by default the task's.
+        name: a name in `LENGTH_TASKS`, or `scan`.
+        variant: a variant of the task, by default the first.
+        seed: the seed of all random draws.
+        sizes: the number of examples.
+        trained: the maximum length in training, by default the task's.
+        tested: the maximum length in the test, by default the task's.
         scan: the folder with the length split of SCAN.
 
     Raises:
-        UserError: an unknown task or variant, lengths that cannot be, or that leave training or dev without examples;
-            SCAN without its folder.
+        UserError: the task or variant is unknown; lengths are invalid, or leave training or dev without examples;
+            SCAN's folder is not given.
     """
     if name == "scan":
         if scan is None:

@@ -1,19 +1,19 @@
-"""Recall and state tracking: what a mixer keeps of a sequence that it has read (Arora et al. 2023; Poli et al. 2024).
+"""Recall and state tracking tasks, which test a mixer's memory (Arora et al. 2023; Poli et al. 2024).
 
-Each task draws a prompt of a size, and its answer, in tokens that white space separates. Drawing is a function of the
-random numbers alone; parts and sizes are those of length_tasks.py.
+Each task draws a prompt of a size, and its answer, in tokens separated by white space. Draws depend only on the random
+number generator. Parts and sizes are those of length_tasks.py.
 """
 
 from itertools import chain
 from random import Random
 
-# As many different keys as the largest test has pairs, and more, so that a key is seldom seen with one value.
+# At least as many keys as the largest test has pairs, so that a key rarely occurs with the same value.
 KEYS, VALUES = tuple(f"k{number:03}" for number in range(512)), tuple(f"v{number:03}" for number in range(512))
 TOKENS = tuple(f"t{number:02}" for number in range(64))
 FILLER = "."
 ASKED = 4  # queries of a prompt
-STEPS = 16  # of a chain at most
-FILLERS = 3  # fillers for each token that is to be copied
+STEPS = 16  # the maximum length of a chain
+FILLERS = 3  # fillers for each token to copy
 
 
 def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0) -> tuple[str, str]:
@@ -22,10 +22,10 @@ def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0) -> 
         k1 v7 k5 v2 k3 v3 ? k3 k1  ->  v3 v7
 
     Args:
-        random: the random numbers.
-        pairs: how many.
-        asked: how many keys are asked for; all, where there are fewer pairs.
-        fillers: of each pair, which stand anywhere between pairs and contradict none.
+        random: the random number generator.
+        pairs: the number of pairs.
+        asked: the number of queries, at most one per pair.
+        fillers: the number of fillers per pair, at random positions between pairs.
     """
     keys, values = random.sample(KEYS, pairs), random.choices(VALUES, k=pairs)
     told = [f"{key} {value}" for key, value in zip(keys, values, strict=True)]
@@ -35,26 +35,26 @@ def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0) -> 
 
 
 def recall_chain(random: Random, pairs: int) -> tuple[str, str]:
-    """Associative recall of a value that is the next key: each token of the answer is what the next one is asked by.
+    """Associative recall in a chain: each token of the answer is the key of the next token.
 
     k1 k5 k3 k1 k5 k2 k2 k3 ? k3  ->  k1 k5 k2
     """
-    keys = random.sample(KEYS, pairs)  # a circle: each key leads to the one behind it
+    keys = random.sample(KEYS, pairs)  # a cycle: each key leads to the next one
     told = [f"{key} {after}" for key, after in zip(keys, keys[1:] + keys[:1], strict=True)]
     answer = keys[1 : 1 + STEPS]
     return " ".join([*random.sample(told, pairs), "?", keys[0]]), " ".join(answer)
 
 
 def selective_copy(random: Random, tokens: int) -> tuple[str, str]:
-    """The tokens of a prompt in their order, without the fillers between them (Gu and Dao 2023)."""
+    """The tokens of a prompt in order, without the fillers between them (Gu and Dao 2023)."""
     told = random.choices(TOKENS, k=tokens)
     return " ".join(scattered(random, told, FILLERS * tokens)), " ".join(told)
 
 
 def induction(random: Random, tokens: int) -> tuple[str, str]:
-    """The token that followed the last one of the prompt where it stood before (Olsson et al. 2022).
+    """The token that followed the earlier occurrence of the prompt's last token (Olsson et al. 2022).
 
-    `tokens` random ones, and the repeated one. It stands once before, and none of the others equals it.
+    The prompt has `tokens` random tokens and the repeated one, which occurs exactly once before.
     """
     repeated, *others = random.sample(TOKENS, len(TOKENS))
     told = random.choices(others, k=tokens)
@@ -64,9 +64,9 @@ def induction(random: Random, tokens: int) -> tuple[str, str]:
 
 
 def permutations(random: Random, count: int, moved: int = 5) -> tuple[str, str]:
-    """The word problem of the symmetric group: the arrangement that some permutations lead to, one after the other.
+    """The word problem of the symmetric group: the arrangement that results from a sequence of permutations.
 
-    A token such as 21345 names, for each place, the place that its item comes from.
+    A token such as 21345 gives, for each position, the position that its item comes from.
     """
     told = [random.sample(range(moved), moved) for _ in range(count)]
     arranged = list(range(moved))
@@ -81,7 +81,7 @@ def _written(items: list[int]) -> str:
 
 
 def scattered(random: Random, told: list[str], fillers: int) -> list[str]:
-    """`told` in its order, among fillers at random places."""
+    """`told` in order, with fillers at random positions."""
     places = set(random.sample(range(len(told) + fillers), len(told)))
     items = iter(told)
     return list(chain(next(items) if place in places else FILLER for place in range(len(told) + fillers)))

@@ -1,1 +1,1 @@
-"""Recordings: from a file or an array to frames that a model reads."""
+"""Audio processing: from recordings, as files or arrays, to the frames that a model reads."""

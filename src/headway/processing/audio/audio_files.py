@@ -1,4 +1,4 @@
-"""Recordings as they come: WAV, FLAC and whatever else libsndfile reads, at any sample rate, of any channels.
+"""Reading of recordings: WAV, FLAC and any other format of libsndfile, with any sample rate and number of channels.
 
 Shapes: N samples, C channels.
 """
@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 from headway.core.errors import UserError, not_installed
 
 Samples: TypeAlias = NDArray[np.float32]
-# A file; or samples (N,) or (N, C), floats in [-1, 1] or integers, at the expected rate; or these with their own rate.
+# A file; or samples (N,) or (N, C), floats in [-1, 1] or integers, at the expected rate; or samples and their rate.
 Recording: TypeAlias = str | Path | NDArray[Any] | tuple[NDArray[Any], int]
 
 
 BLOCK = 1 << 20  # samples read at a time, over all channels
-# A header may claim any length, and a compressed file hold one that no memory has room for. Recordings are longer than
-# this only where their files are large, too: speech that is compressed as far as it goes has fewer samples a byte.
+# A header may claim any length, and a small compressed file may decode to more samples than fit into memory. Recordings
+# may exceed MOST_SAMPLES only if the file is large, too: even strongly compressed speech has fewer samples per byte.
 MOST_SAMPLES, SAMPLES_A_BYTE = 1 << 26, 128
-# Hz. Bringing a recording from a rate beyond these to an ordinary one takes all time, or all memory.
+# Hz. Resampling from a rate outside of these limits would take too much time or memory.
 LEAST_RATE, MOST_RATE = 1000, 10**6
-LOUDEST = 1e6  # of samples that are floats, and should lie between -1 and 1
-UNKNOWN_FRAMES = 1 << 40  # streams whose header was never finished say such lengths
-UNKNOWN_LENGTH = 0x7FFFF000  # bytes: WAV files that were written to a pipe say so much or more
+LOUDEST = 1e6  # the maximum of float samples, which should lie in [-1, 1]
+UNKNOWN_FRAMES = 1 << 40  # length in the header of a stream that was never finished
+UNKNOWN_LENGTH = 0x7FFFF000  # bytes: the minimum length in WAV files that were written to a pipe
 
 
 class AudioFacts(NamedTuple):
-    """The facts in the header of a file."""
+    """The sample rate, channels and duration in the header of a file."""
 
     sample_rate: int
     channels: int
@@ -40,7 +40,7 @@ class AudioFacts(NamedTuple):
 
 
 def library(name: str) -> Any:
-    """A module of the extra [speech]. Raises UserError, naming the extra, where it is not installed."""
+    """Import a module of the extra [speech]. Raises UserError, naming the extra, if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -48,10 +48,10 @@ def library(name: str) -> Any:
 
 
 def read_recording(recording: Recording, sample_rate: int) -> Samples:
-    """The samples (N,) of a recording in [-1, 1], its channels averaged, resampled to `sample_rate`.
+    """The samples (N,) of a recording in [-1, 1], averaged over channels and resampled to `sample_rate`.
 
     Raises:
-        UserError: no file, one that cannot be read, or samples that are none; with the name of the recording.
+        UserError: the file is missing or unreadable, or samples are invalid; with the name of the recording.
     """
     name = name_of(recording)
     if isinstance(recording, str | Path):
@@ -60,7 +60,7 @@ def read_recording(recording: Recording, sample_rate: int) -> Samples:
         given, rate = recording if isinstance(recording, tuple) else (recording, sample_rate)
         _check_rate(rate, name)
         array: NDArray[Any] = np.asarray(given)
-        if not np.issubdtype(array.dtype, np.floating):  # integers fill the range of their type, around its middle
+        if not np.issubdtype(array.dtype, np.floating):  # map the range of the integer type to [-1, 1]
             least, greatest = float(np.iinfo(array.dtype).min), float(np.iinfo(array.dtype).max)
             half = (greatest - least + 1) / 2
             array = (array - (half + least)) / half
@@ -83,14 +83,14 @@ def _check_rate(rate: int, name: str) -> None:
 
 
 def name_of(recording: Recording) -> str:
-    """The name of a recording in messages: its path, or how many samples it has."""
+    """The name of a recording in messages: its path, or the shape of its samples."""
     if isinstance(recording, str | Path):
         return str(recording)
     return f"samples {np.shape(recording[0] if isinstance(recording, tuple) else recording)}"
 
 
 def _read_file(path: Path) -> tuple[Samples, int]:
-    """The samples of a file, its channels averaged, and their rate."""
+    """The samples of a file, averaged over channels, and the sample rate."""
     parts, count = list[Samples](), 0
     with _opened(path) as file:
         most = _most_samples(path)
@@ -101,7 +101,7 @@ def _read_file(path: Path) -> tuple[Samples, int]:
                 if count > most:
                     raise UserError(f"this recording has more than {most:,} samples", where=str(path))
                 parts.append(block[:, 0] if file.channels == 1 else block.mean(axis=1))
-        except library("soundfile").SoundFileError:  # libsndfile looks for what the header speaks of
+        except library("soundfile").SoundFileError:  # raised by libsndfile when the file ends too early
             if wanted is None:
                 raise
     if wanted is not None and count < wanted:
@@ -110,7 +110,7 @@ def _read_file(path: Path) -> tuple[Samples, int]:
 
 
 def facts_of(path: Path) -> AudioFacts:
-    """The facts in a file's header, without reading the rest unless that alone can say how long it is.
+    """Read the header of a file. The rest is read only if the header does not state the duration.
 
     Raises:
         UserError: as `read_recording`.
@@ -125,18 +125,17 @@ def facts_of(path: Path) -> AudioFacts:
 
 
 def _declared_samples(file: Any) -> int | None:
-    """The samples of a channel as the header says; None where it does not."""
+    """The number of samples per channel stated in the header, or None if it is not stated."""
     return int(file.frames) if 0 < file.frames < UNKNOWN_FRAMES else None
 
 
 def _most_samples(path: Path) -> int:
-    """How many samples a file of this size can have."""
     return max(MOST_SAMPLES, SAMPLES_A_BYTE * path.stat().st_size)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """A file as libsndfile reads it. Raises UserError, also while it is open, where it cannot be read."""
+    """Open a file with libsndfile. Raises UserError if it cannot be read, also later in the context."""
     soundfile = library("soundfile")
     _check_file(path)
     try:
@@ -151,7 +150,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError where there is no file, or a WAV file whose samples are not as its header says."""
+    """Raise UserError if the file does not exist, or is a WAV file whose header does not match its samples."""
     try:
         if not path.is_file():
             raise UserError("there is no such recording", where=str(path))
@@ -165,9 +164,9 @@ def _check_file(path: Path) -> None:
 
 
 def _problem_of_wav(file: BinaryIO, size: int) -> str | None:
-    """The first thing wrong with the chunks of a WAV file that libsndfile takes for another recording in silence.
+    """Describe the first error in the chunks of a WAV file that libsndfile would silently accept, or return None.
 
-    It takes one that is cut off for a shorter one, and the last of several chunks of samples for all of them.
+    libsndfile reads a truncated file as a shorter recording, and only the last of several data chunks.
     """
     if file.read(4) != b"RIFF" or file.read(8)[4:] != b"WAVE":
         return None

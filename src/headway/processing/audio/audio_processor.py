@@ -1,4 +1,4 @@
-"""The processor of speech: from recordings to frames.
+"""The processor of speech, which turns recordings into frames.
 
 Shapes: F frames, M bins.
 """
@@ -26,7 +26,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class AudioProcessor(Processor):
-    """Recordings: settings of their frames and, for global normalisation, the statistics of the training corpus."""
+    """Turns recordings into frames. Global normalisation uses the statistics of the training corpus."""
 
     unit: ClassVar[str] = "frames"
     noun: ClassVar[str] = "recording"
@@ -40,10 +40,10 @@ class AudioProcessor(Processor):
         return self.config.bins
 
     def encode(self, raw: Recording, truncation: Truncation | None = None) -> Encoded:
-        """The normalised frames (F, M) of a recording, all of them: no recipe truncates frames; none of an empty path.
+        """The normalised frames (F, M) of a recording, never truncated; no frames if the path is empty.
 
         Raises:
-            UserError: a recording that cannot be read or is too short, with its name.
+            UserError: the recording cannot be read or is too short; with its name.
         """
         assert truncation is None
         if isinstance(raw, str) and not raw:
@@ -58,7 +58,7 @@ class AudioProcessor(Processor):
         return frames
 
     def check(self, path: str | Path) -> None:
-        """Raise UserError as `encode` does, as far as the header of a file tells; an empty path is none."""
+        """Raise UserError as `encode` does, judging by the header of the file only. An empty path is accepted."""
         if path:
             self._check_length(count_frames(facts_of(Path(path)).seconds, self.config), str(path))
 
@@ -68,7 +68,7 @@ class AudioProcessor(Processor):
             raise UserError("this recording is too short", where=where, received=f"{frames} frames", allowed=allowed)
 
     def normalise(self, frames: Frames) -> Frames:
-        """Frames (F, M) as `normalise` of the settings says."""
+        """Normalise frames (F, M) as the setting `normalise` says."""
         if self.config.normalise == "none":
             return frames
         if self.config.normalise == "utterance":
@@ -77,18 +77,16 @@ class AudioProcessor(Processor):
         return self.statistics.normalise(frames)
 
     def name(self, raw: Recording) -> str:
-        """The path of a recording, or how many samples it has."""
         return name_of(raw)
 
     def length(self, encoded: Frames) -> int:
         return len(encoded)
 
     def labels(self, encoded: Frames, positions: Sequence[int]) -> list[str]:
-        """The seconds at which the frames at these positions begin."""
+        """The start times, in seconds, of the frames at `positions`."""
         return [f"{position * self.config.frame_shift / 1000:.2f}" for position in positions]
 
     def same(self, other: Processor) -> bool:
-        """Whether the other processor makes the same frames of every recording."""
         return isinstance(other, AudioProcessor) and _what_decides(self) == _what_decides(other)
 
     def save(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Log-mel filterbanks, as Kaldi computes them, their normalisation, and their masks in training (SpecAugment).
+"""Log-mel filterbanks, as in Kaldi, their normalisation, and SpecAugment masks for training.
 
 Shapes: N samples, F frames, M bins.
 """
@@ -29,7 +29,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 
 def expand_policy(value: Any) -> Any:
-    """The numbers of a policy that is given by name. Raises ValueError where there is none."""
+    """Replace the name of a SpecAugment policy with its settings. Raises ValueError for an unknown name."""
     if isinstance(value, str) and value not in POLICIES:
         raise ValueError(f"unknown policy {value!r}; allowed: {', '.join(POLICIES)}, or the numbers of one")
     return POLICIES[value] if isinstance(value, str) else value
@@ -52,9 +52,9 @@ class SpecAugmentConfig(Section):
 def spec_augment(frames: Frames, config: SpecAugmentConfig, generator: torch.Generator | None = None) -> Frames:
     """A copy of normalised frames (F, M) with masks of 0, the mean (section 2).
 
-    A mask over bins hides f of them from f0 on, f uniform in 0 .. min(F_max, M) and f0 in 0 .. M - f; a mask over
-    frames likewise, t being at most the share p of the F frames. All numbers are drawn from `generator`, by default
-    torch's own.
+    A mask over bins hides f bins from f0 on, with f uniform in 0 .. min(F_max, M) and f0 uniform in 0 .. M - f. A mask
+    over frames is drawn likewise, and is at most the share p of the F frames wide. All numbers are drawn from
+    `generator`, by default torch's global one.
     """
     count, bins = frames.shape
     masked = frames.copy()
@@ -68,7 +68,7 @@ def spec_augment(frames: Frames, config: SpecAugmentConfig, generator: torch.Gen
 
 
 def _span(length: int, widest: int, generator: torch.Generator | None) -> tuple[int, int]:
-    """Where a mask begins, and its width."""
+    """Draw the start and the width of a mask."""
     width = int(torch.randint(min(widest, length) + 1, (), generator=generator))
     return int(torch.randint(length - width + 1, (), generator=generator)), width
 
@@ -76,19 +76,19 @@ def _span(length: int, widest: int, generator: torch.Generator | None) -> tuple[
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 INT16 = 1 << 15  # Kaldi's samples are 16-bit integers
-ROUNDING = 1e-6  # of a sample: by so much the product of seconds and a rate may miss a half
-LEAST_VARIANCE = 1e-8  # of a bin that hardly changes: dividing by less would blow up rounding
+ROUNDING = 1e-6  # samples: tolerance for rounding errors in seconds * rate
+LEAST_VARIANCE = 1e-8  # of an almost constant bin: dividing by less would amplify rounding errors
 
 
 class AudioConfig(Section):
-    """Log-mel filterbanks, as Kaldi computes them (without dither), of recordings brought to one `sample_rate`.
+    """Log-mel filterbanks, as in Kaldi (without dither), of recordings resampled to `sample_rate`.
 
     `frame_length` and `frame_shift` are milliseconds. `normalise`: mean 0 and variance 1 in each bin over the
-    `utterance`, by statistics of the training corpus (`global`), or `none`. A recording of fewer than `min_frames` is
-    too short; like one that cannot be read it is an error, or with `broken: skip` it is counted and left out. In
-    training, recordings of more than `max_frames` are dropped. `cache`: compute the frames of a corpus once and keep
-    them, 4 bytes a bin, or compute them anew in every epoch. `spec_augment`: in training only; a policy's name (LB,
-    LD, SM, SS) or its numbers.
+    `utterance`, with statistics of the training corpus (`global`), or `none`. Unreadable recordings, and recordings
+    with fewer than `min_frames`, are an error, or are counted and left out with `broken: skip`. In training, recordings
+    with more than `max_frames` are dropped. `cache`: whether to compute the frames of a corpus once and cache them,
+    with 4 bytes per bin, instead of in every epoch. `spec_augment`: in training only; the name of a policy (LB, LD, SM,
+    SS) or its numbers.
     """
 
     sample_rate: Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE)] = 16000
@@ -115,10 +115,10 @@ class AudioConfig(Section):
 
 
 def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
-    """(F, M) log-mel energies of samples (N,) in [-1, 1]; a frame lies within the recording as a whole.
+    """The log-mel energies (F, M) of samples (N,) in [-1, 1]. Every frame lies completely within the recording.
 
-    Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, no DC offset, power spectrum, 20 Hz
-    to half the sample rate), by kaldi-native-fbank.
+    Kaldi's `compute-fbank-feats` without dither (povey window, pre-emphasis 0.97, DC offset removed, power spectrum, 20
+    Hz to half the sample rate), computed by kaldi-native-fbank.
     """
     kaldi = library("kaldi_native_fbank")
     options = kaldi.FbankOptions()
@@ -135,7 +135,7 @@ def filterbanks(samples: Samples, config: AudioConfig) -> Frames:
 
 
 def check_bins(config: AudioConfig) -> None:
-    """Raise UserError for more bins than the spectrum of a frame has room for."""
+    """Raise UserError if the spectrum of a frame is too short for the number of bins."""
     try:
         filterbanks(np.zeros(0, dtype=np.float32), config)
     except ValueError as error:
@@ -146,13 +146,13 @@ def check_bins(config: AudioConfig) -> None:
 
 
 def frame_settings(config: AudioConfig) -> dict[str, Any]:
-    """The settings that decide the frames of a recording before normalisation."""
+    """The settings that determine the frames of a recording before normalisation."""
     return config.model_dump(include={"sample_rate", "bins", "frame_length", "frame_shift"})
 
 
 def count_frames(seconds: float, config: AudioConfig) -> int:
-    """F of a recording of so many seconds."""
-    samples = math.floor(seconds * config.sample_rate + 0.5 + ROUNDING)  # halves go up, as resampling has them
+    """The number of frames F of a recording of `seconds` seconds."""
+    samples = math.floor(seconds * config.sample_rate + 0.5 + ROUNDING)  # halves are rounded up, as in resampling
     length, shift = (
         int(config.sample_rate * milliseconds / 1000) for milliseconds in (config.frame_length, config.frame_shift)
     )
@@ -161,25 +161,25 @@ def count_frames(seconds: float, config: AudioConfig) -> int:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and variance (M,) of each bin over many frames."""
+    """The mean and variance (M,) of each bin over many frames."""
 
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
 
     def normalise(self, frames: Frames) -> Frames:
-        """(F, M) with this mean and variance taken to 0 and 1."""
+        """Scale frames (F, M) to mean 0 and variance 1."""
         normalised = (frames - self.mean) / np.sqrt(np.maximum(self.variance, LEAST_VARIANCE))
         return normalised.astype(np.float32)
 
     @classmethod
     def of(cls, frames: Frames) -> Self:
-        """Those of one utterance's frames (F, M)."""
+        """The statistics of one utterance's frames (F, M)."""
         exact = frames.astype(np.float64)
         return cls(exact.mean(axis=0), exact.var(axis=0))
 
 
 class RunningStatistics:
-    """Statistics of more frames than memory holds: counts, and sums of numbers and of squares, in float64.
+    """Accumulates the statistics of frames batch by batch, as float64 counts, sums and sums of squares.
 
     Args:
         bins: M.
@@ -189,13 +189,12 @@ class RunningStatistics:
         self.count, self.total, self.squares = 0, np.zeros(bins), np.zeros(bins)
 
     def add(self, frames: Frames) -> None:
-        """Count frames (F, M)."""
+        """Add frames (F, M)."""
         exact = frames.astype(np.float64)
         self.count += len(frames)
         self.total += exact.sum(axis=0)
         self.squares += (exact**2).sum(axis=0)
 
     def statistics(self) -> Statistics:
-        """The mean and variance of all frames so far."""
         mean = self.total / max(1, self.count)
         return Statistics(mean, np.maximum(self.squares / max(1, self.count) - mean**2, 0))

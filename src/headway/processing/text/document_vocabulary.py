@@ -1,4 +1,4 @@
-"""The vocabulary of sentences that are read with those before them: another vocabulary's tokens, and a mark."""
+"""The vocabulary of document-level models: another vocabulary, and a separator of sentences."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from headway.core.files import write_json
 from headway.processing.processor import Truncation
 from headway.processing.text.vocabulary import TEXT, TokensConfig, TokenSpan, Vocabulary, load_vocabulary
 
-JOINT = "\n"  # between sentences: a line end, which no text has within it
+JOINT = "\n"  # between sentences: a line end, which never occurs within a text
 MARK = "<sep>"
 LIMIT = "limit.json"
 
 
 def joined(earlier: Sequence[str], sentence: str, count: int) -> str:
-    """A sentence after the last `count` of the earlier ones, those that are not blank."""
+    """The sentence after the last `count` of the earlier sentences, without blank ones, joined by `JOINT`."""
     kept = earlier[max(0, len(earlier) - count) :]
     return JOINT.join([*filter(str.strip, kept), sentence])
 
 
 class DocumentVocabulary(Vocabulary):
-    """The tokens of another vocabulary, and a mark between sentences, with the id after all others.
+    """The tokens of another vocabulary, and a separator of sentences, which has the last id.
 
     Args:
         text: the vocabulary of sentences.
-        limit: how long joined sentences may be; the earliest are left out of what is longer.
+        limit: the maximum length of joined sentences; the earliest sentences are dropped beyond it.
     """
 
     family = "document"
@@ -39,7 +39,6 @@ class DocumentVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> DocumentVocabulary:
-        """Raise UserError: a recipe's context makes such a vocabulary."""
         what = "the mark between sentences comes with the context, whatever the kind of vocabulary"
         raise UserError(what, where=f"{where}.kind", received=config.kind, allowed="data.context")
 

@@ -1,4 +1,4 @@
-"""Vocabularies that grow: tokens of new text after the old ones, which keep their ids."""
+"""Extension of vocabularies: tokens of new text get new ids after the old ones, which stay the same."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ WHERE = "training.extend_vocabulary"
 
 
 def extended_processors(processors: Both, count: int, pairs: Pairs) -> Both:
-    """Processors whose vocabularies have up to `count` further tokens each, from new text.
+    """Add up to `count` tokens of new text to the vocabularies of both processors.
 
     Args:
-        processors: of source and target; a vocabulary that both share stays shared.
-        count: of new tokens; characters that are new come first.
-        pairs: gives a fresh iterator over the raw pairs of the new text at every call.
+        processors: the processors of source and target; a shared vocabulary stays shared.
+        count: the maximum number of new tokens; new characters come first.
+        pairs: returns a fresh iterator over the raw pairs of the new text.
 
     Raises:
-        UserError: a kind of vocabulary that cannot grow.
+        UserError: the kind of vocabulary cannot be extended.
     """
     source, target = processors
     if source.vocabulary is target.vocabulary:
@@ -47,7 +47,7 @@ def extended_processors(processors: Both, count: int, pairs: Pairs) -> Both:
 
 
 def check_extensible(processors: Both) -> None:
-    """Raise UserError where a vocabulary is of a kind that cannot grow."""
+    """Raise UserError if a vocabulary is of a kind that cannot be extended."""
     for processor in processors:
         vocabulary = processor.vocabulary
         if not vocabulary.extensible:
@@ -62,7 +62,7 @@ def _extended(vocabulary: Vocabulary, lines: Iterable[str], count: int, side: st
 
 
 def tagged(processors: Both, tags: Sequence[str]) -> Both:
-    """Processors whose source may begin with tags; a vocabulary that both share stays shared."""
+    """Add tags to the source vocabulary; a shared vocabulary stays shared."""
     if not tags:
         return processors
     source, target = processors
@@ -72,7 +72,7 @@ def tagged(processors: Both, tags: Sequence[str]) -> Both:
 
 
 def marked(processors: Both, needed: tuple[bool, bool], limit: Truncation) -> Both:
-    """Processors whose vocabularies have the mark between sentences where it is needed; a shared one stays shared."""
+    """Add the separator of sentences to the vocabularies that need it; a shared vocabulary stays shared."""
     source, target = processors
     shared = source.vocabulary is target.vocabulary
     if shared and any(needed):
@@ -86,6 +86,6 @@ def marked(processors: Both, needed: tuple[bool, bool], limit: Truncation) -> Bo
 
 
 def old_parts(older: Vocabulary, newer: Vocabulary) -> list[list[int]]:
-    """For each token that `newer` has after those of `older`, the known tokens that `older` cuts its text into."""
+    """For each token that `newer` adds to `older`, the known ids of `older` that its text is encoded into."""
     texts = [newer.decode([id]) for id in range(len(older), len(newer))]
     return [[id for id in ids if id not in older.no_text] for ids in older.encode_lines(texts)]

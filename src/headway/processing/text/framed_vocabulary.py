@@ -1,4 +1,4 @@
-"""Vocabularies of models that others have trained: tokenizers of the library of that name, and codes around a text."""
+"""Vocabularies of imported models: tokenizers of the `tokenizers` library, and language codes around a text."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from headway.processing.text.vocabulary import (
 from headway.tensors.batch import BOS, EOS, SPECIALS, UNKNOWN
 
 TOKENIZER, ROWS = "tokenizer.json", "rows.json"
-MARKS = ("\u2581", "Ġ")  # of a space: SentencePiece's, and that of byte-level pieces
+MARKS = ("\u2581", "Ġ")  # marks of a space, in SentencePiece and in byte-level pieces
 
 
 def imported_alone(config: TokensConfig, where: str) -> UserError:
-    """The error for a vocabulary that is to be trained, and of a kind that comes with its model."""
+    """The error for training a vocabulary of a kind that always comes with its model."""
     what, allowed = (
         "a vocabulary of this kind comes with its model",
         "model.from, or training.from of a run that was imported",
@@ -37,12 +37,12 @@ def imported_alone(config: TokensConfig, where: str) -> UserError:
 
 
 def named(piece: str | None, row: int) -> str:
-    """The name of a token: its piece, or its row where it has none or one that is called as a token of headway's."""
+    """The name of a token: its piece, or its row if it has no piece or the piece equals a special token's name."""
     return f"<row_{row}>" if piece is None or piece in SPECIALS else piece
 
 
 def code_of(language: str, codes: Iterable[str], where: str) -> str:
-    """The code of a language, which may be written as `de` for `__de__` or `de_DE`. UserError: there is no such."""
+    """The code of a language, for which `de` may stand for `__de__` or `de_DE`. Raises UserError if there is none."""
     fitting = [code for code in codes if language in (code, code.strip("_"), code.partition("_")[0])]
     if len(fitting) != 1:
         allowed = fitting or list(codes) or "no language: this model does not choose among several"
@@ -51,14 +51,14 @@ def code_of(language: str, codes: Iterable[str], where: str) -> str:
 
 
 class TokenizersVocabulary(Vocabulary):
-    """A tokenizer of the library `tokenizers`, whose pieces have the ids of headway.
+    """A tokenizer of the `tokenizers` library, with its pieces renumbered to headway's ids.
 
-    A piece without an id is unknown, and so are the special tokens where they stand in a text.
+    Pieces without an id are unknown, and so are special tokens spelled out in a text.
 
     Args:
-        serialised: the tokenizer, as its library writes it.
-        rows: for each id the piece's number in the tokenizer, which may have none of that number. The begin mark may be
-            a second id of another piece.
+        serialised: the tokenizer, in the library's format.
+        rows: for each id, the number of the piece in the tokenizer, which may lack this number. BOS may be a second id
+            of another piece.
     """
 
     family = "tokenizers"
@@ -79,7 +79,6 @@ class TokenizersVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TokenizersVocabulary:
-        """Raise UserError: such a vocabulary comes with its model."""
         raise imported_alone(config, where)
 
     @property
@@ -106,7 +105,7 @@ class TokenizersVocabulary(Vocabulary):
             encoding = self._encoding(segmented)
             for row, piece, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
                 id = self._ids.get(row, UNKNOWN)
-                if piece in MARKS and not segmented[start:end].isspace():  # a mark of a space that is not in the text
+                if piece in MARKS and not segmented[start:end].isspace():  # the mark of a space that is not in the text
                     end = start
                 spans.append(TokenSpan(id, segmented[start:end] if id == UNKNOWN else piece, start, end))
         return spans
@@ -140,21 +139,21 @@ class TokenizersVocabulary(Vocabulary):
             raise UserError("the tokenizer is missing or damaged", where=str(folder / TOKENIZER)) from error
         except UserError:
             raise
-        except Exception as error:  # of the library, which has no class of its own for what it cannot read
+        except Exception as error:  # the library has no exception class for unreadable files
             raise UserError(f"the tokenizer cannot be read ({error})", where=str(folder / TOKENIZER)) from error
 
 
 class FramedVocabulary(TaggedVocabulary):
-    """A vocabulary with codes, such as those of languages, with which every text begins or ends.
+    """A vocabulary with codes, such as those of languages, before or after every text.
 
-    A line that begins with codes has these in the place of the usual ones. Codes are no part of a decoded text.
+    Codes at the beginning of a line replace the default ones. Codes are not part of a decoded text.
 
     Args:
-        text: the vocabulary of what is no code.
+        text: the vocabulary of the text itself.
         tags: all codes.
-        before: those that a line begins with where it says no others.
-        after: those that it ends with.
-        free: whether a model begins its outputs as it likes, which then need not be with `before`.
+        before: the default codes before a text.
+        after: the codes after a text.
+        free: whether outputs may begin with other codes than `before`.
     """
 
     family = "framed"
@@ -172,7 +171,6 @@ class FramedVocabulary(TaggedVocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> FramedVocabulary:
-        """Raise UserError: such a vocabulary comes with its model."""
         raise imported_alone(config, where)
 
     @property
@@ -191,7 +189,7 @@ class FramedVocabulary(TaggedVocabulary):
         )
 
     def _frame(self, prefix: str, ids: list[int]) -> list[int]:
-        if not ids:  # no text, so that nothing is framed but codes that the line itself has
+        if not ids:  # without text, only the codes of the line itself are kept
             return self._ids(prefix)
         return self._ids(prefix or self._before) + ids + self._ids(self._after)
 
@@ -205,7 +203,7 @@ class FramedVocabulary(TaggedVocabulary):
         return [self._frame(prefix, ids) for (prefix, _), ids in zip(split, encoded, strict=True)]
 
     def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
-        """As the contract says; codes that do not stand in the line have no characters of it."""
+        """As in `Vocabulary`; codes that are added to the line have empty spans."""
         spans, (prefix, rest) = super().encode_with_spans(segmented), self.split_tags(segmented)
         if not self.text.encode(rest):
             return spans

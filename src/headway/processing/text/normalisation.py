@@ -1,7 +1,7 @@
-"""Normalisation steps of a line, each with the way of its characters: spans.
+"""Normalisation steps of a line, with character alignments (spans) between the original and the normalised line.
 
-A list of spans holds, for each character of a changed line, the characters [start, end) of the line it came from. Spans
-are monotone: neither starts nor ends ever go back.
+A list of spans holds, for each character of the normalised line, the range [start, end) of characters in the original
+line that it came from. Starts and ends are both non-decreasing.
 """
 
 import re
@@ -16,24 +16,23 @@ from headway.core.languages import base_language
 
 Span = tuple[int, int]
 
-# Two texts run together again where three characters agree: short enough for what stands between two marks. That is
-# looked for nearby, then farther off; then fewer characters that agree are enough. Each pair is a number of characters,
-# and how many may be left out of both texts before them. The cost of a line is at most its length times the far reach.
+# After a difference, two texts agree again when three characters match. The match is first searched nearby,
+# then farther away, then with fewer characters. Each pair is the number of matching characters, and how many characters
+# of each text may be skipped before the match. The cost of a line is at most its length times the far reach.
 REACH, FAR = 48, 240
 AGREEMENTS = ((3, REACH), (3, FAR), (2, REACH), (1, REACH))
 
 
 def identity(length: int) -> list[Span]:
-    """Every character from itself."""
     return [(index, index + 1) for index in range(length)]
 
 
 def compose(inner: list[Span], outer: list[Span], length: int) -> list[Span]:
-    """The way through two changes.
+    """The spans of two successive changes.
 
     Args:
-        inner: spans of the line after the first change, in the first line, which has `length` characters.
-        outer: spans of the line after the second change, in the line after the first.
+        inner: spans from the line after the first change to the original line, which has `length` characters.
+        outer: spans from the line after the second change to the line after the first.
     """
     ends = [0, *(end for _, end in inner)]
     starts = [*(start for start, _ in inner), length]
@@ -41,17 +40,17 @@ def compose(inner: list[Span], outer: list[Span], length: int) -> list[Span]:
     for start, end in outer:
         if start < end:
             composed.append((starts[start], ends[end]))
-        else:  # between two characters: the position of the gap, or both where they come from the same ones
+        else:  # between two characters: the gap, or both characters if they come from the same ones
             composed.append((starts[start], max(starts[start], ends[start])))
     return composed
 
 
 def align(before: str, after: str) -> list[Span]:
-    """Spans in `before` of the characters of `after`, for a change that keeps the order of most characters.
+    """Align the characters of `after` to spans in `before`, for a change that keeps the order of most characters.
 
-    White space may come and go anywhere: what remains is compared. Equal characters belong together; a stretch that
-    was altered ("…" to "...", "-" to "@-@") belongs together as a whole. A character that jumps over others can come
-    from nowhere: an empty span at its new position.
+    White space may be inserted or removed anywhere; only the other characters are compared. Equal characters are
+    aligned to each other. A stretch that was replaced ("…" by "...", "-" by "@-@") is aligned as a whole. A character
+    that moves past others can get an empty span at its new position.
     """
     if before == after:
         return identity(len(before))
@@ -64,7 +63,7 @@ def align(before: str, after: str) -> list[Span]:
 
 
 def _fill(spans: list[Span | None], length: int) -> list[Span]:
-    """White space (None) comes from what lies between its neighbours' characters."""
+    """Fill in the spans of white space (None) with the gap between the spans of the neighbouring characters."""
     nexts, following = [length] * len(spans), length
     for index in range(len(spans) - 1, -1, -1):
         span = spans[index]
@@ -98,9 +97,9 @@ def _align_visible(before: str, after: str) -> list[Span]:
 
 
 def _altered(before: str, position: int, after: str, offset: int) -> tuple[int, int]:
-    """How many characters from a position were replaced by how many from an offset, until the texts agree again.
+    """The lengths of the differing stretches from `position` and `offset` on, until the texts agree again.
 
-    The first character of each is not that of the other.
+    The texts must differ at the first character.
     """
     for size, reach in AGREEMENTS:
         if (nearest := _nearest_agreement(before, position, after, offset, size, reach)) is not None:
@@ -111,7 +110,10 @@ def _altered(before: str, position: int, after: str, offset: int) -> tuple[int, 
 def _nearest_agreement(
     before: str, position: int, after: str, offset: int, size: int, reach: int
 ) -> tuple[int, int] | None:
-    """The fewest characters to leave out of both texts, and of these of the first, for `size` to agree after them."""
+    """The shortest stretches to skip in both texts so that the next `size` characters agree.
+
+    Among equally short pairs, the one that skips least of `before` is chosen. None if there is no agreement in reach.
+    """
     first: dict[str, int] = {}
     for given in range(min(reach, len(after) - offset + 1)):
         first.setdefault(after[offset + given : offset + given + size], given)
@@ -134,7 +136,7 @@ PUNCTUATION_RULES = ("cs", "de", "en", "es", "fr")  # languages with rules for q
 
 @dataclass(frozen=True)
 class Step:
-    """`apply(line, language)` and, for each character of what it gave, `spans(line, result)` in `line`."""
+    """A normalisation step: `apply(line, language)`, and `spans(line, result)`, the spans of its result in `line`."""
 
     apply: Callable[[str, str], str]
     spans: Callable[[str, str], list[Span]]
@@ -142,27 +144,27 @@ class Step:
 
 @lru_cache
 def _punctuation_normaliser(language: str) -> "MosesPunctNormalizer":
-    from sacremoses import MosesPunctNormalizer  # half a second, which most commands do not need
+    from sacremoses import MosesPunctNormalizer  # imported late: it takes half a second
 
     return MosesPunctNormalizer(base_language(language))
 
 
 def _lower_spans(line: str, result: str) -> list[Span]:
-    # "İ" becomes two characters. Lengths do not depend on neighbours; the final sigma, which does, stays one.
+    # "İ" becomes two characters. Only a final sigma depends on its neighbours, and it stays one character.
     spans = [(index, index + 1) for index, character in enumerate(line) for _ in character.lower()]
     assert len(spans) == len(result)
     return spans
 
 
-# White space but the space itself; and signs that Unicode calls default-ignorable, but for those that change what is
-# beside them: U+200C and U+200D (Persian, Hindi, emoji), the selectors of Mongolian letters, and the tags of flags.
+# White space except the space itself; and Unicode's default-ignorable characters, except those that change adjacent
+# characters: U+200C and U+200D (Persian, Hindi, emoji), the selectors of Mongolian letters, and the tags of flags.
 _SPACES = r"\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SIGNS = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e001f\U000e0080-\U000e0fff"
 )
 _SPACE, _SIGN = (re.compile(f"[{kind}]") for kind in (_SPACES, _SIGNS))
-_PLANES = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE1000))  # all else is not assigned, or private
+_PLANES = (*range(0xD800), *range(0xE000, 0x30000), *range(0xE0000, 0xE1000))  # the others are unassigned or private
 
 
 def _visible(line: str) -> str:
@@ -170,7 +172,7 @@ def _visible(line: str) -> str:
 
 
 def cleaned(line: str) -> str:
-    """The line with a space for each other white space, without invisible signs, and in Unicode's form NFC."""
+    """Replace all white space with spaces, remove invisible characters, and convert the line to Unicode's form NFC."""
     return unicodedata.normalize("NFC", _visible(line))
 
 
@@ -181,7 +183,7 @@ def _cleaned_spans(line: str, result: str) -> list[Span]:
 
 @lru_cache(maxsize=1)
 def clean_rules() -> dict[str, str]:
-    """The text that `cleaned` makes of each character or composed sequence; unchanged ones are left out."""
+    """The result of `cleaned` for each character and composed sequence that it changes."""
     rules = dict[str, str]()
     for character in map(chr, _PLANES):
         if (changed := cleaned(character)) != character:
@@ -195,7 +197,7 @@ def clean_rules() -> dict[str, str]:
 
 
 def _composed_spans(form: Literal["NFC", "NFKC"], line: str, result: str) -> list[Span]:
-    """Exact to the combining sequence: within one that changes, every new character comes from all the old ones."""
+    """Spans for Unicode composition. The characters of a changed combining sequence come from all of the sequence."""
     if line == result:
         return identity(len(line))
     starts = [index for index, character in enumerate(line) if index == 0 or not _may_join(character)]
@@ -212,14 +214,14 @@ def _composed_spans(form: Literal["NFC", "NFKC"], line: str, result: str) -> lis
 
 
 def _may_join(character: str) -> bool:
-    """Whether a character can change, or change its position, with those before it (Unicode Standard Annex 15)."""
+    """Whether a character can change, or move, together with preceding characters (Unicode Standard Annex 15)."""
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.combining(first) != 0 or first in _second_of_composites()
 
 
 @lru_cache(maxsize=1)
 def _second_of_composites() -> frozenset[str]:
-    """All characters that compose with one before them: those of canonical pairs, and Hangul vowels and finals."""
+    """All characters that compose with a preceding one: those in canonical pairs, Hangul vowels and finals."""
     decompositions = (unicodedata.decomposition(chr(code)).split() for code in range(0x110000))
     seconds = (parts[1] for parts in decompositions if len(parts) == 2 and not parts[0].startswith("<"))
     hangul = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))

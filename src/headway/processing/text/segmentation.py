@@ -1,6 +1,6 @@
-"""Segmenters: white space between the tokens of a line, and the way back to text as people write it.
+"""Segmenters, which insert white space between the tokens of a line, and detokenise segmented text.
 
-How characters travel through a segmenter is found by alignment, so that a new one is no more than its two methods.
+Character spans are computed by alignment, so that a new segmenter only needs its two methods.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from headway.processing import SEGMENTERS
 
 
 class Segmenter:
-    """Leaves lines as they are; the base of all others.
+    """Leaves lines unchanged; the base class of all segmenters.
 
     Args:
-        language: the code of the text's language. A segmenter may have keyword-only options beside it.
+        language: the code of the text's language. Segmenters may have further keyword-only options.
     """
 
     def __init__(self, language: str) -> None:
@@ -37,22 +37,22 @@ class Segmenter:
         return line
 
     def detokenise(self, line: str) -> str:
-        """The text that people write for a segmented line."""
+        """The natural text of a segmented line."""
         return line
 
 
 class WhitespaceSegmenter(Segmenter):
-    """Tokens are what any white space separates."""
+    """Tokens are separated by any white space."""
 
     def segment(self, line: str) -> str:
         return " ".join(line.split())
 
 
 class MosesSegmenter(Segmenter):
-    """Moses' tokenizer. It knows the abbreviations of some forty languages and treats every other one like English."""
+    """Moses' tokenizer. It knows the abbreviations of about forty languages and treats all others like English."""
 
     def __init__(self, language: str) -> None:
-        from sacremoses import MosesDetokenizer, MosesTokenizer  # half a second, which most commands do not need
+        from sacremoses import MosesDetokenizer, MosesTokenizer  # imported late: it takes half a second
 
         super().__init__(language)
         code = base_language(language)
@@ -66,23 +66,23 @@ class MosesSegmenter(Segmenter):
         return text
 
 
-# A space that Japanese people do not write: one of its neighbours is no letter or digit of half width.
+# A space that is not written in Japanese: it is not between two half-width letters or digits.
 NOT_WRITTEN = re.compile(r"(?<![!-~]) | (?![!-~])")
 
 
 class JapaneseSegmenter(Segmenter):
-    """The base of segmenters of Japanese: no spaces are written, but for those between words in Latin letters."""
+    """The base class of Japanese segmenters. Japanese has no spaces except between words in Latin letters."""
 
     def detokenise(self, line: str) -> str:
         return NOT_WRITTEN.sub("", line)
 
 
 class SudachiSegmenter(JapaneseSegmenter):
-    """Sudachi (Takaoka et al. 2018), whose dictionary comes with it.
+    """Sudachi (Takaoka et al. 2018), which includes its dictionary.
 
     Args:
         language: not used.
-        mode: of splitting: A has the shortest tokens, C the longest.
+        mode: the splitting mode: A has the shortest tokens, C the longest.
         dictionary: small, core or full; the package of the same name has to be installed.
 
     Raises:
@@ -103,18 +103,18 @@ class SudachiSegmenter(JapaneseSegmenter):
         self._tokenizer, self._lock = chosen.create(mode=getattr(sudachi.SplitMode, mode)), Lock()
 
     def segment(self, line: str) -> str:
-        """The line with one space between its tokens. Raises UserError for one that Sudachi finds too long."""
-        with self._lock:  # a tokenizer has room for one line
+        """The line with one space between its tokens. Raises UserError if it is too long for Sudachi."""
+        with self._lock:  # a tokenizer handles one line at a time
             try:
                 tokens = [token.surface() for token in self._tokenizer.tokenize(line)]
-            except Exception as error:  # whose class is not public
+            except Exception as error:  # Sudachi's exception class is not public
                 received = f"{len(line.encode())} bytes"
                 raise UserError(f"Sudachi: {error}", where="text.segment", received=received) from error
         return " ".join(" ".join(tokens).split())
 
 
 class KyteaSegmenter(JapaneseSegmenter):
-    """KyTea (Neubig et al. 2011), which reads a model of its own format.
+    """KyTea (Neubig et al. 2011), with a model in its format.
 
     Args:
         language: not used.
@@ -142,7 +142,7 @@ class KyteaSegmenter(JapaneseSegmenter):
 
 
 def _module(name: str, kind: str) -> Any:
-    """A module of the extra [japanese]. Raises UserError, naming the extra, where it is not installed."""
+    """Import a module of the extra [japanese]. Raises UserError, naming the extra, if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -150,7 +150,7 @@ def _module(name: str, kind: str) -> Any:
 
 
 def moses_has_rules(language: str) -> bool:
-    """Whether Moses' tokenizer has abbreviations, or rules, of a language."""
+    """Whether Moses' tokenizer has abbreviations or rules for a language."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     return base_language(language) in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
@@ -162,12 +162,12 @@ def _checked(value: Any) -> Any:
     return value
 
 
-# As a recipe names one: `moses`, or `{kind: my_package.module:Class, ...options}`.
+# A segmenter in a recipe: `moses`, or `{kind: my_package.module:Class, ...options}`.
 AnySegmenter = Annotated[str | dict[str, Any], BeforeValidator(_checked)]
 
 
 def segmenter(config: str | Mapping[str, Any], language: str) -> Segmenter:
-    """The segmenter that a recipe names, for a language; made once. Raises UserError where it is unknown."""
+    """The segmenter that a recipe names, for a language. It is created once. Raises UserError if it is unknown."""
     name = config if isinstance(config, str) else json.dumps(config, sort_keys=True, default=dict)
     return _made(name, isinstance(config, str), language)
 

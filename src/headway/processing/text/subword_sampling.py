@@ -1,11 +1,11 @@
-"""Subword sampling: in each epoch, the words of a sentence are cut into other pieces, drawn at random.
+"""Subword regularisation: in each epoch, the words of a sentence are segmented randomly.
 
-A byte-pair encoding leaves out merges with a probability (BPE-dropout, Provilkov et al. 2020, algorithm 1). A unigram
-model draws one of all ways to cut a word, with probabilities to the power of alpha (Kudo 2018, equation 8, over all
-segmentations).
+With byte-pair encoding, merges are dropped with a probability (BPE-dropout, Provilkov et al. 2020, algorithm 1). With a
+unigram model, one of all segmentations of a word is drawn, with probabilities to the power of alpha (Kudo 2018,
+equation 8, over all segmentations).
 
-SentencePiece draws from one generator a thread, so that a run that goes on would draw other pieces. Here what is drawn
-is a function of seed, epoch, sentence and side.
+SentencePiece has one random generator per thread, so a resumed run would draw other pieces. Here the sample is a
+function of seed, epoch, sentence and side.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Scores = Mapping[str, float]
 
 
 class SubwordSampler:
-    """Samples the pieces of encoded sentences of one vocabulary.
+    """Samples the segmentation of encoded sentences of one vocabulary.
 
     Args:
-        vocabulary: of SentencePiece, with tags or without.
-        alpha: the probability with which a merge is left out, or the power of probabilities.
+        vocabulary: a SentencePiece vocabulary, with or without tags.
+        alpha: the dropout probability of merges, or the exponent of the probabilities.
 
     Raises:
-        ValueError: a vocabulary of another kind.
+        ValueError: the vocabulary is of another kind.
     """
 
     def __init__(self, vocabulary: Vocabulary, alpha: float) -> None:
@@ -48,8 +48,8 @@ class SubwordSampler:
         self._merges = kind == "bpe"
 
     def sample(self, ids: Sequence[int], generator: random.Random) -> list[int]:
-        """Ids of the same text; unknown tokens, tags and the words that they are in stay as they are."""
-        words: list[list[int]] = []  # a tag is a word of its own
+        """Random ids of the same text. Tags and words with unknown tokens stay unchanged."""
+        words: list[list[int]] = []  # a tag is a separate word
         for id in map(int, ids):
             if not words or id >= len(self._text) or words[-1][0] >= len(self._text) or self._text.starts_word(id):
                 words.append([])
@@ -68,16 +68,16 @@ class SubwordSampler:
 
 
 def bpe_dropout(word: str, scores: Scores, dropout: float, draw: Callable[[], float]) -> list[str] | None:
-    """The pieces of a word of which, at each step, every possible merge is left out with a probability.
+    """The pieces of a word by BPE-dropout: at each step, every possible merge is dropped with a probability.
 
     Args:
-        word: the word, with the mark of a space where it has one.
-        scores: of all pieces; the merge with the greatest score comes first.
+        word: the word, with the mark of a space if it has one.
+        scores: the scores of all pieces; the merge with the highest score is applied first.
         dropout: the probability.
-        draw: gives numbers that are even in [0, 1).
+        draw: returns random numbers, uniform in [0, 1).
 
     Returns:
-        The pieces; None where a character is no piece.
+        The pieces, or None if a character is not a piece.
     """
     pieces = list(word)
     if not all(piece in scores for piece in pieces):
@@ -100,17 +100,17 @@ def unigram_sample(
     """The pieces of a word, drawn from all its segmentations with probabilities proportional to P ** alpha.
 
     Args:
-        word: the word, with the mark of a space where it has one.
-        scores: log probabilities of all pieces.
-        alpha: the power.
-        longest: characters of a piece.
-        draw: gives numbers that are even in [0, 1).
+        word: the word, with the mark of a space if it has one.
+        scores: the log probabilities of all pieces.
+        alpha: the exponent.
+        longest: the maximum number of characters of a piece.
+        draw: returns random numbers, uniform in [0, 1).
 
     Returns:
-        The pieces; None where the word cannot be cut into pieces.
+        The pieces, or None if the word cannot be segmented.
     """
-    ends: list[list[tuple[int, float]]] = [[] for _ in range(len(word) + 1)]  # where pieces that end here begin
-    forward = [0.0] + [-math.inf] * len(word)  # log sums over all ways to cut the beginning of the word
+    ends: list[list[tuple[int, float]]] = [[] for _ in range(len(word) + 1)]  # by end: starts of pieces, scores
+    forward = [0.0] + [-math.inf] * len(word)  # log sums over all segmentations of the prefix
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - longest), end):
             score = scores.get(word[start:end])
@@ -136,19 +136,19 @@ def unigram_sample(
 
 
 class PairSampler:
-    """Samples both sides of pairs, or one: what is drawn is a function of seed, epoch, pair and side.
+    """Samples the segmentation of one or both sides of pairs, as a function of seed, epoch, pair and side.
 
     Args:
-        sides: a sampler for source and target; None leaves a side as it is.
-        seed: of the run.
-        longest: tokens of a sentence; one that would get longer stays as it is.
+        sides: the samplers of source and target; None leaves a side unchanged.
+        seed: the seed of the run.
+        longest: the maximum number of tokens; a sentence whose sample would be longer stays unchanged.
     """
 
     def __init__(self, sides: tuple[SubwordSampler | None, SubwordSampler | None], seed: int, longest: int) -> None:
         self.sides, self.seed, self.longest = sides, seed, longest
 
     def sample(self, ids: Sequence[int], side: int, epoch: int, index: int) -> Sequence[int]:
-        """The ids of one side (0 the source, 1 the target) of the pair `index`, as this epoch reads them."""
+        """The ids of one side (0 the source, 1 the target) of the pair with index `index`, sampled for an epoch."""
         sampler = self.sides[side]
         if sampler is None:
             return ids

@@ -1,9 +1,9 @@
 """SentencePiece vocabularies: byte-pair encoding, unigram language model, characters.
 
-What SentencePiece does with white space, and what therefore comes back from decoding: runs of U+0020 become one space
-and those around the line go; tabs, full-width and other spaces are characters like any other. U+2581, the mark with
-which SentencePiece writes a space, is read as a space. A character that training did not see is UNKNOWN, and so are
-U+0000, U+001F and U+2585, which SentencePiece keeps for itself; neighbouring unknown characters make one token.
+White space follows SentencePiece: runs of U+0020 become one space, and leading and trailing ones are removed; tabs,
+full-width and other spaces are ordinary characters. U+2581, with which SentencePiece writes a space, is read as a
+space. Characters that did not occur in training are UNKNOWN, and so are U+0000, U+001F and U+2585, which SentencePiece
+reserves; adjacent unknown characters form one token.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 FILE = "spm.model"
 SPACE = "\u2581"
-# The longest that the trainer accepts, in bytes; lines above its usual 4192 would be skipped without a word.
+# The maximum that the trainer accepts, in bytes; by default it silently skips lines longer than 4192 bytes.
 LONGEST_LINE = 2**30
 ALL_CHARACTERS = 0x110000
-MANY = 100  # lines from which on the library's own loop is faster: it starts a thread, which takes half a millisecond
-KINDS = {1: "unigram", 2: "bpe", 4: "char"}  # by the number of the type in SentencePiece's models
+MANY = 100  # lines for which the library's batch call is faster, although it starts a thread (half a millisecond)
+KINDS = {1: "unigram", 2: "bpe", 4: "char"}  # by SentencePiece's model type
 
 
 class SubwordVocabulary(Vocabulary):
-    """Pieces of words, or characters, of a SentencePiece model, which worker processes get as its protocol buffer."""
+    """Pieces of words, or characters, of a SentencePiece model, which is pickled as its protocol buffer."""
 
     family = "subwords"
     extensible = True
@@ -40,15 +40,14 @@ class SubwordVocabulary(Vocabulary):
     def __init__(self, model: bytes) -> None:
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model, num_threads=1)
-        self._tokens = dict[int, str]()  # those that were asked for
+        self._tokens = dict[int, str]()  # a cache of `token`
 
     @property
     def serialised(self) -> bytes:
-        """The SentencePiece model, a protocol buffer."""
         return self._model
 
     def with_rules(self, rules: Mapping[str, str]) -> SubwordVocabulary:
-        """The vocabulary with rules that change text first, unless the SentencePiece model has its own."""
+        """The vocabulary with normalisation rules, unless the SentencePiece model already has its own."""
         from sentencepiece import sentencepiece_model_pb2
 
         messages: Any = sentencepiece_model_pb2
@@ -67,7 +66,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> SubwordVocabulary:
-        """Train on all the lines, which SentencePiece holds in memory; the same lines give the same model.
+        """Train on all lines, which SentencePiece holds in memory. The same lines give the same model.
 
         Raises:
             UserError: `size` does not fit the text.
@@ -80,9 +79,9 @@ class SubwordVocabulary(Vocabulary):
         return super().no_text | {self._processor.piece_to_id(SPACE)}
 
     def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> SubwordVocabulary:
-        """New characters first, then the pieces of a model of the same kind and size that the new text is trained on.
+        """Add new characters first, then new pieces of a model of the same kind and size, trained on the new text.
 
-        Of byte-pair encoding, merges of old pieces come before those of new ones. New pieces of a unigram model have
+        With byte-pair encoding, merges of old pieces have priority over new ones. With a unigram model, new pieces keep
         the scores of the model of the new text.
         """
         from sentencepiece import sentencepiece_model_pb2
@@ -123,7 +122,7 @@ class SubwordVocabulary(Vocabulary):
         return ids
 
     def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
-        """As the contract says; the spaces that a token's mark stands for belong to its span."""
+        """As in `Vocabulary`; the spaces that a token's mark represents belong to its span."""
         text = segmented.replace(SPACE, " ")
         surfaces: list[str] = self._processor.encode(text, out_type=str)
         spans, end = [], 0
@@ -140,12 +139,11 @@ class SubwordVocabulary(Vocabulary):
         return spans
 
     def special_ids(self) -> dict[int, int]:
-        """The ids that the SentencePiece model itself gives the special tokens; -1 for one that it does not have."""
+        """The ids of the special tokens in the SentencePiece model itself, or -1 for missing ones."""
         model = self._processor
         return {PAD: model.pad_id(), BOS: model.bos_id(), EOS: model.eos_id(), UNKNOWN: model.unk_id()}
 
     def knows(self, piece: str) -> bool:
-        """Whether the SentencePiece model has this piece."""
         return not self._processor.is_unknown(self._processor.piece_to_id(piece))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -177,7 +175,7 @@ class SubwordVocabulary(Vocabulary):
 
 
 def scored_pieces(vocabulary: SubwordVocabulary) -> tuple[str, dict[str, float]]:
-    """The kind of a SentencePiece model, and the scores of its pieces; specials are none."""
+    """The kind of a SentencePiece model, and the scores of its pieces, without special tokens."""
     from sentencepiece import sentencepiece_model_pb2
 
     messages: Any = sentencepiece_model_pb2
@@ -188,7 +186,7 @@ def scored_pieces(vocabulary: SubwordVocabulary) -> tuple[str, dict[str, float]]
 
 
 def _trained(config: TokensConfig, lines: Iterable[str], where: str, side: str) -> bytes:
-    """A SentencePiece model of lines. Raises UserError where the size does not fit them."""
+    """Train a SentencePiece model. Raises UserError if the vocabulary size does not fit the lines."""
     size = ALL_CHARACTERS if config.kind == "char" else config.size  # only a limit for char
     model = io.BytesIO()
     try:
@@ -206,7 +204,7 @@ def _trained(config: TokensConfig, lines: Iterable[str], where: str, side: str) 
 
 
 def _trainable(lines: Iterable[str]) -> Iterator[str]:
-    """The lines without what the trainer would drop: a line with U+2585, the characters of a special's name."""
+    """Replace what the trainer would drop: U+2585 (with the whole line), and the names of special tokens."""
     special = re.compile("<(?=(?:" + "|".join(re.escape(name[1:]) for name in SPECIALS) + "))")
     for line in lines:
         yield special.sub("< ", line.replace("\u2585", " "))

@@ -42,16 +42,16 @@ FILE = "sides.json"
 SIDE_FILE = "side.json"
 FORMAT = 1
 TWO_TEXTS = TypeAdapter(tuple[str, str])
-# More examples cost preparation, memory and time, and move hardly any piece of a SentencePiece model.
+# More examples cost time and memory, and change hardly any piece of a SentencePiece model.
 SAMPLE = 2_000_000
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 Item = TypeVar("Item")
 
 
 class PreparationConfig(Section):
-    """How the text of one side is prepared before the vocabulary cuts it into tokens.
+    """How the text of one side is prepared for the vocabulary.
 
-    `clean`: all white space is read as spaces, invisible signs are left out, and text is in Unicode's form NFC.
+    `clean`: all white space is replaced by spaces, invisible characters are removed, and text is in Unicode's form NFC.
     """
 
     language: str = UNDETERMINED
@@ -61,11 +61,10 @@ class PreparationConfig(Section):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The names of the steps that change a line before it is segmented, in their order."""
         return (*(["clean"] if self.clean else []), *self.normalise)
 
     def stored(self) -> dict[str, Any]:
-        """The settings as JSON has them, without `clean` where text is not cleaned, as by older runs."""
+        """The settings as JSON, without `clean` if it is off, for compatibility with older runs."""
         return self.model_dump(mode="json", exclude=None if self.clean else {"clean"})
 
 
@@ -76,12 +75,11 @@ class TextConfig(Section):
     target: PreparationConfig = PreparationConfig()
 
     def stored(self) -> dict[str, Any]:
-        """The settings of both sides, as each has them."""
         return {"source": self.source.stored(), "target": self.target.stored()}
 
 
 def check_languages(text: TextConfig) -> None:
-    """Raise UserError for a code that is of no language, or no code where rules of a language prepare the text."""
+    """Raise UserError for an unknown language code, or a missing one if language-specific rules are used."""
     for side, config in (("source", text.source), ("target", text.target)):
         if not is_language(config.language):
             what, where = f"there is no such language{nearest_language(config.language)}", f"text.{side}.language"
@@ -91,12 +89,11 @@ def check_languages(text: TextConfig) -> None:
 
 
 def undetermined(text: TextConfig) -> list[str]:
-    """The sides whose languages are not known."""
     return [side for side in ("source", "target") if getattr(text, side).language == UNDETERMINED]
 
 
 def check_determined(text: TextConfig, why: str, *sides: str) -> None:
-    """Raise UserError, which names the key, if the language of one of these sides is not known."""
+    """Raise UserError, naming the recipe key, if the language of one of `sides` is not known."""
     for side in undetermined(text):
         if side in sides:
             what, allowed = f"{why}, and the recipe names none", "a code such as fr, also in a run's recipe.yaml"
@@ -104,18 +101,18 @@ def check_determined(text: TextConfig, why: str, *sides: str) -> None:
 
 
 def with_languages(text: TextConfig, run: TextConfig) -> TextConfig:
-    """The preparation `text`, with the languages of a run if `text` names none."""
+    """A copy of `text` with the languages of the run `run` where `text` names none."""
     known = {side: {"language": getattr(run, side).language} for side in undetermined(text)}
     return text.model_copy(update={side: getattr(text, side).model_copy(update=known[side]) for side in known})
 
 
 @dataclass(frozen=True)
 class TextToken:
-    """One token of a line: `start` and `end` are characters [start, end) of the raw line.
+    """A token of a line, and its characters [start, end) in the raw line.
 
-    `text` is the token as the vocabulary writes it (an unknown one as it stands in the text). The white space that a
-    SentencePiece mark stands for is not part of the span, unless the token is nothing else. `word` is the number, from
-    0, of the segmented word that the token is a part of; a mark alone is a part of the word after it.
+    `text` is the token as the vocabulary writes it, or as it is spelled in the line if it is unknown. The white space
+    that a SentencePiece mark represents is not part of the span, unless the token has no other characters. `word` is
+    the index, from 0, of the segmented word that contains the token; a mark alone belongs to the word after it.
     """
 
     id: int
@@ -126,9 +123,9 @@ class TextToken:
 
 
 def normalised(line: str, config: PreparationConfig) -> str:
-    """A raw line without what no model writes again: characters that end a line, and all that the steps take away.
+    """Apply the normalisation steps to a raw line, and replace characters that end a line with spaces.
 
-    Raises UserError for what is no text: all text that a model reads comes this way, or by `prepare_with_spans`.
+    All text that a model reads passes through here or through `prepare_with_spans`. Raises UserError if it is not text.
     """
     check_characters(line)
     line = on_one_line(line)
@@ -138,18 +135,18 @@ def normalised(line: str, config: PreparationConfig) -> str:
 
 
 def as_written(texts: Iterable[str], config: PreparationConfig) -> list[str]:
-    """Wanted outputs as a model can write them: `normalised`, and with single spaces, as vocabularies give them."""
+    """Normalise reference texts, with single spaces, to the form in which a model can write them."""
     return [re.sub(" +", " ", normalised(text, config)).strip(" ") for text in texts]
 
 
 def prepare(line: str, config: PreparationConfig) -> str:
-    """Normalise and segment a raw line, in which characters that end a line are spaces; a blank one becomes empty."""
+    """Normalise and segment a raw line. Characters that end a line become spaces; a blank line becomes empty."""
     segmented = segmenter(config.segment, config.language).segment(normalised(line, config))
     return segmented if segmented.strip() else ""
 
 
 def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[Span]]:
-    """`prepare`, and for each character of the result the characters [start, end) of `line` it came from."""
+    """`prepare`, and for each character of the result the characters [start, end) of `line` that it came from."""
     check_characters(line)
     text, spans = on_one_line(line), identity(len(line))
     for step in config.steps:
@@ -164,12 +161,12 @@ def prepare_with_spans(line: str, config: PreparationConfig) -> tuple[str, list[
 
 @dataclass(frozen=True)
 class TextProcessor(Processor):
-    """Lines of text: how they are prepared, and the vocabulary that cuts them into tokens.
+    """Converts lines of text to ids and back.
 
     Attributes:
-        config: the preparation.
+        config: how lines are prepared for the vocabulary.
         vocabulary: the tokens.
-        characters: those of the texts of training, raw and prepared; empty where they are not known.
+        characters: the characters of the training texts, raw and prepared; empty if they are not known.
     """
 
     unit: ClassVar[str] = "tokens"
@@ -180,7 +177,7 @@ class TextProcessor(Processor):
     characters: frozenset[str] = frozenset()
 
     def unseen(self, characters: Iterable[str]) -> list[str]:
-        """Those of some characters that were never seen in training, raw or prepared; none if not known."""
+        """The characters that did not occur in training, raw or prepared; none if those of training are unknown."""
         if not self.characters:
             return []
         new = [character for character in characters if character not in self.characters]
@@ -192,9 +189,9 @@ class TextProcessor(Processor):
         return len(self.vocabulary)
 
     def prepare(self, line: str) -> str:
-        """Normalise and segment a raw line; the tags that it begins with stay as they are.
+        """Normalise and segment a raw line; the tags that it begins with stay unchanged.
 
-        Where the vocabulary has a mark, earlier sentences stand before the line, those first that fit into its limit.
+        If the vocabulary has a separator of sentences, earlier sentences precede the line, as many as its limit allows.
         """
         tags, sentences = self._split(line)
         prepared = [prepare(text, self.config) for _, text in sentences]
@@ -202,7 +199,7 @@ class TextProcessor(Processor):
         return "".join([*(f"{tag[0]} " for tag in tags), JOINT.join(kept)])
 
     def _split(self, line: str) -> tuple[list[re.Match[str]], list[tuple[int, str]]]:
-        """The tags of a line, of joined ones of the last, and the rest of each, with the place where it begins."""
+        """Split a line into tags (of joined sentences, those of the last) and sentences, each with its start offset."""
         last = 0 if self.vocabulary.mark is None else line.rfind(JOINT) + 1
         sentences, start = list[tuple[int, str]](), 0
         for text in [*line[:last].split(JOINT)[:-1], line[last:]]:
@@ -218,11 +215,10 @@ class TextProcessor(Processor):
         return Encoded(ids, truncated)
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of each line, as `encode` gives them, faster for many."""
         return self.vocabulary.encode_lines([self.prepare(line) for line in lines])
 
     def encode_with_spans(self, line: str) -> list[TextToken]:
-        """The tokens that `encode` gives the ids of, each with its characters in the raw line."""
+        """The tokens of a line, in the order of the ids of `encode`, with their characters in the raw line."""
         names, sentences = self._split(line)
         texts, places = list[str](), list[list[Span]]()
         for start, text in sentences:
@@ -239,22 +235,22 @@ class TextProcessor(Processor):
         ends = [match.end() for match in re.finditer(r"\S+", prepared)]
         tokens = []
         for id, text, start, end in self.vocabulary.encode_with_spans(prepared):
-            first = end - len(prepared[start:end].lstrip())  # the first visible character, or what follows the mark
+            first = end - len(prepared[start:end].lstrip())  # the first visible character after the mark
             word = bisect_right(ends, first)
             if start == end:
                 raw = (spans[start][0] if start < len(spans) else len(line),) * 2
-            else:  # without the spaces that it begins with, unless it has nothing else
+            else:  # without leading spaces, unless there is nothing else
                 first = end - len(prepared[start:end].lstrip(" "))
                 raw = spans[first if first < end else start][0], spans[end - 1][1]
             tokens.append(TextToken(id, text, *raw, word))
         return tokens
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text as people write it, on one line; PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
+        """Detokenised text on one line. PAD, BOS and EOS are left out; UNKNOWN is written `<unk>`."""
         return on_one_line(segmenter(self.config.segment, self.config.language).detokenise(self.vocabulary.decode(ids)))
 
     def decode_words(self, ids: Sequence[int], unknown: Iterable[str]) -> str:
-        """`decode` of ids that stand for whole words, with `unknown` in the place of those that are unknown."""
+        """`decode` for ids of whole words, with the words `unknown` instead of unknown tokens."""
         words = iter(unknown)
         tokens = [next(words) if id == UNKNOWN else self.vocabulary.token(id) for id in ids if id > EOS]
         return on_one_line(segmenter(self.config.segment, self.config.language).detokenise(" ".join(tokens)))
@@ -263,14 +259,14 @@ class TextProcessor(Processor):
         return len(encoded) + 1
 
     def labels(self, encoded: Sequence[int], positions: Sequence[int]) -> list[str]:
-        """The tokens at these positions, of which the last is the end mark."""
+        """The tokens at `positions`; the last position is that of the end-of-sentence token."""
         tokens = self.tokens([*encoded, EOS])
         return [tokens[position] for position in positions]
 
     def words(self, encoded: Sequence[int], raw: str | None = None) -> Words:
-        """The words that the tokens with these ids make; spaces separate them in the prepared line.
+        """Group the ids into words, which are separated by spaces in the prepared line.
 
-        A word with unknown tokens is as it stands in the raw line, where that is given.
+        A word with unknown tokens is spelled as in the raw line, if `raw` is given.
         """
         groups, spaces = list[list[int]](), self.vocabulary.no_text.difference(range(len(SPECIALS)))
         for id in encoded:
@@ -293,16 +289,15 @@ class TextProcessor(Processor):
         return Words(tuple(texts), tuple(of), tags)
 
     def after_mark(self, ids: Sequence[int]) -> int:
-        """Where the sentence begins among ids: after the last mark, or at 0 where there is none."""
+        """The position after the last separator of sentences in `ids`, or 0 if there is none."""
         mark = self.vocabulary.mark
         return max((place for place, id in enumerate(ids, start=1) if id == mark), default=0)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens with these ids, special tokens included."""
         return [self.vocabulary.token(id) for id in ids]
 
     def same(self, other: Processor) -> bool:
-        """Whether the other prepares text alike, and its vocabulary has the same tokens."""
+        """Whether both processors prepare text in the same way and have the same tokens."""
         if not isinstance(other, TextProcessor) or self.config != other.config or self.size != other.size:
             return False
         return self.tokens(range(self.size)) == other.tokens(range(other.size))
@@ -320,13 +315,13 @@ class TextProcessor(Processor):
 def train_processors(
     text: TextConfig, vocabulary: VocabularyConfig, pairs: Pairs
 ) -> tuple[TextProcessor, TextProcessor]:
-    """Train the vocabulary of each side, or one for both where it is shared.
+    """Train the vocabulary of each side, or one vocabulary if it is shared.
 
-    SentencePiece models of larger corpora are trained on `SAMPLE` of the pairs, drawn evenly and always the same ones;
-    the other kinds count the tokens of every line.
+    For larger corpora, SentencePiece models are trained on a fixed sample of `SAMPLE` pairs. The other kinds of
+    vocabulary count the tokens of every line.
 
     Args:
-        pairs: gives a fresh iterator over the raw pairs at every call; it is called once per vocabulary.
+        pairs: returns a fresh iterator over the raw pairs; it is called once per vocabulary.
 
     Raises:
         UserError: as `train_vocabulary`.
@@ -348,7 +343,7 @@ def train_processors(
 def train_target(
     config: PreparationConfig, vocabulary: VocabularyConfig, lines: Iterable[str], name: str
 ) -> TextProcessor:
-    """Train the vocabulary of the target, which may be of a kind and size of its own, as `train_processor` does."""
+    """Train the target vocabulary, which may have its own kind and size, as `train_processor` does."""
     if vocabulary.target is None:
         return train_processor(config, vocabulary, lines, name)
     return train_processor(config, vocabulary.target, lines, name, "vocabulary.target")
@@ -357,11 +352,11 @@ def train_target(
 def train_processor(
     config: PreparationConfig, vocabulary: TokensConfig, lines: Iterable[str], name: str, where: str = "vocabulary"
 ) -> TextProcessor:
-    """Train the vocabulary of one side, as `train_processors` does, on raw lines.
+    """Train the vocabulary of one side on raw lines, as `train_processors` does.
 
     Args:
-        name: what errors call the text.
-        where: the recipe key that errors name.
+        name: the name of the text in error messages.
+        where: the recipe key in error messages.
     """
     _warn_without_rules(config)
     prepared = (prepare(line, config) for line in _chosen(vocabulary, lines))
@@ -373,9 +368,9 @@ def _chosen(vocabulary: TokensConfig, items: Iterable[Item]) -> Iterable[Item]:
 
 
 def sampled(items: Iterable[Item], count: int) -> list[Item]:
-    """At most `count` of the items, each with the same probability (Vitter 1985, algorithm R), always the same ones.
+    """A uniform random sample of at most `count` items (Vitter 1985, algorithm R), the same in every call.
 
-    The sampling of SentencePiece itself draws others in every process.
+    SentencePiece's own sampling differs between processes.
     """
     generator = random.Random(1)
     sample: list[Item] = []
@@ -388,13 +383,13 @@ def sampled(items: Iterable[Item], count: int) -> list[Item]:
 
 
 def with_characters(processor: TextProcessor, raw: Iterable[str]) -> TextProcessor:
-    """The processor that knows the characters of the texts of training, of which these are the raw ones."""
+    """The processor with the characters of the training texts; `raw` are the characters before preparation."""
     given = frozenset(raw)
     return replace(processor, characters=given.union(*map(processor.prepare, given)))
 
 
 def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Path) -> None:
-    """Write both processors, settings and vocabularies, into `folder`, which is made where it does not exist."""
+    """Write the settings and vocabularies of both processors into `folder`, which is created if it does not exist."""
     source, target = processors
     shared = source.vocabulary is target.vocabulary
     folders = ("shared",) if shared else ("source", "target")
@@ -408,13 +403,13 @@ def save_processors(processors: tuple[TextProcessor, TextProcessor], folder: Pat
         **_rules(source.config, target.config),
     }
     characters = ["".join(sorted(processor.characters)) for processor in processors]
-    if any(characters):  # older runs do not know them, and their files stay what they were
+    if any(characters):  # unknown in older runs, whose files stay unchanged
         description["characters"] = characters
     write_json(folder / FILE, description)
 
 
 def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
-    """The processors that `save_processors` wrote; a shared vocabulary is one object again.
+    """Load the processors that `save_processors` wrote. A shared vocabulary is again one object.
 
     Raises:
         UserError: a file is missing, damaged or of another format.
@@ -434,13 +429,13 @@ def load_processors(folder: Path) -> tuple[TextProcessor, TextProcessor]:
 
 
 def _rules(*sides: PreparationConfig) -> dict[str, Any]:
-    """A note that codes such as `fr-FR` have the rules of their language; older runs had none for them."""
+    """A note that codes such as `fr-FR` use the rules of their base language, which older runs did not."""
     rules = [base_language(config.language) for config in sides]
     return {} if rules == [config.language for config in sides] else {"rules": rules}
 
 
 def _settings(description: Mapping[str, object], name: str, file: Path) -> PreparationConfig:
-    """The settings that were stored; a code that had no rules when its text was prepared still has none."""
+    """Read the stored settings of a side. A code that had no rules when its text was prepared still has none."""
     try:
         stored = description.get(name)
         config = PreparationConfig.model_validate({"clean": False, **stored} if isinstance(stored, dict) else stored)
@@ -453,7 +448,7 @@ def _settings(description: Mapping[str, object], name: str, file: Path) -> Prepa
 
 
 def _warn_without_rules(config: PreparationConfig) -> None:
-    """Say where a side is prepared by the rules of a language that has none."""
+    """Warn if a side is to be prepared by language-specific rules, but its language has none."""
     code = base_language(config.language)
     for step, has_rules in (
         ("moses", config.segment != "moses" or moses_has_rules(code)),
@@ -470,14 +465,14 @@ Made = TypeVar("Made")
 def trained_once(
     made_of: Any, train: Callable[[], Made], save: Callable[[Made, Path], object], load: Callable[[Path], Made]
 ) -> Made:
-    """Processors that were made of the same before, else those that `train` makes.
+    """Load processors from the cache if the same ones were trained before; otherwise train and cache them.
 
     Args:
-        made_of: all that decides the processors, as JSON has it: hashes of texts, and options. The software is known,
-            and the content of files that options name. Options that name code from outside are trained each time.
+        made_of: everything that determines the processors, as JSON: hashes of texts, and options. The software version
+            and the content of files named in options are added. Options that name external code disable the cache.
         train: makes the processors.
         save: writes them into a folder.
-        load: reads them.
+        load: reads them from a folder.
     """
     if import_paths(made_of):
         return train()
@@ -487,7 +482,7 @@ def trained_once(
 
 
 def _texts(tree: Any) -> Iterator[str]:
-    """All texts in a value as JSON has it."""
+    """All strings in a JSON value, at any depth."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, dict | list | tuple):
@@ -496,12 +491,12 @@ def _texts(tree: Any) -> Iterator[str]:
 
 
 class Labeller(ABC):
-    """Labels the tokens of one side of a corpus, or links those of both. Can be sent to another process.
+    """Labels the tokens of one side of a corpus, or links the tokens of both sides. Labellers can be pickled.
 
     Attributes:
-        name: what the labels are called.
+        name: the name of the labels.
         side: 0 for the source, 1 for the target, None for links.
-        counted: what is counted of each line, for the report.
+        counted: the names of the counts per line, for the report.
     """
 
     name: str
@@ -510,17 +505,17 @@ class Labeller(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash of all that decides the labels of a line, besides the line and the side."""
+        """A hash of everything that determines the labels of a line, besides the line and the side."""
 
     @abstractmethod
     def label(
         self, texts: tuple[str, str], sides: tuple[TextProcessor, TextProcessor]
     ) -> tuple[NDArray[np.integer], Sequence[int]]:
-        """The labels of a raw pair, and a number for each of `counted`.
+        """The labels of a raw pair, and the value of each count in `counted`.
 
-        They are (L,), one a token of the side, -1 for none; or those of `links`, (N, 3), as batches read them.
+        Labels are (L,), one per token of the side, with -1 for none; or `links` (N, 3) as in batches.
         """
 
     @abstractmethod
     def check(self, counts: Mapping[str, int]) -> None:
-        """Warn of lines without labels, by what was counted of all. Raises UserError where none has any."""
+        """Warn about lines without labels, judging by the total counts. Raises UserError if no line has labels."""

@@ -1,4 +1,4 @@
-"""Vocabularies: their contract, their folders, and those of whole words and with tags."""
+"""Vocabularies: their interface, their storage, and the kinds for words, bytes and tags."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from headway.processing import VOCABULARIES
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
 DESCRIPTION, FORMAT = "vocabulary.json", 1
-SPACE_BYTE = len(SPECIALS) + 0x20  # its id among bytes
-WORDS = "vocabulary.txt"  # a token a line: its number, from 0, is the token's id
-TEXT, TAGS = "text", "tags.json"  # in the folder of one with tags
+SPACE_BYTE = len(SPECIALS) + 0x20  # the id of a space in a byte vocabulary
+WORDS = "vocabulary.txt"  # one token per line: the line number, from 0, is its id
+TEXT, TAGS = "text", "tags.json"  # in the folder of a vocabulary with tags
 
 
 class TokensConfig(Section):
-    """The tokens of text: their kind and number (with the four special symbols).
+    """The kind and number of tokens of a vocabulary, including the four special tokens.
 
     `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
-    keeps every token that whitespace separates and gives it back unchanged; `byte` has the 256 bytes of UTF-8. `size`
-    binds none of `char`, `whitespace` and `byte`.
+    keeps all tokens separated by white space; `byte` has the 256 bytes of UTF-8. `size` is ignored by `char`,
+    `whitespace` and `byte`.
     """
 
     kind: str = "bpe"
@@ -58,7 +58,10 @@ AnyTokens = Annotated[SerializeAsAny[TokensConfig], BeforeValidator(_section_of)
 
 
 class VocabularyConfig(TokensConfig):
-    """The vocabulary of either side, or one that both share. `target`: what the target's is, where it is of its own."""
+    """The vocabularies of both sides, which may be `shared`.
+
+    `target`: the target vocabulary, if it is of another kind or size.
+    """
 
     shared: bool = False
     target: AnyTokens | None = None
@@ -72,7 +75,7 @@ class VocabularyConfig(TokensConfig):
 
 @cache
 def _of_both_sides(options: type[BaseModel]) -> type[BaseModel]:
-    """The section of a vocabulary that has options of its own, those of `VocabularyConfig` beside them."""
+    """The config class of a vocabulary with additional options, combined with `VocabularyConfig`."""
     if issubclass(VocabularyConfig, options):
         return VocabularyConfig
     return create_model("VocabularyConfig", __base__=(VocabularyConfig, options))
@@ -92,7 +95,7 @@ AnyVocabulary = Annotated[SerializeAsAny[VocabularyConfig], BeforeValidator(_wit
 
 
 class TokenSpan(NamedTuple):
-    """A token, as the vocabulary writes it (an unknown one as in the text), and its characters [start, end)."""
+    """A token, as the vocabulary writes it (or as in the text if it is unknown), and its characters [start, end)."""
 
     id: int
     surface: str
@@ -101,15 +104,13 @@ class TokenSpan(NamedTuple):
 
 
 class Vocabulary(ABC):
-    """Tokens and their ids: the way from prepared text to ids and back.
-
-    A vocabulary is immutable and can be sent to another process.
+    """Maps prepared text to token ids and back. Vocabularies are immutable and can be pickled.
 
     Attributes:
-        Config: its options.
-        family: what tells in its folder how it is read: a word, or `my_package.module:Class` of one from elsewhere,
-            which need not say so itself.
-        extensible: whether it has `extended`.
+        Config: the class of its options.
+        family: identifies the class when the vocabulary is loaded from its folder: a word, or
+            `my_package.module:Class`, which external classes need not set themselves.
+        extensible: whether `extended` is implemented.
     """
 
     Config: ClassVar[type[TokensConfig]] = TokensConfig
@@ -119,76 +120,76 @@ class Vocabulary(ABC):
     @classmethod
     @abstractmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> Vocabulary:
-        """A vocabulary of prepared lines.
+        """Train a vocabulary on prepared lines.
 
         Args:
-            config: of the class `Config`.
-            lines: they are read once.
-            where: the recipe key that errors name.
-            side: what errors call the text.
+            config: an instance of `Config`.
+            lines: an iterable that is read once.
+            where: the recipe key in error messages.
+            side: the name of the text in error messages.
 
         Raises:
-            UserError: the text is empty, or a setting does not fit it or the kind.
+            UserError: the text is empty, or a setting does not fit the text or the kind.
         """
 
     def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> Vocabulary:
-        """The vocabulary with up to `count` further tokens of prepared lines; the old ones keep their ids.
+        """The vocabulary with up to `count` further tokens of prepared lines; the old ids stay the same.
 
         Args:
-            lines: they are read once.
-            count: of new tokens.
-            where: the recipe key that errors name.
-            side: what errors call the text.
+            lines: an iterable that is read once.
+            count: the maximum number of new tokens.
+            where: the recipe key in error messages.
+            side: the name of the text in error messages.
         """
         raise NotImplementedError
 
     @property
     def no_text(self) -> frozenset[int]:
-        """The ids of tokens that stand for no text of their own: the specials."""
+        """The ids of tokens without text: the special tokens."""
         return frozenset(range(len(SPECIALS)))
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tokens that are read as such only before the text of a line, such as `<2de>`."""
+        """The tokens, such as `<2de>`, that are recognised only before the text of a line."""
         return ()
 
     @property
     def beginning(self) -> tuple[int, ...]:
-        """The ids that the encoded text of every line begins with, unless the line has tags."""
+        """The ids that every encoded line begins with, unless it has tags."""
         return ()
 
     @property
     def untagged(self) -> Vocabulary:
-        """The vocabulary of what is no tag."""
+        """The vocabulary without tags."""
         return self
 
     @property
     def mark(self) -> int | None:
-        """The id of the mark between sentences; None where sentences stand alone."""
+        """The id of the separator of sentences, or None if sentences are translated on their own."""
         return None
 
     def within_limit(self, sentences: Sequence[str]) -> list[str]:
-        """Of prepared sentences that are joined by marks the last ones, as many as may be read together."""
+        """The last of the prepared sentences, as many as can be read together, joined by separators."""
         return list(sentences[-1:])
 
     def split_tags(self, line: str) -> tuple[str, str]:
-        """The tags that a line begins with, with the white space around them, and the rest of it."""
+        """Split a line into its leading tags, with the white space around them, and the rest."""
         return "", line
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of tokens, the four specials included."""
+        """The number of tokens, including the four special tokens."""
 
     def shares_ids_with(self, other: Vocabulary) -> bool:
-        """Whether both sides of a model have one table of pieces, so that they can have one embedding."""
+        """Whether both vocabularies have the same ids for the same tokens, so that the sides can share an embedding."""
         return self is other
 
     @abstractmethod
     def encode(self, segmented: str) -> list[int]:
-        """The ids of one prepared line, without BOS and EOS; an empty list for a blank line."""
+        """The ids of a prepared line, without BOS and EOS; an empty list for a blank line."""
 
     def encode_lines(self, segmented: Sequence[str]) -> list[list[int]]:
-        """`encode` of each line, at least as fast."""
+        """`encode` for each line, possibly faster."""
         return [self.encode(line) for line in segmented]
 
     @abstractmethod
@@ -197,21 +198,21 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """Prepared text: PAD, BOS and EOS are left out, UNKNOWN is written `<unk>`."""
+        """The prepared text of ids. PAD, BOS and EOS are left out; UNKNOWN is written `<unk>`."""
 
     @abstractmethod
     def token(self, id: int) -> str:
-        """The token with this id; IndexError where there is none."""
+        """The token with this id. Raises IndexError if there is none."""
 
     @abstractmethod
     def starts_word(self, id: int) -> bool:
-        """Whether a space stands before this token wherever it occurs."""
+        """Whether the token always has a space before it."""
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary, and what kind it is, into `folder`, which is made where it does not exist."""
+        """Write the vocabulary and its family into `folder`, which is created if it does not exist."""
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder)
-        kind = type(self)  # the family of a parent would read a class from elsewhere as the parent
+        kind = type(self)  # an external class must not be loaded as its parent
         own = is_own(self) or "family" in vars(kind)
         family = self.family if own else f"{kind.__module__}:{kind.__qualname__}"
         write_json(folder / DESCRIPTION, {"format": FORMAT, "family": family, "size": len(self)})
@@ -223,7 +224,7 @@ class Vocabulary(ABC):
     @classmethod
     @abstractmethod
     def load(cls, folder: Path) -> Vocabulary:
-        """Read what `save` wrote; where the kind is not known, `load_vocabulary` finds it.
+        """Load a vocabulary of this class that `save` wrote. `load_vocabulary` also determines the class.
 
         Raises:
             UserError: a file is missing or damaged.
@@ -231,7 +232,7 @@ class Vocabulary(ABC):
 
 
 def check_unused(config: TokensConfig, where: str, *names: str) -> None:
-    """Raise UserError where an option that this kind of vocabulary does not have differs from its default."""
+    """Raise UserError if an option that this kind of vocabulary does not have differs from its default."""
     for name in names:
         value, default = getattr(config, name), TokensConfig.model_fields[name].default
         if value != default:
@@ -240,9 +241,9 @@ def check_unused(config: TokensConfig, where: str, *names: str) -> None:
 
 
 class WordVocabulary(Vocabulary):
-    """Tokens are what white space separates (`str.split`); their ids follow those of the specials.
+    """Tokens separated by white space (`str.split`), with ids after those of the special tokens.
 
-    A token of the text that is spelled like a special (`<s>`) is a token like any other.
+    A token in the text that is spelled like a special token (`<s>`) is an ordinary token.
     """
 
     family = "words"
@@ -254,7 +255,7 @@ class WordVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
-        """The most frequent tokens, `size` with the specials, or all (`whitespace`); of equal ones the first."""
+        """The most frequent tokens, `size` with the special ones, or all (`whitespace`); ties keep the text's order."""
         check_unused(config, where, "character_coverage", *(["min_frequency"] if config.kind == "whitespace" else []))
         counts = Counter(token for line in lines for token in line.split())
         frequent = counts.most_common(config.size - len(SPECIALS) if config.kind == "word" else None)
@@ -264,7 +265,7 @@ class WordVocabulary(Vocabulary):
         return cls(tokens)
 
     def extended(self, lines: Iterable[str], count: int, where: str, side: str) -> WordVocabulary:
-        """The most frequent tokens that are new; of equal ones the first."""
+        """Add the most frequent new tokens; ties keep the order of the text."""
         counts = Counter(token for line in lines for token in line.split() if token not in self._ids)
         return type(self)([*self._tokens[len(SPECIALS) :], *(token for token, _ in counts.most_common(count))])
 
@@ -305,17 +306,15 @@ class WordVocabulary(Vocabulary):
 
 
 class ByteVocabulary(Vocabulary):
-    """The 256 bytes of UTF-8, after the specials: no text has an unknown token.
+    """The 256 bytes of UTF-8, after the special tokens, so that no text has an unknown token.
 
-    Where ids are not UTF-8, as those of a model that has not learned it need not be, U+FFFD stands for the bytes that
-    are at fault.
+    If ids are not valid UTF-8, as in the output of an untrained model, the invalid bytes are decoded as U+FFFD.
     """
 
     family = "bytes"
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> ByteVocabulary:
-        """The same for every text."""
         check_unused(config, where, "min_frequency", "character_coverage")
         return cls()
 
@@ -335,7 +334,7 @@ class ByteVocabulary(Vocabulary):
         return [byte + len(SPECIALS) for byte in segmented.encode("utf-8", errors="replace")]
 
     def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
-        """As the contract says; all bytes of a character have its span."""
+        """As in `Vocabulary`; all bytes of a character have the span of the character."""
         ids, tokens = iter(self.encode(segmented)), list[TokenSpan]()
         for start, character in enumerate(segmented if segmented.strip() else ""):
             for id in islice(ids, len(character.encode("utf-8", errors="replace"))):
@@ -360,7 +359,7 @@ class ByteVocabulary(Vocabulary):
         return id == SPACE_BYTE
 
     def _write(self, folder: Path) -> None:
-        pass  # the description says it all
+        pass  # the description is enough
 
     @classmethod
     def load(cls, folder: Path) -> ByteVocabulary:
@@ -368,13 +367,13 @@ class ByteVocabulary(Vocabulary):
 
 
 class TaggedVocabulary(Vocabulary):
-    """The tokens of another vocabulary, and tags, such as `<2de>` for the language that is wanted.
+    """The tokens of another vocabulary, and tags, such as `<2de>` for the target language.
 
-    Each is one token before a line, and says to one model what it shall do with a text (Johnson et al. 2017). Tags come
-    after all other tokens, so that these have the ids that they have without tags.
+    A tag is a token before a line that tells a multi-task model what to do with the text (Johnson et al. 2017). The ids
+    of tags come after all others, so the ids of the other tokens are the same as without tags.
 
     Args:
-        text: the vocabulary of what is no tag.
+        text: the vocabulary without tags.
         tags: such as `<2de>`.
     """
 
@@ -387,7 +386,6 @@ class TaggedVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> TaggedVocabulary:
-        """Raise UserError: tags are those of the corpora."""
         what = "tags are those of the corpora, whatever the kind of vocabulary"
         raise UserError(what, where=f"{where}.kind", received=config.kind, allowed="tag, in a corpus of data.train")
 
@@ -463,20 +461,20 @@ def train_vocabulary(
     """Train a vocabulary on prepared lines.
 
     Args:
-        where: the recipe key that errors name.
-        side: what errors call the text.
+        where: the recipe key in error messages.
+        side: the name of the text in error messages.
 
     Raises:
-        UserError: the text is empty, or a setting does not fit it or the kind.
+        UserError: the text is empty, or a setting does not fit the text or the kind.
     """
     return VOCABULARIES.get(config.kind, f"{where}.kind").train(config, segmented_lines, where, side)
 
 
 def load_vocabulary(folder: Path) -> Vocabulary:
-    """Read what `Vocabulary.save` wrote.
+    """Load a vocabulary of any family that `Vocabulary.save` wrote.
 
     Raises:
-        UserError: a file is missing, damaged or of another format, or of foreign code where none is allowed.
+        UserError: a file is missing, damaged or of another format, or the class is external and not allowed.
     """
     description, where = read_description(folder / DESCRIPTION, FORMAT), str(folder / DESCRIPTION)
     family = str(description.get("family"))
@@ -498,10 +496,10 @@ def load_vocabulary(folder: Path) -> Vocabulary:
 
 
 def read_description(path: Path, version: int) -> dict[str, object]:
-    """A JSON object with the format number `version`.
+    """Read a JSON object that has the format number `version`.
 
     Raises:
-        UserError: it is missing, damaged or of another format.
+        UserError: the file is missing, damaged or of another format.
     """
     description: dict[str, object] = read_json(path, what="vocabulary's description")
     if description.get("format") != version:
