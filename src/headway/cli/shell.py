@@ -32,6 +32,7 @@ from headway.cli.console import console
 from headway.cli.interruption import received
 from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
+from headway.core.registry import leave_for_code
 from headway.core.system import STANDARD_INPUT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -59,10 +60,15 @@ def flag(help: str, default_text: str = "", **others: Any) -> Parameter:
     return Parameter(help=help, show_default=(lambda _: default_text) if default_text else False, **others)
 
 
-AllowCode = Annotated[
-    bool,
-    flag("Import what the run names by import path; it is not a part of headway.", group=panel(MODEL), negative=()),
-]
+ALLOW_CODE = inspect.Parameter(
+    "allow_code",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        flag("Import what the run names by import path; it is not a part of headway.", group=panel(MODEL), negative=()),
+    ],
+)
 RunArgument = Annotated[Path, argument("RUN", "The run folder, or a pack.")]
 Overrides = Annotated[str, argument("KEY.PATH=VALUE", "Changes to the recipe, such as training.updates=2000.")]
 Device = Annotated[str, flag("auto, cpu, cuda, ...", "auto", group=panel(MODEL))]
@@ -112,19 +118,22 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
 
 
 def command(
-    app: App, name: str | None = None, group: str | None = None, **shown: Any
+    app: App, name: str | None = None, group: str | None = None, *, loads_runs: bool = False, **shown: Any
 ) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was."""
+    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was.
+
+    A verb that loads runs has `--allow-code`: under this flag it is called with leave for the code that runs name.
+    """
     shown |= {} if group is None else {"group": panel(group)}
 
     def decorate(function: Function) -> Function:
-        app.command(with_flags(function), name=name or function.__name__.replace("_", "-"), **shown)
+        app.command(with_flags(function, loads_runs), name=name or function.__name__.replace("_", "-"), **shown)
         return function
 
     return decorate
 
 
-def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callable[..., Any]:
     """The function that cyclopts reads: the models among the parameters say which flags they have."""
     shown, models, unvalidated = list[inspect.Parameter](), list[str](), list[str]()
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
@@ -142,6 +151,7 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             models.append(parameter.name)
             unvalidated += [parameter.name] if given is not None else []
         shown.append(parameter)
+    shown += [ALLOW_CODE] if loads_runs else []
 
     defaults = {each.name: each.default for each in shown if each.name in models and each.default is not each.empty}
 
@@ -150,7 +160,8 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
         values = defaults | given
         for name in unvalidated:
             values[name] = {key: getattr(values[name], key) for key in values[name].model_fields_set}
-        return function(*arguments, **values)
+        with leave_for_code(loads_runs and values.pop(ALLOW_CODE.name, False)):
+            return function(*arguments, **values)
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

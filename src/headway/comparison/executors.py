@@ -20,6 +20,7 @@ import torch
 from headway.comparison.options import GridOptions
 from headway.core.errors import UserError, not_installed, option
 from headway.core.processes import cores
+from headway.core.registry import leave_given, under_leave
 from headway.core.system import interrupts_held, leave_terminal
 
 LOCAL = "local"
@@ -104,7 +105,8 @@ class ProcessesOfTheirOwn(Executor):
             if self._context.get_start_method() == "forkserver":
                 with interrupts_held():
                     forkserver.ensure_running()
-            process = self._context.Process(target=_called, args=(sent, asked, function, arguments))
+            called = sent, asked, under_leave, (leave_given(), function, *arguments)
+            process = self._context.Process(target=_called, args=called)
             process.start()
         finally:
             sys.modules["__main__"] = main
@@ -182,7 +184,7 @@ class RayTasks(Executor):
         self._tasks: list[RayTask] = []
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RayTask:
-        self._tasks.append(RayTask(self.ray, self._remote(function).remote(*arguments)))
+        self._tasks.append(RayTask(self.ray, self._remote(under_leave).remote(leave_given(), function, *arguments)))
         return self._tasks[-1]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -58,9 +58,27 @@ def foreign_code(allowed: bool) -> Iterator[None]:
 
 
 @contextmanager
+def leave_for_code(given: bool = True) -> Iterator[None]:
+    """Within this context, the code that runs name may be imported if leave is `given`. Otherwise nothing changes."""
+    with foreign_code(True) if given else nullcontext():
+        yield
+
+
+def leave_given() -> bool:
+    """Whether the code that runs name may be imported in this context."""
+    return _foreign_code.get() is True
+
+
+def under_leave(given: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function with the leave of its caller, whose context another process does not inherit."""
+    with leave_for_code(given):
+        return function(*arguments)
+
+
+@contextmanager
 def names_of_a_run() -> Iterator[None]:
-    """Within this context names by import path are refused, unless `foreign_code` has allowed them: runs travel."""
-    with foreign_code(_foreign_code.get() is True):
+    """Within this context names by import path are refused, unless leave was given before: runs travel."""
+    with foreign_code(leave_given()):
         yield
 
 

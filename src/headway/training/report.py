@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.core.files import write_bytes
 from headway.core.log import counted
+from headway.core.registry import leave_for_code
 from headway.core.tables import Column, Table
 from headway.metrics import written
 from headway.pages.page import data_element, packed_weights, write_page
@@ -174,12 +175,13 @@ def write_run_report(
     The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
     training, so that the code which the run names is imported.
     """
-    opened = open_run(run, allow_code=True)
+    with leave_for_code():
+        opened = open_run(run)
     folder, task = opened.folder, opened.task
     with opened.trusted():
         if examples is None:
             with accounted(InputAccount()):  # the account of the data has told what there is to tell
-                examples = task.examples(load(run, allow_code=True), SENTENCES)
+                examples = task.examples(load(run), SENTENCES)
             if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
                 examples = [replace(output, example=output.example.as_written(config)) for output in examples]
         write_report(

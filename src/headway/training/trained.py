@@ -108,9 +108,9 @@ def train(
     return Trained(output, run_training(checked, output, resume=resume, report=report))
 
 
-def recipe_of_run(run: Path, overrides: Sequence[str] = (), allow_code: bool = False) -> Recipe:
+def recipe_of_run(run: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe that a run goes on with: its own, with changes. Raises UserError, also for code not allowed."""
-    recipe = open_run(run, allow_code).recipe
+    recipe = open_run(run).recipe
     return load_recipe(recipe.model_dump(mode="json"), overrides) if overrides else recipe
 
 
