@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,7 +43,7 @@ from headway.comparison.options import ScoreOptions
 from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Seed, validated_options
 from headway.core.errors import UserError, check_companions, option
 from headway.core.log import logger, say
-from headway.core.registry import CATALOGUE, import_paths, listing
+from headway.core.registry import CATALOGUE, import_paths, listing, names_of_a_run
 from headway.core.version import VERSION
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
@@ -255,23 +256,22 @@ def train(
     from headway.training.parallel import told_once
     from headway.training.trained import recipe_of_run
 
-    with told_once():
-        if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)):
-            if output not in (None, recipe):
+    of_run = resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix))
+    with names_of_a_run() if of_run else nullcontext():
+        with told_once():
+            if of_run and output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
                 raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)
-            output, checked = recipe, recipe_of_run(recipe, overrides)
-        else:
-            checked = load_recipe(recipe, overrides)
-        if dry_run:
-            from headway.training.trained import dry_run as run_dry
+            checked = recipe_of_run(recipe, overrides) if of_run else load_recipe(recipe, overrides)
+            if dry_run:
+                from headway.training.trained import dry_run as run_dry
 
-            write(run_dry(checked, _say_destinations).table().text())
-            return 0
-    from headway.training.loop import train as run_training
+                write(run_dry(checked, _say_destinations).table().text())
+                return 0
+        from headway.training.loop import train as run_training
 
-    output = output or Path("run")
-    code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
+        output = recipe if of_run else output or Path("run")
+        code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
     allow = ["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []
     if code:
         _say_command("to go on", "train", "--resume", output, *allow)

@@ -58,6 +58,16 @@ def foreign_code(allowed: bool) -> Iterator[None]:
 
 
 @contextmanager
+def own_code(named: bool = True) -> Iterator[None]:
+    """Within this context, the code that one's own recipe and run name is imported if any is `named`.
+
+    A context that refuses the names of a run stays as it is, as the recipe is that of the run.
+    """
+    with foreign_code(named and _foreign_code.get() is not False):
+        yield
+
+
+@contextmanager
 def leave_for_code(given: bool = True) -> Iterator[None]:
     """Within this context, the code that runs name may be imported if leave is `given`. Otherwise nothing changes."""
     with foreign_code(True) if given else nullcontext():

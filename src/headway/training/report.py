@@ -13,7 +13,7 @@ import numpy as np
 
 from headway.core.files import write_bytes
 from headway.core.log import counted
-from headway.core.registry import leave_for_code
+from headway.core.registry import own_code
 from headway.core.tables import Column, Table
 from headway.metrics import written
 from headway.pages.page import data_element, packed_weights, write_page
@@ -175,7 +175,7 @@ def write_run_report(
     The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
     training, so that the code which the run names is imported.
     """
-    with leave_for_code():
+    with own_code():
         opened = open_run(run)
     folder, task = opened.folder, opened.task
     with opened.trusted():
