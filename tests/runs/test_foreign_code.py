@@ -12,10 +12,9 @@ import headway
 from headway.augment.link_annotation import _taught
 from headway.comparison.executors import ProcessesOfTheirOwn
 from headway.core.errors import UserError
-from headway.core.registry import foreign_code, leave_for_code, leave_given, names_of_a_run, registry_of
+from headway.core.registry import foreign_code, leave_given, names_of_a_run, own_code, registry_of
 from headway.recipe import parse_recipe
 from headway.runs.run import open_run
-from headway.training.report import write_run_report
 from tests.conftest import Command, Reversal
 from tests.grids.grids import write_grid
 
@@ -126,33 +125,41 @@ def test_python_asks_too(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_has_the_leave_with_which_it_was_opened(run: Path) -> None:
-    with leave_for_code():
+    with foreign_code(True):
         opened = open_run(run)
-    with leave_for_code(False):
-        refused = open_run(run)
+    refused = open_run(run)
     with foreign_code(True), pytest.raises(UserError, match="which is not a part of headway"):
         refused.without_weights()
     assert not is_imported()
     assert opened.loaded().model is not None
 
 
-def test_no_leave_takes_none_away() -> None:
-    with leave_for_code(False):
+def test_none_changes_nothing() -> None:
+    with foreign_code(None):
         assert registry_of("mixers").get("headway.mixers.attention:Attention")  # a name in one's own recipe
-    with leave_for_code(), leave_for_code(False), names_of_a_run():
+    with foreign_code(True), foreign_code(None), names_of_a_run():
+        assert leave_given()
+    with foreign_code(False), foreign_code(None), pytest.raises(UserError, match="which is not a part of headway"):
+        registry_of("mixers").get("headway.mixers.attention:Attention")
+
+
+def test_names_of_a_run_that_are_refused_are_not_allowed_by_its_recipe() -> None:
+    tree = {"model": {"mixer": MIXER}}
+    with own_code(tree):
+        assert leave_given()
+    with own_code({}):
+        assert not leave_given()
+    with names_of_a_run(), own_code(tree):
+        assert not leave_given()
+    with foreign_code(True), names_of_a_run(), own_code(tree):
         assert leave_given()
 
 
 def test_another_process_has_the_leave_of_the_one_that_calls() -> None:
     with ProcessesOfTheirOwn(1, 1) as executor:
-        with leave_for_code():
+        with foreign_code(True):
             given = executor.submit(leave_given)
         assert (given.result(), executor.submit(leave_given).result()) == (True, False)
-
-
-def test_the_report_belongs_to_training(run: Path) -> None:
-    assert write_run_report(run).is_file()
-    assert not leave_given()
 
 
 @pytest.mark.slow

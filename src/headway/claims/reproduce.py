@@ -52,7 +52,6 @@ from headway.core.documents import read_json, shaped
 from headway.core.errors import RunError, UserError, option
 from headway.core.files import sha256, write_json, write_text
 from headway.core.log import duration, progress, say
-from headway.core.registry import leave_for_code
 from headway.core.storage import locked
 from headway.core.system import kill_with_children, move
 from headway.core.tables import Cell, Table
@@ -393,8 +392,7 @@ def _findings(
         one.says: decide_cut(one, claims, cuts, regimes) or decide(one, comparison, claims.level, regimes)
         for one in claims.claims
     }
-    with leave_for_code():  # the runs are of the claims' own recipes
-        write_report(comparison, folder, CompareOptions())
+    write_report(comparison, folder, CompareOptions(allow_code=True))
     write_record(folder / RECORD, record_of(claims, options, result, comparison, decided, command, of_cuts))
     return [claims_table(decided, claims, as_printed=as_printed), comparison.table(), *of_cuts]
 

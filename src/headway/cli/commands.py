@@ -43,7 +43,7 @@ from headway.comparison.options import ScoreOptions
 from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Seed, validated_options
 from headway.core.errors import UserError, check_companions, option
 from headway.core.log import logger, say
-from headway.core.registry import CATALOGUE, import_paths, listing, names_of_a_run
+from headway.core.registry import CATALOGUE, import_paths, listing
 from headway.core.version import VERSION
 from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
 from headway.predictors.predict_options import SamplingOptions
@@ -58,6 +58,7 @@ app = new_app(
 for name in app.help_flags:
     app[name].group = panel(OPTIONS)
 SYSTEM = panel("Another system")
+EXPORT_USAGE = "Usage: headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]"
 DECODING = [*SearchOptions.model_fields, *SamplingOptions.model_fields]
 
 
@@ -253,16 +254,19 @@ def train(
 ) -> int:
     """Train a model from raw text. `headway train --resume RUN` continues a run that was stopped, bit for bit."""
     from headway.recipe import load_recipe
+    from headway.runs.run import open_run
     from headway.training.parallel import told_once
-    from headway.training.trained import recipe_of_run
 
     of_run = resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix))
-    with names_of_a_run() if of_run else nullcontext():
+    opened = open_run(recipe) if of_run else None  # its recipe may be a stranger's
+    with opened.trusted() if opened else nullcontext():
         with told_once():
-            if of_run and output not in (None, recipe):
+            if opened and output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
                 raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)
-            checked = recipe_of_run(recipe, overrides) if of_run else load_recipe(recipe, overrides)
+            checked = load_recipe(recipe, overrides) if opened is None else opened.recipe
+            if opened and overrides:
+                checked = load_recipe(checked.model_dump(mode="json"), overrides)
             if dry_run:
                 from headway.training.trained import dry_run as run_dry
 
@@ -482,12 +486,7 @@ def import_(
     import_run([word for word in words if word not in keys], output, keys, licence)
 
 
-@command(
-    app,
-    group=SHIP,
-    loads_runs=True,
-    usage="Usage: headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]",
-)
+@command(app, group=SHIP, loads_runs=True, usage=EXPORT_USAGE)
 def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
     run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,

@@ -13,7 +13,6 @@ from headway.cli.standard_streams import write
 from headway.comparison.options import CompareOptions, GridOptions, ReproduceOptions, is_grid
 from headway.core.errors import UserError, check_companions, option
 from headway.core.log import say
-from headway.core.registry import leave_for_code
 from headway.core.tables import Table
 
 
@@ -34,14 +33,15 @@ def compare(
 
     needs = {"training": ("output",), "columns": ("output",), "length_bins": ("by_length",)}
     check_companions(options.model_fields_set, needs)
-    code, of_grid = 0, bool(given) and is_grid(given[0])
-    if of_grid:
+    code = 0
+    if given and is_grid(given[0]):
         grid, output = grid_of_file(Path(given[0]), options, given[1:])
         if options.dry_run:
             write(plan_of(grid, output, options).text())
             return 0
         made = compare_grid(grid, output, options)
         comparison, code = made.comparison, made.code
+        options = options.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
     else:
         for name in sorted(options.model_fields_set & GridOptions.model_fields.keys()):
             what = "this is about a grid of runs to be made"
@@ -49,8 +49,7 @@ def compare(
         comparison = compare_existing([Existing.parse(run, "RUN") for run in given], options)
     if comparison is not None:
         if options.output is not None:
-            with leave_for_code(of_grid):  # its runs are of one's own recipes
-                write_report(comparison, options.output, options)
+            write_report(comparison, options.output, options)
         write(printed(comparison, options))
         draw_figures(comparison, options)
     return code

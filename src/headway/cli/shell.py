@@ -32,7 +32,7 @@ from headway.cli.console import console
 from headway.cli.interruption import received
 from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
-from headway.core.registry import leave_for_code
+from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -60,15 +60,10 @@ def flag(help: str, default_text: str = "", **others: Any) -> Parameter:
     return Parameter(help=help, show_default=(lambda _: default_text) if default_text else False, **others)
 
 
-ALLOW_CODE = inspect.Parameter(
-    "allow_code",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[
-        bool,
-        flag("Import what the run names by import path; it is not a part of headway.", group=panel(MODEL), negative=()),
-    ],
-)
+AllowCode = Annotated[
+    bool,
+    flag("Import what the run names by import path; it is not a part of headway.", group=panel(MODEL), negative=()),
+]
 RunArgument = Annotated[Path, argument("RUN", "The run folder, or a pack.")]
 Overrides = Annotated[str, argument("KEY.PATH=VALUE", "Changes to the recipe, such as training.updates=2000.")]
 Device = Annotated[str, flag("auto, cpu, cuda, ...", "auto", group=panel(MODEL))]
@@ -151,7 +146,10 @@ def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callab
             models.append(parameter.name)
             unvalidated += [parameter.name] if given is not None else []
         shown.append(parameter)
-    shown += [ALLOW_CODE] if loads_runs else []
+    if loads_runs:
+        shown.append(
+            inspect.Parameter("allow_code", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AllowCode)
+        )
 
     defaults = {each.name: each.default for each in shown if each.name in models and each.default is not each.empty}
 
@@ -160,7 +158,7 @@ def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callab
         values = defaults | given
         for name in unvalidated:
             values[name] = {key: getattr(values[name], key) for key in values[name].model_fields_set}
-        with leave_for_code(loads_runs and values.pop(ALLOW_CODE.name, False)):
+        with foreign_code(values.pop("allow_code", None) if loads_runs else None):
             return function(*arguments, **values)
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]

@@ -36,7 +36,7 @@ from headway.core.errors import UserError, nearest, option
 from headway.core.figures import STYLE, pick_fonts, save_figure
 from headway.core.files import write_json, write_text
 from headway.core.log import progress, warn
-from headway.core.registry import leave_for_code
+from headway.core.registry import foreign_code
 from headway.core.tables import Table
 from headway.formats.lines import read_lines
 from headway.metrics import written
@@ -162,7 +162,7 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions) 
 
     Runs are loaded once more for their attention. Raises UserError for data or runs that are not there any more.
     """
-    with leave_for_code(options.allow_code):
+    with foreign_code(options.allow_code or None):
         report = report_of(comparison, training_words(comparison, options.training))
         attentions = captured_attention(report, options)
     folder.mkdir(parents=True, exist_ok=True)

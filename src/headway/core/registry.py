@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -45,33 +45,16 @@ IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")
 
 
 @contextmanager
-def foreign_code(allowed: bool) -> Iterator[None]:
-    """Within this context, names by import path are imported or refused, whoever asks for them.
+def foreign_code(allowed: bool | None) -> Iterator[None]:
+    """Within this context, names by import path are imported or refused, whoever asks for them; None changes nothing.
 
     Without it the names in a recipe are imported, for whoever gives one trusts it, and those in a run are refused.
     """
-    token = _foreign_code.set(allowed)
+    token = _foreign_code.set(_foreign_code.get() if allowed is None else allowed)
     try:
         yield
     finally:
         _foreign_code.reset(token)
-
-
-@contextmanager
-def own_code(named: bool = True) -> Iterator[None]:
-    """Within this context, the code that one's own recipe and run name is imported if any is `named`.
-
-    A context that refuses the names of a run stays as it is, as the recipe is that of the run.
-    """
-    with foreign_code(named and _foreign_code.get() is not False):
-        yield
-
-
-@contextmanager
-def leave_for_code(given: bool = True) -> Iterator[None]:
-    """Within this context, the code that runs name may be imported if leave is `given`. Otherwise nothing changes."""
-    with foreign_code(True) if given else nullcontext():
-        yield
 
 
 def leave_given() -> bool:
@@ -79,17 +62,17 @@ def leave_given() -> bool:
     return _foreign_code.get() is True
 
 
-def under_leave(given: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function with the leave of its caller, whose context another process does not inherit."""
-    with leave_for_code(given):
-        return function(*arguments)
+def names_of_a_run() -> AbstractContextManager[None]:
+    """Within this context names by import path are refused, unless `foreign_code` has allowed them: runs travel."""
+    return foreign_code(leave_given())
 
 
-@contextmanager
-def names_of_a_run() -> Iterator[None]:
-    """Within this context names by import path are refused, unless leave was given before: runs travel."""
-    with foreign_code(leave_given()):
-        yield
+def own_code(tree: Any) -> AbstractContextManager[None]:
+    """Within this context the code that the raw tree of a recipe names is imported, and that of its own run with it.
+
+    If names are refused already, as the recipe is that of a run, they stay refused.
+    """
+    return foreign_code(_foreign_code.get() is not False and bool(import_paths(tree)))
 
 
 def is_foreign(name: str) -> bool:

@@ -43,7 +43,7 @@ from headway.core.documents import parse_yaml
 from headway.core.errors import RunError, UserError, option
 from headway.core.files import check_apart, exists, write_text
 from headway.core.log import counted, duration, progress, say, silenced, warn
-from headway.core.registry import leave_for_code, names_of_a_run
+from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
 from headway.core.tables import Cell, Column, Table
 from headway.formats.corpus_config import parse_corpus, paths_resolved
@@ -116,31 +116,31 @@ def compare_existing(
     Raises:
         UserError: what cannot be compared.
     """
-    with leave_for_code(options.allow_code):
+    with foreign_code(options.allow_code or None):
         planned, outputs = name_runs(runs), name_files(options.hypotheses)
         check_apart({"html": options.html}, [name.path for name in outputs if name.path is not None])
         check_names([*planned, *outputs], None if options.lead else options.baseline, least=least)
         opened = [open_run(run.path) for run in planned if run.path is not None]
-        recipes = {run.path: run.recipe for run in opened}
+        recipes, first = {run.path: run.recipe for run in opened}, next(iter(opened), None)
         for run in opened:
             tuple(learning_curve(run.path))
-        with names_of_a_run():
-            if recipes:
+        if first is not None:
+            with first.trusted():
                 _check_alike(planned, recipes, own_dev=not (options.test or options.references))
-        recipe = next(iter(recipes.values()), None)
+        recipe = None if first is None else first.recipe
         chosen = chosen_metrics(options, recipe) if metrics is None else metrics
         for metric in chosen if options.links_from is not None else ():
             metric.links_from = options.links_from
         check_margin(options.margins, chosen)
-        with names_of_a_run():
-            if recipe is None:
-                tests, scored = [], [evaluation_set(options, chosen, alone=len(outputs) + len(options.lead) < 2)]
-            else:
-                tests, task = _tests_of_runs(options, recipes), build_task(recipe.task)
+        if first is None:
+            tests, scored = [], [evaluation_set(options, chosen, alone=len(outputs) + len(options.lead) < 2)]
+        else:
+            with first.trusted():
+                tests, task = _tests_of_runs(options, recipes), first.task
                 for test in tests:
                     where = option("metric") if metrics is None else "metrics"
                     check_kind(chosen, test.kind(task.writes), where, of_texts=task.reads_text)
-                scored = [read_test_set(recipe, test) for test in tests]
+                scored = [read_test_set(first.recipe, test) for test in tests]
         _check_copies([*planned, *outputs])
         from_files = [result_of_file(name, scored, chosen) for name in outputs]
         if from_files:
@@ -268,7 +268,7 @@ def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
 def chosen_metrics(options: CompareOptions, recipe: Recipe | None) -> list[Metric]:
     """The metrics that were asked for, else AER of alignments, those of a run, or BLEU and chrF. Raises UserError."""
     if recipe is not None and not options.metric and options.alignments is None:
-        with names_of_a_run():
+        with foreign_code(options.allow_code):
             return list(dev_metrics(recipe))
     usual = DEFAULT_METRICS if options.alignments is None else ("aer",)
     return as_metrics(options.metric or usual, None if recipe is None else recipe.text.target.language)
@@ -649,25 +649,23 @@ def compare(
     known |= {name: (known[name],) for name in SEVERAL if isinstance(known.get(name), str | Path)}
     chosen = validated_options(CompareOptions, known)
     given = [systems] if isinstance(systems, str | Path | CellResult) else systems
-    only = given[0] if isinstance(given, Sequence) and len(given) == 1 else ""
-    of_grid = is_grid(str(only))
     if cells := [one for one in given if isinstance(one, CellResult)]:
         if len(cells) < len(given) or metrics is None:
             raise UserError("cells are compared with cells, by metrics", where="systems", allowed="cells and metrics")
         check_names([cell.name for cell in cells], least=2)
         comparison: Comparison | None = _verdicts(cells, as_metrics(metrics), chosen)
-    elif of_grid:
+    elif isinstance(given, Sequence) and len(given) == 1 and is_grid(str(given[0])):
         if metrics is not None or chosen.dry_run:
             what = "only the command line lists the cells" if chosen.dry_run else "a grid says this itself"
             raise UserError(what, where="dry_run" if chosen.dry_run else "metrics")
-        comparison = compare_grid(*grid_of_file(Path(str(only)), chosen), chosen).comparison
+        comparison = compare_grid(*grid_of_file(Path(str(given[0])), chosen), chosen).comparison
+        chosen = chosen.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
     else:
         comparison = compare_existing(list(_runs(given)), chosen, None if metrics is None else as_metrics(metrics))
     if comparison is None:
         raise RunError(f"{systems}: no two variants could be compared")
     if chosen.output is not None:
-        with leave_for_code(of_grid):  # its runs are of one's own recipes
-            write_report(comparison, chosen.output, chosen)
+        write_report(comparison, chosen.output, chosen)
     draw_figures(comparison, chosen)
     return comparison
 

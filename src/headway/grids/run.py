@@ -35,7 +35,7 @@ from headway.core.errors import HeadwayError, RunError, UserError
 from headway.core.files import write_json
 from headway.core.log import logger, say
 from headway.core.processes import batched
-from headway.core.registry import leave_for_code, names_of_a_run
+from headway.core.registry import foreign_code
 from headway.core.storage import locked
 from headway.formats.corpus_config import parse_corpus, paths_resolved
 from headway.grids.grid import CELL, CELLS, CellJob
@@ -98,16 +98,16 @@ def _make(job: CellJob) -> int:
         if code := train(planned.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
             return code
         write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
-    if job.kind == CELLS and not RunFolder(job.run).report.is_file():
-        write_run_report(job.run)
-    if job.result() is None:
-        known = job.run / TRAINING
-        memory = read_json(known).get("peak_memory") if known.is_file() else None
-        cell = CellName(planned.variant, planned.seed, job.run)
-        with leave_for_code():  # the run is of one's own recipe
+    with foreign_code(True):  # the run is of one's own recipe
+        if job.kind == CELLS and not RunFolder(job.run).report.is_file():
+            write_run_report(job.run)
+        if job.result() is None:
+            known = job.run / TRAINING
+            memory = read_json(known).get("peak_memory") if known.is_file() else None
+            cell = CellName(planned.variant, planned.seed, job.run)
             result = result_of_run(cell, job.tests, job.predict, peak_memory=memory)
-        write_result(job.run / CELL, result, job.stamp())
-        say(f"{job.name}: finished")
+            write_result(job.run / CELL, result, job.stamp())
+            say(f"{job.name}: finished")
     return 0
 
 
@@ -288,7 +288,7 @@ def evaluate(
         UserError: what `headway.load` and `predict` raise, a test set that cannot be read, or metrics of other outputs.
     """
     is_path = isinstance(run, str | Path)  # what is loaded already has its leave
-    with leave_for_code(allow_code or not is_path), names_of_a_run():
+    with foreign_code(allow_code or not is_path):
         predictor, name = (load(run, device=device), str(run)) if isinstance(run, str | Path) else (run, "run")
         recipe = predictor.recipe
         chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics, recipe.text.target.language)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
-from headway.core.registry import leave_for_code
+from headway.core.registry import foreign_code
 from headway.formats.alignments import LinksFrom
 
 SPAN = 20  # offsets further off than this are counted together
@@ -29,7 +29,7 @@ class CodeOptions(Section):
 
     def leave(self) -> AbstractContextManager[None]:
         """The context in which runs are opened: what they name is imported if these options allow it."""
-        return leave_for_code(self.allow_code)
+        return foreign_code(self.allow_code or None)
 
 
 class DeviceOptions(CodeOptions):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.core.errors import UserError, option
-from headway.core.registry import leave_for_code
+from headway.core.registry import foreign_code
 from headway.core.tables import Cell, Column, Table
 from headway.inspect.inspect_options import ParameterOptions
 from headway.models import ModelConfig, Seq2Seq, build_model
@@ -121,7 +121,7 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
     """Count the parameters and FLOPs of a recipe or run, as text or JSON. Raises UserError as `parameters_of`."""
     path = unpacked(path)
-    with leave_for_code(not path.is_dir()), options.leave():  # one's own recipe needs none
+    with foreign_code(options.allow_code or not path.is_dir() or None):  # one's own recipe needs no leave
         counted = parameters_of(path, overrides, options.vocabulary, options.length)
     return counted.to_json() if options.json_output else counted.table().text()
 

@@ -10,7 +10,7 @@ import torch
 from headway.core.device import pick_device
 from headway.core.errors import UserError, option
 from headway.core.log import say
-from headway.core.registry import leave_for_code
+from headway.core.registry import foreign_code
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -44,8 +44,7 @@ def load(
             multiplied as in training, from then on, in this process; exactly where several runs differ in that.
         engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
             made at first use, and kept in the cache.
-        allow_code: import the components that a run names by import path, which are not parts of headway; without it
-            they are refused, unless leave was given before, as by `--allow-code`.
+        allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
         A `SequencePredictor`, a `LabelPredictor`, or what the task of the run predicts with.
@@ -69,7 +68,7 @@ def load(
             what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
             raise UserError(what, where=option("engine"), received=engine, allowed=allowed)
     where = CPU if engine is not None else pick_device(device)
-    with leave_for_code(allow_code):
+    with foreign_code(allow_code or None):
         runs = [open_run(path, device=where, average=average) for path in paths]
     if engine is not None:
         opened = runs[0]

@@ -34,10 +34,7 @@ CPU = torch.device("cpu")
 
 
 class StoredRun(Run):
-    """A run in its folder. Each part is read, and checked, when it is first asked for; nothing but the run is read.
-
-    Parts import the code that the run names if leave was given where the run was opened.
-    """
+    """A run in its folder. Each part is read, and checked, when it is first asked for; nothing but the run is read."""
 
     path: Path
 
@@ -48,7 +45,7 @@ class StoredRun(Run):
         self._leave, self._device, self._average = leave_given(), device, average
 
     def trusted(self) -> AbstractContextManager[None]:
-        """The context in which the code that the run names is imported, or refused."""
+        """The context in which the code that the run names is imported, if leave was given where it was opened."""
         return foreign_code(self._leave)
 
     @cached_property
@@ -149,7 +146,7 @@ class StoredRun(Run):
 
 
 def open_run(path: str | Path, *, device: torch.device = CPU, average: int | None = None) -> StoredRun:
-    """A run that is there, by its folder or a pack of it. `leave_for_code` allows it to import what it names.
+    """A run that is there, by its folder or a pack of it. `foreign_code` allows it to import what it names.
 
     Args:
         path: the folder, or the pack, which is unpacked into the cache.

@@ -13,7 +13,6 @@ import numpy as np
 
 from headway.core.files import write_bytes
 from headway.core.log import counted
-from headway.core.registry import own_code
 from headway.core.tables import Column, Table
 from headway.metrics import written
 from headway.pages.page import data_element, packed_weights, write_page
@@ -172,11 +171,9 @@ def write_run_report(
 ) -> Path:
     """Write `report.html` into a finished run's folder.
 
-    The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
-    training, so that the code which the run names is imported.
+    The examples are by default the first of dev, and the headline the scores of the weights.
     """
-    with own_code():
-        opened = open_run(run)
+    opened = open_run(run)
     folder, task = opened.folder, opened.task
     with opened.trusted():
         if examples is None:
