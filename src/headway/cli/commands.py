@@ -257,9 +257,8 @@ def train(
     from headway.runs.run import open_run
     from headway.training.parallel import told_once
 
-    of_run = resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix))
-    opened = open_run(recipe) if of_run else None  # its recipe may be a stranger's
-    with opened.trusted() if opened else nullcontext():
+    opened = open_run(recipe) if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)) else None
+    with opened.trusted() if opened else nullcontext():  # the recipe of a run may be a stranger's
         with told_once():
             if opened and output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
@@ -274,7 +273,7 @@ def train(
                 return 0
         from headway.training.loop import train as run_training
 
-        output = recipe if of_run else output or Path("run")
+        output = recipe if opened else output or Path("run")
         code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
     allow = ["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []
     if code:

@@ -115,10 +115,7 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
 def command(
     app: App, name: str | None = None, group: str | None = None, *, loads_runs: bool = False, **shown: Any
 ) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was.
-
-    A verb that loads runs has `--allow-code`: under this flag it is called with leave for the code that runs name.
-    """
+    """Make a function, as described above, a verb of `app`. With `loads_runs` it has the flag `--allow-code`."""
     shown |= {} if group is None else {"group": panel(group)}
 
     def decorate(function: Function) -> Function:
@@ -158,7 +155,7 @@ def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callab
         values = defaults | given
         for name in unvalidated:
             values[name] = {key: getattr(values[name], key) for key in values[name].model_fields_set}
-        with foreign_code(values.pop("allow_code", None) if loads_runs else None):
+        with foreign_code((loads_runs and values.pop("allow_code", False)) or None):
             return function(*arguments, **values)
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
