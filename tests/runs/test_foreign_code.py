@@ -1,6 +1,7 @@
 """Every verb that loads runs refuses the code that a run names, unless `--allow-code` gives leave."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from headway.recipe import parse_recipe
 from headway.runs.run import open_run
 from tests.conftest import Command, Reversal
 from tests.grids.grids import write_grid
+from tests.serving.test_limits import served
 
 CODE = "from headway.mixers.attention import Attention\n\n\nclass Mine(Attention):\n    '''Attention of our own.'''\n"
 MIXER = "mine_asked:Mine"
@@ -188,3 +190,10 @@ def test_the_teacher_of_links_is_refused_whatever_the_recipe_names(run: Path) ->
     with foreign_code(True), pytest.raises(UserError, match="which is not a part of headway"):
         next(_taught(recipe.data.links, recipe.text, ()))
     assert not is_imported()
+
+
+@pytest.mark.slow
+def test_a_server_with_leave_answers_in_its_threads(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    with served(Path(f"en-de={run}"), "--allow-code") as (_, server, _):
+        assert server.predict("en-de", "abcd").content["outputs"][0]["text"] == "dcba"
