@@ -16,6 +16,7 @@ import yaml
 import headway
 from headway.core.errors import UserError
 from headway.core.files import sha256
+from headway.core.registry import foreign_code
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.runs import packing
@@ -117,7 +118,8 @@ def test_code_that_a_run_names_is_no_part_of_its_pack(
     monkeypatch.syspath_prepend(home)
     assert run_headway("predict", pack, "--allow-code", stdin="abcd\n").out == "dcba\n"
     options = ExportOptions(output=tmp_path / "model", input=lines)
-    assert export_run("huggingface", pack, options, {}, allow_code=True).passed
+    with foreign_code(True):
+        assert export_run("huggingface", pack, options, {}).passed
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert 'headway.load(FOLDER, allow_code=True).predict(["..."])' in card
 

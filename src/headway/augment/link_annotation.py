@@ -9,6 +9,7 @@ from itertools import chain
 from headway.core.errors import UserError
 from headway.core.log import counted, progress, say
 from headway.core.processes import batched
+from headway.core.registry import foreign_code
 from headway.core.storage import hashes_of
 from headway.formats.alignments import read_alignments
 from headway.formats.pairs import Pair, open_source
@@ -92,7 +93,8 @@ def _aligned(
 def _taught(links: LinksConfig, text: TextConfig, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str]]:
     """Pairs with the attention of the teacher, which has none for those that it cannot read whole."""
     assert links.run is not None
-    predictor = load(links.run)
+    with foreign_code(False):  # the leave of training is for the recipe's own code
+        predictor = load(links.run)
     if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("a teacher translates text", where="data.links.run", received=str(links.run))
     if (received := TextConfig(source=predictor.source.config, target=predictor.target.config)) != text:

@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,6 @@ from headway.cli.shell import (
     OPTIONS,
     SHIP,
     TRAIN,
-    AllowCode,
     Average,
     Device,
     EngineName,
@@ -58,6 +58,7 @@ app = new_app(
 for name in app.help_flags:
     app[name].group = panel(OPTIONS)
 SYSTEM = panel("Another system")
+EXPORT_USAGE = "Usage: headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]"
 DECODING = [*SearchOptions.model_fields, *SamplingOptions.model_fields]
 
 
@@ -240,7 +241,7 @@ def list_components(
 app.command(data_app)
 
 
-@command(app, group=TRAIN)
+@command(app, group=TRAIN, loads_runs=True)
 def train(
     recipe: Annotated[Path, argument("RECIPE", "The recipe; with --resume, the run folder is enough.")],
     /,
@@ -250,30 +251,30 @@ def train(
     dry_run: Annotated[
         bool, flag("Read, check, build, make a few updates, and say what all will take.", negative=())
     ] = False,
-    allow_code: AllowCode = False,
 ) -> int:
     """Train a model from raw text. `headway train --resume RUN` continues a run that was stopped, bit for bit."""
     from headway.recipe import load_recipe
+    from headway.runs.run import open_run
     from headway.training.parallel import told_once
-    from headway.training.trained import recipe_of_run
 
-    with told_once():
-        if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)):
-            if output not in (None, recipe):
+    opened = open_run(recipe) if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)) else None
+    with opened.trusted() if opened else nullcontext():  # the recipe of a run may be a stranger's
+        with told_once():
+            if opened and output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
                 raise UserError(what, where="RUN", received=str(recipe), allowed=allowed)
-            output, checked = recipe, recipe_of_run(recipe, overrides, allow_code)
-        else:
-            checked = load_recipe(recipe, overrides)
-        if dry_run:
-            from headway.training.trained import dry_run as run_dry
+            checked = load_recipe(recipe, overrides) if opened is None else opened.recipe
+            if opened and overrides:
+                checked = load_recipe(checked.model_dump(mode="json"), overrides)
+            if dry_run:
+                from headway.training.trained import dry_run as run_dry
 
-            write(run_dry(checked, _say_destinations).table().text())
-            return 0
-    from headway.training.loop import train as run_training
+                write(run_dry(checked, _say_destinations).table().text())
+                return 0
+        from headway.training.loop import train as run_training
 
-    output = output or Path("run")
-    code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
+        output = recipe if opened else output or Path("run")
+        code = run_training(checked, output, resume=resume, report=True, begun=_say_destinations)
     allow = ["--allow-code"] if import_paths(checked.model_dump(mode="json")) else []
     if code:
         _say_command("to go on", "train", "--resume", output, *allow)
@@ -298,7 +299,7 @@ def _say_command(why: str, *words: str | Path) -> None:
         say(f"{why}: headway {shlex.join(map(str, words))}")
 
 
-@command(app, group=TRAIN)
+@command(app, group=TRAIN, loads_runs=True)
 def predict(
     *named: Annotated[
         str,
@@ -331,7 +332,6 @@ def predict(
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
-    allow_code: AllowCode = False,
 ) -> None:
     """Read lines from standard input or a file, write one output a line, in the same order."""
     from headway.cli.standard_streams import output_to
@@ -354,7 +354,7 @@ def predict(
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure", "term_report")}
     read = [input, *file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
     check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
-    loaded = {"device": device, "average": average, "precision": precision, "engine": engine, "allow_code": allow_code}
+    loaded = {"device": device, "average": average, "precision": precision, "engine": engine}
     if file:
         if words or input:
             what = "a document is translated, or lines are, not both"
@@ -370,23 +370,22 @@ def predict(
     draw_alignments(shown, options.get("alignment_figure"))
 
 
-@command(app, group=TRAIN)
+@command(app, group=TRAIN, loads_runs=True)
 def score(
     run: Annotated[Path | None, argument("RUN", "A run, for the probabilities of targets under its model.")] = None,
     /,
     *,
     options: Annotated[dict[str, Any], Given((ScoreOptions, *SCORE_OPTIONS))],
     device: Device = "auto",
-    allow_code: AllowCode = False,
 ) -> None:
     """Score files of hypotheses against references; or, with RUN, given targets under its model."""
     if run is None:
         score_files(validated_options(ScoreOptions, options))
     else:
-        score_targets(run, options, device, allow_code)
+        score_targets(run, options, device)
 
 
-@command(app, group=TRAIN)
+@command(app, group=TRAIN, loads_runs=True)
 def augment(
     method: Annotated[
         Literal["backtranslate", "distill"],
@@ -421,7 +420,6 @@ def augment(
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
-    allow_code: AllowCode = False,
 ) -> None:
     """Make a corpus of lines and what a run, or another system, writes for them.
 
@@ -453,8 +451,8 @@ def augment(
     given = {name: getattr(options, name) for name in options.model_fields_set}
     checked = validated_options(BulkOptions, given | keys_given(keys, BulkOptions))
     check_output(checked)
-    check_engine(engine, runs[0], checked.model_dump(exclude_unset=True), allow_code)
-    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision, allow_code=allow_code)
+    check_engine(engine, runs[0], checked.model_dump(exclude_unset=True))
+    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision)
     loaded = {"average": average, "engine": engine, "precision": precision}
     write(json.dumps(decode_corpus(method, predictor, input, checked, loaded)["counts"], ensure_ascii=False))
 
@@ -487,7 +485,7 @@ def import_(
     import_run([word for word in words if word not in keys], output, keys, licence)
 
 
-@command(app, group=SHIP, usage="Usage: headway export FORMAT RUN [KEY=VALUE...] --output FOLDER [OPTIONS]")
+@command(app, group=SHIP, loads_runs=True, usage=EXPORT_USAGE)
 def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
     run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
@@ -495,26 +493,25 @@ def export(
     *keys: Annotated[str, argument("KEY=VALUE", "Options of the format; `headway list exporters` has all.")],
     options: ExportOptions,
     list: Annotated[Path | None, flag("Say which formats can express this run, and why not.")] = None,
-    allow_code: AllowCode = False,
 ) -> int:
     """Write a run in a format of other engines, with its card, and show that it answers as the run does."""
     from headway.export import EXPORTERS
     from headway.export.exporting import export_run, formats_of
 
     if list is not None:
-        write(formats_of(list, allow_code=allow_code).text())
+        write(formats_of(list).text())
         return 0
     if format is None or run is None:
         what, allowed = "an export needs a format and a run", f"headway export FORMAT RUN {option('output')} DIR"
         raise UserError(what, where="headway export", allowed=allowed)
     if str(run) in EXPORTERS and format not in EXPORTERS:
         format, run = str(run), Path(format)
-    report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]), allow_code=allow_code)
+    report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]))
     write(report.text())
     return 0 if report.passed else 1
 
 
-@command(app, group=SHIP)
+@command(app, group=SHIP, loads_runs=True)
 def serve(
     *runs: Annotated[
         str,
@@ -529,12 +526,11 @@ def serve(
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
-    allow_code: AllowCode = False,
 ) -> None:
     """Answer requests over HTTP, as LibreTranslate does, and show a page in the browser that translates."""
     from headway.serving.server import serve as serve_runs
 
-    serve_runs(runs, options, engine=engine, device=device, precision=precision, allow_code=allow_code)
+    serve_runs(runs, options, engine=engine, device=device, precision=precision)
 
 
 @command(app, group=SHIP, usage="Usage: headway pack RUN [--output FILE] [OPTIONS]")

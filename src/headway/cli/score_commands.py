@@ -24,11 +24,11 @@ def score_files(options: ScoreOptions) -> None:
     draw_figures(comparison, asked)
 
 
-def score_targets(run: Path, options: dict[str, Any], device: str, allow_code: bool) -> None:
+def score_targets(run: Path, options: dict[str, Any], device: str) -> None:
     """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
     from headway.cli.streams import run_score
 
-    shown = run_score(run, options, device=device, allow_code=allow_code)
+    shown = run_score(run, options, device=device)
     draw_alignments(shown, options.get("alignment_figure"))
 
 

@@ -32,6 +32,7 @@ from headway.cli.console import console
 from headway.cli.interruption import received
 from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
+from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -112,19 +113,19 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
 
 
 def command(
-    app: App, name: str | None = None, group: str | None = None, **shown: Any
+    app: App, name: str | None = None, group: str | None = None, *, loads_runs: bool = False, **shown: Any
 ) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`, in a group of its help; it stays what it was."""
+    """Make a function, as described above, a verb of `app`. With `loads_runs` it has the flag `--allow-code`."""
     shown |= {} if group is None else {"group": panel(group)}
 
     def decorate(function: Function) -> Function:
-        app.command(with_flags(function), name=name or function.__name__.replace("_", "-"), **shown)
+        app.command(with_flags(function, loads_runs), name=name or function.__name__.replace("_", "-"), **shown)
         return function
 
     return decorate
 
 
-def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callable[..., Any]:
     """The function that cyclopts reads: the models among the parameters say which flags they have."""
     shown, models, unvalidated = list[inspect.Parameter](), list[str](), list[str]()
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
@@ -142,6 +143,10 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             models.append(parameter.name)
             unvalidated += [parameter.name] if given is not None else []
         shown.append(parameter)
+    if loads_runs:
+        shown.append(
+            inspect.Parameter("allow_code", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AllowCode)
+        )
 
     defaults = {each.name: each.default for each in shown if each.name in models and each.default is not each.empty}
 
@@ -150,7 +155,8 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
         values = defaults | given
         for name in unvalidated:
             values[name] = {key: getattr(values[name], key) for key in values[name].model_fields_set}
-        return function(*arguments, **values)
+        with foreign_code((loads_runs and values.pop("allow_code", False)) or None):
+            return function(*arguments, **values)
 
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

@@ -88,7 +88,7 @@ def run_predict(
             both = "this is no run, and inputs are named or read from a file, not both"
             what = both if exists(Path(words[0])) else f"there is no such run{runs_near(Path(words[0]))}"
             raise UserError(what, where=words[0], allowed=f"runs before {option('input')}")
-    check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
+    check_engine(loaded["engine"], runs[0], given)
     predictor = load(*runs, **loaded)
     task, hears = predictor.recipe.task, isinstance(predictor.runs[0].source, AudioProcessor)
     for word in () if hears else words:
@@ -149,7 +149,7 @@ def run_documents(
         except UserError as error:
             failed[file] = error
     if contents:
-        check_engine(loaded["engine"], runs[0], given, loaded["allow_code"])
+        check_engine(loaded["engine"], runs[0], given)
         translator, terms = _translator(load(*runs, **loaded), given, "file")
         sides = ("source", "target") if {"tmx", "xliff"} & {*map(kind_of, map(str, contents))} else ("source",)
         what = "documents are cut into sentences, and marked, by language"
@@ -189,7 +189,7 @@ def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | 
     return outputs
 
 
-def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_code: bool) -> None:
+def check_engine(engine: str | None, run: Path, given: Mapping[str, Any]) -> None:
     """Raise UserError for what an engine lacks, of options and the recipe, before its export, which takes long."""
     if engine is None:
         return
@@ -200,7 +200,7 @@ def check_engine(engine: str | None, run: Path, given: Mapping[str, Any], allow_
             raise UserError(what, where=option(name), allowed=allowed)
     asked = {name: value for name, value in given.items() if name in PredictOptions.model_fields}
     options = checked_options(PredictOptions, None, asked)
-    decodes.check(options, options.search(open_run(run, allow_code).recipe.decoding))
+    decodes.check(options, options.search(open_run(run).recipe.decoding))
 
 
 def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str | UserError], StandardInput | None]:
@@ -216,16 +216,13 @@ def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str | Us
     return source, source
 
 
-def run_score(
-    run: Path, given: Mapping[str, Any], *, device: str = "auto", allow_code: bool = False
-) -> list[WordAlignment]:
+def run_score(run: Path, given: Mapping[str, Any], *, device: str = "auto") -> list[WordAlignment]:
     """Write given outputs' probabilities under a run's model to standard output.
 
     Args:
         run: the run.
         given: the options that were given, of `SCORE_OPTIONS`.
         device: where to compute.
-        allow_code: import what the run names by import path.
 
     Returns:
         Alignments of the first lines, where these were asked for.
@@ -233,7 +230,7 @@ def run_score(
     Raises:
         UserError: options that the task does not have or that do not go together, or files that cannot be read.
     """
-    predictor = load(run, device=device, allow_code=allow_code)
+    predictor = load(run, device=device)
     task = predictor.recipe.task
     if isinstance(predictor, LabelPredictor):
         score_labels(predictor, _only(given, task, LabelScoreOptions))

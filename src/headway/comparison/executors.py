@@ -20,6 +20,7 @@ import torch
 from headway.comparison.options import GridOptions
 from headway.core.errors import UserError, not_installed, option
 from headway.core.processes import cores
+from headway.core.registry import foreign_code, leave_given
 from headway.core.system import interrupts_held, leave_terminal
 
 LOCAL = "local"
@@ -74,6 +75,12 @@ def _called(results: Any, asked: Any, function: Callable[..., Any], arguments: S
     results.send(returned)
 
 
+def _with_leave(given: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a process that does not inherit the context of its caller."""
+    with foreign_code(given or None):
+        return function(*arguments)
+
+
 class ProcessesOfTheirOwn(Executor):
     """Calls in processes of this machine, each in one of its own.
 
@@ -104,7 +111,8 @@ class ProcessesOfTheirOwn(Executor):
             if self._context.get_start_method() == "forkserver":
                 with interrupts_held():
                     forkserver.ensure_running()
-            process = self._context.Process(target=_called, args=(sent, asked, function, arguments))
+            called = sent, asked, _with_leave, (leave_given(), function, *arguments)
+            process = self._context.Process(target=_called, args=called)
             process.start()
         finally:
             sys.modules["__main__"] = main
@@ -182,7 +190,7 @@ class RayTasks(Executor):
         self._tasks: list[RayTask] = []
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RayTask:
-        self._tasks.append(RayTask(self.ray, self._remote(function).remote(*arguments)))
+        self._tasks.append(RayTask(self.ray, self._remote(_with_leave).remote(leave_given(), function, *arguments)))
         return self._tasks[-1]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -36,6 +36,7 @@ from headway.core.errors import UserError, nearest, option
 from headway.core.figures import STYLE, pick_fonts, save_figure
 from headway.core.files import write_json, write_text
 from headway.core.log import progress, warn
+from headway.core.registry import foreign_code
 from headway.core.tables import Table
 from headway.formats.lines import read_lines
 from headway.metrics import written
@@ -102,7 +103,7 @@ def report_of(comparison: Comparison, training: Mapping[str, int] | None = None)
     return report
 
 
-def training_words(comparison: Comparison, path: Path | None, *, allow_code: bool = False) -> dict[str, int] | None:
+def training_words(comparison: Comparison, path: Path | None) -> dict[str, int] | None:
     """How often words occur in the target texts of training: of a file, else of the first run; None without either.
 
     Raises:
@@ -114,7 +115,7 @@ def training_words(comparison: Comparison, path: Path | None, *, allow_code: boo
     runs = [cell.path for cells in comparison.cells.values() for cell in cells if cell.path and cell.path.is_dir()]
     if not runs or not any(measure.metric.of_text for measure in comparison.measures):
         return None
-    run = open_run(runs[0], allow_code)
+    run = open_run(runs[0])
     with run.trusted():
         recipe = run.recipe
         try:
@@ -161,8 +162,9 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions) 
 
     Runs are loaded once more for their attention. Raises UserError for data or runs that are not there any more.
     """
-    report = report_of(comparison, training_words(comparison, options.training, allow_code=options.allow_code))
-    attentions = captured_attention(report, options)
+    with foreign_code(options.allow_code or None):
+        report = report_of(comparison, training_words(comparison, options.training))
+        attentions = captured_attention(report, options)
     folder.mkdir(parents=True, exist_ok=True)
     names = " · ".join(variant.name for variant in comparison.variants)
     write_comparison_page(folder / f"{NAME}.html", report, attentions, title=f"{names} compared")
@@ -199,7 +201,7 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
                 for index in sorted(dict.fromkeys(by_rank[:MOST_CAPTURED])):  # those that differ most
                     examples[test, index] = Example(output.test.sources[index], output.hypotheses[index])
             if examples:
-                asked = (path, examples, options.device, BITS, options.allow_code)
+                asked = (path, examples, options.device, BITS)
                 for (test, index), maps in executor.submit(packed_attention, *asked).result().items():
                     found[variant, test, index] = maps
     return found

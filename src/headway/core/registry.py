@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -45,23 +45,34 @@ IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")
 
 
 @contextmanager
-def foreign_code(allowed: bool) -> Iterator[None]:
-    """Within this context, names by import path are imported or refused, whoever asks for them.
+def foreign_code(allowed: bool | None) -> Iterator[None]:
+    """Within this context, names by import path are imported or refused, whoever asks for them; None changes nothing.
 
     Without it the names in a recipe are imported, for whoever gives one trusts it, and those in a run are refused.
     """
-    token = _foreign_code.set(allowed)
+    token = _foreign_code.set(_foreign_code.get() if allowed is None else allowed)
     try:
         yield
     finally:
         _foreign_code.reset(token)
 
 
-@contextmanager
-def names_of_a_run() -> Iterator[None]:
+def leave_given() -> bool:
+    """Whether the code that runs name may be imported in this context."""
+    return _foreign_code.get() is True
+
+
+def names_of_a_run() -> AbstractContextManager[None]:
     """Within this context names by import path are refused, unless `foreign_code` has allowed them: runs travel."""
-    with foreign_code(_foreign_code.get() is True):
-        yield
+    return foreign_code(leave_given())
+
+
+def own_code(tree: Any) -> AbstractContextManager[None]:
+    """Within this context the code that the raw tree of a recipe names is imported, and that of its own run with it.
+
+    If names are refused already, as the recipe is that of a run, they stay refused.
+    """
+    return foreign_code(_foreign_code.get() is not False and bool(import_paths(tree)))
 
 
 def is_foreign(name: str) -> bool:

@@ -41,9 +41,9 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
     return kind(validated_options(section, given))
 
 
-def formats_of(path: Path, *, allow_code: bool = False) -> Table:
+def formats_of(path: Path) -> Table:
     """For every format whether it can express a run, and how or why not. Raises UserError where it has no weights."""
-    rows = list(_answers(open_run(path, allow_code).loaded()))
+    rows = list(_answers(open_run(path).loaded()))
     return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
 
 
@@ -88,9 +88,7 @@ def check_expressible(exporter: Exporter, run: Run) -> None:
         )
 
 
-def export_run(
-    name: str, path: Path, options: ExportOptions, given: Mapping[str, Any], *, allow_code: bool = False
-) -> ParityReport:
+def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str, Any]) -> ParityReport:
     """Write a run in a format, with `README.md` and `parity.json`, and say how its outputs compare with the run's.
 
     The folder appears when all of it is there. An export whose outputs differ is kept: its report says so.
@@ -100,7 +98,6 @@ def export_run(
         path: the run folder.
         options: those that all formats have.
         given: those of the format.
-        allow_code: import what the run names by import path.
 
     Raises:
         UserError: no run, no weights, a format that cannot express it or is not installed, a folder that is there
@@ -113,7 +110,7 @@ def export_run(
     exporter = build_exporter(name, given)
     if missing := [package for package in exporter.packages if find_spec(package) is None]:
         raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
-    run = open_run(path, allow_code).loaded()
+    run = open_run(path).loaded()
     with run.trusted():
         check_expressible(exporter, run)
         examples = parity_examples(run, options.input, options.sentences)

@@ -244,7 +244,8 @@ def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
     Raises:
         UserError: runs that do not belong together, parts that do not exist, no references.
     """
-    named = name_runs(runs, allow_code=options.allow_code)
+    with options.leave():
+        named = name_runs(runs)
     if len({name.variant for name in named}) > 1 or len({name.seed for name in named}) < len(named):
         what = "the parts of one model are cut: give runs of one recipe, each with a seed of its own"
         allowed = "NAME:SEED=RUN, one NAME for all"
@@ -254,12 +255,14 @@ def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
 
 def ablate_seeds(runs: Sequence[Path], options: AblateOptions) -> Ablations:
     """The same of runs that are known to be the seeds of one model, whatever else their recipes differ in."""
-    opened, predictors = open_run(runs[0], options.allow_code), list[SequencePredictor | LabelPredictor]()
-    for run in runs:
-        predictor = load(run, device=options.device, allow_code=options.allow_code)
-        if not isinstance(predictor, SequencePredictor | LabelPredictor):
-            raise UserError("only models that write sequences or labels are cut", where="RUN", received=str(run))
-        predictors.append(predictor)
+    predictors = list[SequencePredictor | LabelPredictor]()
+    with options.leave():
+        opened = open_run(runs[0])
+        for run in runs:
+            predictor = load(run, device=options.device)
+            if not isinstance(predictor, SequencePredictor | LabelPredictor):
+                raise UserError("only models that write sequences or labels are cut", where="RUN", received=str(run))
+            predictors.append(predictor)
     examples, recipe = _examples(opened, predictors, options), predictors[0].recipe
     with opened.trusted():
         language = recipe.text.target.language

@@ -116,38 +116,39 @@ def compare_existing(
     Raises:
         UserError: what cannot be compared.
     """
-    planned, outputs = name_runs(runs, allow_code=options.allow_code), name_files(options.hypotheses)
-    check_apart({"html": options.html}, [name.path for name in outputs if name.path is not None])
-    check_names([*planned, *outputs], None if options.lead else options.baseline, least=least)
-    opened = [open_run(run.path, options.allow_code) for run in planned if run.path is not None]
-    recipes = {run.path: run.recipe for run in opened}
-    for run in opened:
-        tuple(learning_curve(run.path))
-    with foreign_code(options.allow_code):
-        if recipes:
-            _check_alike(planned, recipes, own_dev=not (options.test or options.references))
-    recipe = next(iter(recipes.values()), None)
-    chosen = chosen_metrics(options, recipe) if metrics is None else metrics
-    for metric in chosen if options.links_from is not None else ():
-        metric.links_from = options.links_from
-    check_margin(options.margins, chosen)
-    with foreign_code(options.allow_code):
-        if recipe is None:
+    with foreign_code(options.allow_code or None):
+        planned, outputs = name_runs(runs), name_files(options.hypotheses)
+        check_apart({"html": options.html}, [name.path for name in outputs if name.path is not None])
+        check_names([*planned, *outputs], None if options.lead else options.baseline, least=least)
+        opened = [open_run(run.path) for run in planned if run.path is not None]
+        recipes, first = {run.path: run.recipe for run in opened}, next(iter(opened), None)
+        for run in opened:
+            tuple(learning_curve(run.path))
+        if first is not None:
+            with first.trusted():
+                _check_alike(planned, recipes, own_dev=not (options.test or options.references))
+        recipe = None if first is None else first.recipe
+        chosen = chosen_metrics(options, recipe) if metrics is None else metrics
+        for metric in chosen if options.links_from is not None else ():
+            metric.links_from = options.links_from
+        check_margin(options.margins, chosen)
+        if first is None:
             tests, scored = [], [evaluation_set(options, chosen, alone=len(outputs) + len(options.lead) < 2)]
         else:
-            tests, task = _tests_of_runs(options, recipes), build_task(recipe.task)
-            for test in tests:
-                where = option("metric") if metrics is None else "metrics"
-                check_kind(chosen, test.kind(task.writes), where, of_texts=task.reads_text)
-            scored = [read_test_set(recipe, test) for test in tests]
-    _check_copies([*planned, *outputs])
-    from_files = [result_of_file(name, scored, chosen) for name in outputs]
-    if from_files:
-        check_words(chosen[0], [*options.references, *(name.path for name in outputs if name.path is not None)])
-    leads = _leads(options, scored)
-    with progress("decoding", len(planned), "runs") as bar:
-        from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
-    return with_limits(_verdicts([*from_runs, *from_files, *leads], chosen, options), tuned=None)
+            with first.trusted():
+                tests, task = _tests_of_runs(options, recipes), first.task
+                for test in tests:
+                    where = option("metric") if metrics is None else "metrics"
+                    check_kind(chosen, test.kind(task.writes), where, of_texts=task.reads_text)
+                scored = [read_test_set(first.recipe, test) for test in tests]
+        _check_copies([*planned, *outputs])
+        from_files = [result_of_file(name, scored, chosen) for name in outputs]
+        if from_files:
+            check_words(chosen[0], [*options.references, *(name.path for name in outputs if name.path is not None)])
+        leads = _leads(options, scored)
+        with progress("decoding", len(planned), "runs") as bar:
+            from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
+        return with_limits(_verdicts([*from_runs, *from_files, *leads], chosen, options), tuned=None)
 
 
 def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: CompareOptions) -> Comparison:
@@ -218,7 +219,7 @@ def name_files(given: Sequence[str]) -> list[CellName]:
     return [CellName(file.name or usual[file.path], 1 if file.seed is None else file.seed, file.path) for file in files]
 
 
-def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[CellName]:
+def name_runs(runs: Sequence[Existing]) -> list[CellName]:
     """The variants of runs: as given, or what the names of all runs of one recipe begin with.
 
     The finished cells of one variant of a grid have one recipe, although the grid tunes a key for each cell.
@@ -226,7 +227,7 @@ def name_runs(runs: Sequence[Existing], *, allow_code: bool = False) -> list[Cel
     Raises:
         UserError: a folder that is no run, or whose recipe names code that may not be imported.
     """
-    opened = [open_run(run.path, allow_code) for run in runs]
+    opened = [open_run(run.path) for run in runs]
     recipes = [run.recipe for run in opened]
     # As was chosen, where a recipe left that open.
     computed = [computing(run.recipe, **chosen(run.manifest, run.recipe)) for run in opened]
@@ -368,7 +369,7 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
     manifest = open_run(name.path).manifest
     if manifest.get("status") not in ("finished", "imported"):
         warn(f"{name.path}: training is not complete; its best weights so far are compared")
-    decoding = open_run(name.path, options.allow_code).recipe.decoding.model_dump(mode="json")
+    decoding = open_run(name.path).recipe.decoding.model_dump(mode="json")
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
         "weights": manifest.get("model_sha256"),
@@ -379,7 +380,7 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
     path = options.output and options.output / CELLS / f"{file_name(name.variant)}-{name.seed}.json"
     if path is not None and (known := read_result(path, stamp)) is not None:
         return replace(known, variant=name.variant, seed=name.seed)  # it may have been kept by another name
-    result = result_of_run(name, tests, device=options.device, allow_code=options.allow_code)
+    result = result_of_run(name, tests, device=options.device)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         for output in result.outputs:  # before the result, with which they count as written

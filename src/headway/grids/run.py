@@ -98,15 +98,16 @@ def _make(job: CellJob) -> int:
         if code := train(planned.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
             return code
         write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
-    if job.kind == CELLS and not RunFolder(job.run).report.is_file():
-        write_run_report(job.run)
-    if job.result() is None:
-        known = job.run / TRAINING
-        memory = read_json(known).get("peak_memory") if known.is_file() else None
-        cell = CellName(planned.variant, planned.seed, job.run)
-        result = result_of_run(cell, job.tests, job.predict, peak_memory=memory)
-        write_result(job.run / CELL, result, job.stamp())
-        say(f"{job.name}: finished")
+    with foreign_code(True):  # the run is of one's own recipe
+        if job.kind == CELLS and not RunFolder(job.run).report.is_file():
+            write_run_report(job.run)
+        if job.result() is None:
+            known = job.run / TRAINING
+            memory = read_json(known).get("peak_memory") if known.is_file() else None
+            cell = CellName(planned.variant, planned.seed, job.run)
+            result = result_of_run(cell, job.tests, job.predict, peak_memory=memory)
+            write_result(job.run / CELL, result, job.stamp())
+            say(f"{job.name}: finished")
     return 0
 
 
@@ -192,19 +193,17 @@ def result_of_run(
     *,
     peak_memory: int | None = None,
     device: str = "auto",
-    allow_code: bool = True,
 ) -> CellResult:
     """Decode test sets with a finished run by options of prediction, and gather its costs and its curve.
 
-    `peak_memory`: of training, in bytes. `allow_code`: import what the run names by import path, as one's own recipe
-    may.
+    `peak_memory`: of training, in bytes.
 
     Raises:
         UserError: a folder that holds no finished run, or test sets that cannot be read.
     """
     run = cell.path
     assert run is not None
-    predictor = load(run, device=device, allow_code=allow_code)
+    predictor = load(run, device=device)
     recipe, manifest = predictor.recipe, open_run(run).manifest
     outputs, tokens, seconds = list[CellOutput](), 0, 0.0
     for test in tests:
@@ -217,8 +216,7 @@ def result_of_run(
         texts, counts = decode(predictor, examples, options or {})
         outputs.append(CellOutput(scored, tuple(texts)))
         tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
-    with foreign_code(allow_code):
-        costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
+    costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
     curve, precision = tuple(learning_curve(run)), precision_of(manifest)
     steps, rate = manifest.get("references", ""), recipe.optimizer.learning_rate
     return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps, rate)
@@ -289,12 +287,10 @@ def evaluate(
     Raises:
         UserError: what `headway.load` and `predict` raise, a test set that cannot be read, or metrics of other outputs.
     """
-    if isinstance(run, str | Path):
-        predictor, name = load(run, device=device, allow_code=allow_code), str(run)
-    else:
-        predictor, name, allow_code = run, "run", True  # it was allowed when it was loaded
-    recipe = predictor.recipe
-    with foreign_code(allow_code):
+    is_path = isinstance(run, str | Path)  # what is loaded already has its leave
+    with foreign_code(allow_code or not is_path):
+        predictor, name = (load(run, device=device), str(run)) if isinstance(run, str | Path) else (run, "run")
+        recipe = predictor.recipe
         chosen = list(dev_metrics(recipe)) if metrics is None else as_metrics(metrics, recipe.text.target.language)
         task = build_task(recipe.task)
         test = replace(_test_set(recipe, corpus), written=task.written(recipe))

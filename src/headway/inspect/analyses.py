@@ -496,9 +496,9 @@ def run_figures(run: Path, options: FigureOptions) -> str:
     Raises:
         UserError: no run, files that are missing or at fault, nothing to read or to draw.
     """
-    opened = open_run(run, options.allow_code)
-    task = opened.task
-    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    with options.leave():
+        opened = open_run(run)
+        task, predictor = opened.task, load(run, device=options.device)
     recipe = predictor.recipe
     corpus = task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
     if (written := task.written(recipe)) is not None:

@@ -350,7 +350,8 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
     Raises:
         UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
     """
-    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    with options.leave():
+        predictor = load(run, device=options.device)
     if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("dependency heads are of words, and this model reads none", where=str(run))
     tree = predictor.recipe.model_dump(mode="json")

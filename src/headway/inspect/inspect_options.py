@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
+from headway.core.registry import foreign_code
 from headway.formats.alignments import LinksFrom
 
 SPAN = 20  # offsets further off than this are counted together
@@ -24,6 +26,10 @@ class CodeOptions(Section):
     allow_code: bool = Field(
         False, description="Import what the run names by import path; it is not a part of headway."
     )
+
+    def leave(self) -> AbstractContextManager[None]:
+        """The context in which runs are opened: what they name is imported if these options allow it."""
+        return foreign_code(self.allow_code or None)
 
 
 class DeviceOptions(CodeOptions):

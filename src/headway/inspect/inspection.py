@@ -158,7 +158,8 @@ def run_attribution(run: Path, options: AttributionOptions) -> str:
     if references is not None and len(references) != len(options.text):
         received = f"{len(references)} lines for {len(options.text)} sentences"
         raise UserError("there must be a line for each sentence", where=option("reference"), received=received)
-    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    with options.leave():
+        predictor = load(run, device=options.device)
     attributing = Attributing.of(predictor, options.attribution, options.against)
     outputs = predictor.predict(options.text) if references is None else predictor.force(options.text, references)
     views = [attributing(output, words=options.words) for output in outputs]
@@ -385,7 +386,8 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
     Raises:
         UserError: no run, an empty sentence, a layer or head that is not there.
     """
-    predictor = load(run, device=options.device, allow_code=options.allow_code)
+    with options.leave():
+        predictor = load(run, device=options.device)
     (sentence,) = inspect(predictor, [Example(options.text)])
     layers = [layer for shown in sentence.maps if shown.measure.endswith("weight") for layer in shown.layers]
     if not layers:
@@ -424,7 +426,8 @@ def run_page(run: Path, options: PageOptions) -> str:
         UserError: no run, no sentences, files of different lengths, gold without references.
     """
     check_companions(options.model_dump(exclude_none=True), {"against": ["attribution"]})
-    opened = open_run(run, options.allow_code)
+    with options.leave():
+        opened = open_run(run)
     if opened.path != run and options.output is None:
         what, allowed = "the page of a pack needs a place", f"{option('output')} FILE"
         raise UserError(what, where=option("output"), received=str(run), allowed=allowed)
@@ -452,7 +455,7 @@ def run_page(run: Path, options: PageOptions) -> str:
         if len(examples) > (most := options.sentences):
             say(f"showing the first {most} of {len(examples):,} sentences")
         shown, gold = examples[:most], (gold or [])[:most]
-        predictor = load(opened.path, device=options.device, allow_code=options.allow_code)
+        predictor = load(opened.path, device=options.device)
         how = options.attribution and Attributing.of(predictor, options.attribution, options.against)
         with progress("looking inside", total=len(shown), unit="sentences") as bar:
             packed = pack_sentences(bar.over(inspect(predictor, shown, gold, options.nbest, how or None)), len(shown))
@@ -603,10 +606,10 @@ def _index(lists: list[list[str]], tokens: Sequence[str]) -> int:
 
 
 def packed_attention(
-    run: Path, examples: Mapping[tuple[int, int], Example], device: str, bits: int, allow_code: bool
+    run: Path, examples: Mapping[tuple[int, int], Example], device: str, bits: int
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """The packed maps of a run's attention in sentences, by their places. Raises UserError for a run that is gone."""
-    predictor = load(run, device=device, allow_code=allow_code)
+    predictor = load(run, device=device)
     captured = read(predictor, list(examples.values()), ReadOptions(hypotheses=False))
     found = zip(examples, map(maps_of, captured), strict=True)
     return {place: packed_maps(maps, bits) for place, maps in found if maps}

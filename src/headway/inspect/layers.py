@@ -255,7 +255,8 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
     Raises:
         UserError: runs of no tagger, data that cannot be read, no such sentence.
     """
-    loaded = [load(path, allow_code=options.allow_code) for path in (run, options.beside) if path is not None]
+    with options.leave():
+        loaded = [load(path) for path in (run, options.beside) if path is not None]
     predictors = [predictor for predictor in loaded if isinstance(predictor, LabelPredictor)]
     if len(predictors) < len(loaded):
         raise UserError("only taggers read layers", where=str(run))

@@ -121,7 +121,7 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
     """Count the parameters and FLOPs of a recipe or run, as text or JSON. Raises UserError as `parameters_of`."""
     path = unpacked(path)
-    with foreign_code(options.allow_code or not path.is_dir()):  # one's own recipe needs no leave
+    with foreign_code(options.allow_code or not path.is_dir() or None):  # one's own recipe needs no leave
         counted = parameters_of(path, overrides, options.vocabulary, options.length)
     return counted.to_json() if options.json_output else counted.table().text()
 

@@ -10,6 +10,7 @@ import torch
 from headway.core.device import pick_device
 from headway.core.errors import UserError, option
 from headway.core.log import say
+from headway.core.registry import foreign_code
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -66,7 +67,11 @@ def load(
         if more_runs or average is not None:
             what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
             raise UserError(what, where=option("engine"), received=engine, allowed=allowed)
-        opened = open_run(run, allow_code)
+    where = CPU if engine is not None else pick_device(device)
+    with foreign_code(allow_code or None):
+        runs = [open_run(path, device=where, average=average) for path in paths]
+    if engine is not None:
+        opened = runs[0]
         with opened.trusted():
             chosen = build_engine(engine)
             folder = kept_export(chosen, opened)
@@ -76,8 +81,6 @@ def load(
             assert isinstance(predictor, SequencePredictor)
             predictor.backend = chosen.backend(folder, empty)
         return predictor
-    where = pick_device(device)
-    runs = [open_run(path, allow_code, device=where, average=average) for path in paths]
     task = task_of(runs)
     kinds = {float32_of(each.manifest) or "cudnn" for each in runs}
     use_float32(kinds.pop() if len(kinds) == 1 else "exact", where)

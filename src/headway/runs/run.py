@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from headway.core.device import keep_freed_memory
 from headway.core.errors import UserError, memory_named
 from headway.core.log import warn
-from headway.core.registry import foreign_code, names_of_a_run
+from headway.core.registry import foreign_code, leave_given
 from headway.models import Model
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processor, Processors
@@ -38,15 +38,15 @@ class StoredRun(Run):
 
     path: Path
 
-    def __init__(self, path: Path, allow_code: bool | None, device: torch.device, average: int | None) -> None:
+    def __init__(self, path: Path, device: torch.device, average: int | None) -> None:
         self.path = unpacked(path)
         self.folder = RunFolder(self.path)
         self.as_stored = average is None
-        self._allow_code, self._device, self._average = allow_code, device, average
+        self._leave, self._device, self._average = leave_given(), device, average
 
     def trusted(self) -> AbstractContextManager[None]:
-        """The context in which the code that the run names is imported, or refused."""
-        return names_of_a_run() if self._allow_code is None else foreign_code(self._allow_code)
+        """The context in which the code that the run names is imported, if leave was given where it was opened."""
+        return foreign_code(self._leave)
 
     @cached_property
     def recipe(self) -> Recipe:  # type: ignore[override]
@@ -145,18 +145,15 @@ class StoredRun(Run):
         return f"{of}: best on dev by {by}{tied}"
 
 
-def open_run(
-    path: str | Path, allow_code: bool | None = None, *, device: torch.device = CPU, average: int | None = None
-) -> StoredRun:
-    """A run that is there, by its folder or a pack of it.
+def open_run(path: str | Path, *, device: torch.device = CPU, average: int | None = None) -> StoredRun:
+    """A run that is there, by its folder or a pack of it. `foreign_code` allows it to import what it names.
 
     Args:
         path: the folder, or the pack, which is unpacked into the cache.
-        allow_code: import the components that the run names by import path; None leaves that to `foreign_code`.
         device: where its model is to be.
         average: use the mean of the last so many checkpoints.
     """
-    return StoredRun(Path(path), allow_code, device, average)
+    return StoredRun(Path(path), device, average)
 
 
 def task_of(runs: Sequence[StoredRun]) -> Task:

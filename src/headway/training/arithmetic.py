@@ -26,7 +26,7 @@ from headway.core.documents import read_json
 from headway.core.errors import RunError, UserError
 from headway.core.files import write_json
 from headway.core.log import counted, warn
-from headway.core.registry import foreign_code, import_paths
+from headway.core.registry import own_code
 from headway.core.storage import cache_folder, locked
 from headway.processing.text.text_processor import with_languages
 from headway.recipe import Recipe, changed_keys
@@ -239,7 +239,7 @@ class SharedPrecision:
         sizes = {(recipe.model.model_dump_json(), settings(recipe.training)): recipe for recipe in left}
         device = pick_device()
         backend = suited_backend(device, processor())
-        with foreign_code(any(import_paths(recipe.model_dump(mode="json")) for recipe in left)):
+        with own_code([recipe.model_dump(mode="json") for recipe in left]):
             speeds = [measured_speed(recipe, device, backend) for recipe in sizes.values()]
         return "bf16" if all(fitting_precision(speed) == "bf16" for speed in speeds) else "float32"
 

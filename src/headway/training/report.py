@@ -171,15 +171,14 @@ def write_run_report(
 ) -> Path:
     """Write `report.html` into a finished run's folder.
 
-    The examples are by default the first of dev, and the headline the scores of the weights. It belongs to
-    training, so that the code which the run names is imported.
+    The examples are by default the first of dev, and the headline the scores of the weights.
     """
-    opened = open_run(run, allow_code=True)
+    opened = open_run(run)
     folder, task = opened.folder, opened.task
     with opened.trusted():
         if examples is None:
             with accounted(InputAccount()):  # the account of the data has told what there is to tell
-                examples = task.examples(load(run, allow_code=True), SENTENCES)
+                examples = task.examples(load(run), SENTENCES)
             if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
                 examples = [replace(output, example=output.example.as_written(config)) for output in examples]
         write_report(

@@ -15,7 +15,7 @@ from headway.core.device import instruction_set, keep_freed_memory, machine, thr
 from headway.core.errors import UserError, option
 from headway.core.files import remove_leftovers
 from headway.core.log import say, silenced, warn
-from headway.core.registry import foreign_code, import_paths
+from headway.core.registry import own_code
 from headway.core.storage import keep_folder, locked
 from headway.core.system import sync
 from headway.core.version import VERSION
@@ -334,7 +334,7 @@ FREE_TO_CHANGE = (
 def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session]:
     """Prepare a run, new or resumed, and end its process group afterwards. Raises as `train` does."""
     keep_freed_memory()
-    trusted = foreign_code(bool(import_paths(recipe.model_dump(mode="json"))))  # and with it, its own run
+    trusted = own_code(recipe.model_dump(mode="json"))  # and with it, that of its own run
     with joined(recipe.training) as parallel, trusted, ExitStack() as held:
         if not parallel.first:
             held.enter_context(silenced())

@@ -108,12 +108,6 @@ def train(
     return Trained(output, run_training(checked, output, resume=resume, report=report))
 
 
-def recipe_of_run(run: Path, overrides: Sequence[str] = (), allow_code: bool = False) -> Recipe:
-    """The recipe that a run goes on with: its own, with changes. Raises UserError, also for code not allowed."""
-    recipe = open_run(run, allow_code).recipe
-    return load_recipe(recipe.model_dump(mode="json"), overrides) if overrides else recipe
-
-
 UPDATES = 6  # the first is slower than the others, and is left out of the median
 DECODED = 64  # examples of a dev set: a model that has learned nothing writes all that it may
 
