@@ -179,8 +179,8 @@ def floors(graph: Mapping[str, set[str]]) -> tuple[int, int]:
 def slots() -> tuple[int, int, int]:
     """The verbs of the command line, and the options and the arguments of all of them, those of `headway` left out."""
     sys.path.insert(0, str(SOURCE.parent))
-    from headway.cli.commands import app
     from headway.cli.shell import verbs
+    from headway.cli.verbs import app
 
     found = [verb for _, verb in verbs(app)]
     taken = [each.name[:2] for verb in found for each in verb.assemble_argument_collection() if not each.children]

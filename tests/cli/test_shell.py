@@ -17,8 +17,8 @@ from cyclopts import App, Parameter
 from pydantic import Field, PositiveInt
 
 import headway.cli.shell
-from headway.cli.commands import app
 from headway.cli.shell import Given, command, keys_given, new_app, run, section_of, verbs
+from headway.cli.verbs import app
 from headway.core.config import Section
 from headway.core.errors import UserError, option
 from tests.conftest import Command

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from cyclopts import CycloptsError, MissingArgumentError, ValidationError
 
-import headway.cli.commands
+import headway.cli.verbs
 from tests.docs.pages import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "lessons" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,7 +43,7 @@ def arguments_of(command: str) -> list[str]:
 def parse(arguments: list[str]) -> None:
     """Read the arguments as the command line does, and do nothing. Raises what the parser raises."""
     try:
-        headway.cli.commands.app.parse_args(arguments)
+        headway.cli.verbs.app.parse_args(arguments)
     except ValidationError as error:  # a file that is not there
         if "there is no such" not in str(error) and "a figure's format" not in str(error):
             raise

@@ -100,7 +100,7 @@ class CliCampaign(Campaign[CommandCase]):
 
     def prepare(self, folder: Path) -> None:
         """Make the files, import the modules of the verbs, and look at the options that they have."""
-        from headway.cli.commands import app
+        from headway.cli.verbs import app
 
         importlib.import_module("matplotlib.axes")  # a signal that stops its import leaves it broken
         self.shared, self.paths = prepared_files(folder)

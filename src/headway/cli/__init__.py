@@ -11,9 +11,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; every error that headway raises on purpose ends in one message and its exit code."""
     with ended_by_signals(last=arguments is None):
         from headway.cli import shell
-        from headway.cli.commands import app
         from headway.cli.console import show
         from headway.cli.standard_streams import prepare_output
+        from headway.cli.verbs import app
 
         prepare_output()
         # A thread that spins while it waits takes the core which another one needs, where other programs compute too.

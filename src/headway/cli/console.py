@@ -7,12 +7,14 @@ notices in its course have the time as well.
 
 import logging
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -22,7 +24,7 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from headway.core.errors import printable
-from headway.core.log import Progress, logger, progress_shown
+from headway.core.log import Progress, logger, progress_shown, say
 
 
 class LogConsole(Console):
@@ -180,3 +182,11 @@ def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
         _stamped.reset(token)
         if told not in ("", work.text):
             line(datetime.now(), f": {work.text}")
+
+
+def say_command(why: str, *words: str | Path) -> None:
+    """Print the command that is the next one, once for all processes that train."""
+    from headway.training.parallel import is_first
+
+    if is_first():
+        say(f"{why}: headway {shlex.join(map(str, words))}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.cli.shell import TRAIN, Overrides, argument, command, flag, new_app, section_of
+from headway.cli.shell import Overrides, argument, command, flag, new_app, section_of
 from headway.cli.standard_streams import output_to, write
 from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Section, Seed, Whole
 from headway.core.errors import UserError, check_companions, option
@@ -13,7 +13,7 @@ from headway.core.errors import UserError, check_companions, option
 if TYPE_CHECKING:
     from headway.formats.corpus_format import Broken
 
-data_app = new_app("data", "Look at data before training on it, and make it ready.", TRAIN)
+data_app = new_app("data")
 
 
 @command(data_app, "check")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from headway.cli.shell import TRAIN, Given, Overrides, RunArgument, argument, command, new_app, with_flags
+from headway.cli.shell import Given, Overrides, RunArgument, argument, command, new_app, with_flags
 from headway.cli.standard_streams import write
 from headway.comparison.options import AblateOptions
 from headway.core.config import validated_options
@@ -19,7 +19,7 @@ from headway.inspect.inspect_options import (
     ParameterOptions,
 )
 
-inspect_app = new_app("inspect", "Look inside a model. RUN alone makes a page.", TRAIN)
+inspect_app = new_app("inspect")
 
 
 @command(inspect_app, "page")

@@ -1,5 +1,6 @@
 """The options of `headway predict` and `headway score RUN`: those of predictors, and of what is written."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -14,7 +15,7 @@ from headway.predictors.predict_options import SOURCES, WORDS, LabelOptions, Pre
 
 if TYPE_CHECKING:
     from headway.predictors.sequence_predictor import SequencePredictor
-    from headway.predictors.word_alignment import Aligner
+    from headway.predictors.word_alignment import Aligner, WordAlignment
 
 
 ATTENTION: dict[str, Any] = {"group": "Attention"}
@@ -171,3 +172,11 @@ def numbers(text: str | None, where: str) -> list[int] | None:
 # The models whose fields are the options of a command, whatever the task of the run.
 PREDICT_OPTIONS = (PredictOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
 SCORE_OPTIONS = (TargetScoreOptions, LabelScoreOptions)
+
+
+def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
+    """Draw alignments to a file, where one is given."""
+    if path is not None:
+        from headway.pages.charts import alignment_page
+
+        alignment_page(shown, path)

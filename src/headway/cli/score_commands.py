@@ -1,20 +1,33 @@
 """`headway score`: files of outputs against references, given targets under a model."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
+from headway.cli.prediction_options import SCORE_OPTIONS, draw_alignments
+from headway.cli.shell import Device, Given, argument, verb
 from headway.cli.standard_streams import write
 from headway.comparison.options import CompareOptions, ScoreOptions
+from headway.core.config import validated_options
+from headway.core.errors import check_companions
 
-if TYPE_CHECKING:
-    from headway.predictors.word_alignment import WordAlignment
+
+@verb(loads_runs=True)
+def score(
+    run: Annotated[Path | None, argument("RUN", "A run, for the probabilities of targets under its model.")] = None,
+    /,
+    *,
+    options: Annotated[dict[str, Any], Given((ScoreOptions, *SCORE_OPTIONS))],
+    device: Device = "auto",
+) -> None:
+    if run is None:
+        score_files(validated_options(ScoreOptions, options))
+    else:
+        score_targets(run, options, device)
 
 
 def score_files(options: ScoreOptions) -> None:
     """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
     from headway.comparison.report import draw_figures, printed
-    from headway.core.errors import check_companions
     from headway.grids.compare import compare_existing
 
     check_companions(options.model_fields_set, {"length_bins": ("by_length",)})
@@ -30,11 +43,3 @@ def score_targets(run: Path, options: dict[str, Any], device: str) -> None:
 
     shown = run_score(run, options, device=device)
     draw_alignments(shown, options.get("alignment_figure"))
-
-
-def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
-    """Draw alignments to a file, where one is given."""
-    if path is not None:
-        from headway.pages.charts import alignment_page
-
-        alignment_page(shown, path)

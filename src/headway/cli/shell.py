@@ -90,9 +90,8 @@ class Given(NamedTuple):
     models: tuple[type[BaseModel], ...]
 
 
-def new_app(name: str, help: str, group: str | None = None, **options: Any) -> App:
+def new_app(name: str, help: str = "", **options: Any) -> App:
     """A group of verbs, whose errors are raised and whose results are those of its functions."""
-    options |= {} if group is None else {"group": panel(group), "version_flags": ()}
     return App(
         name,
         help=help,
@@ -108,21 +107,24 @@ def new_app(name: str, help: str, group: str | None = None, **options: Any) -> A
         suppress_keyboard_interrupt=False,
         result_action="return_value",
         error_console=console,
+        version_flags=(),
         **options,
     )
 
 
-def command(
-    app: App, name: str | None = None, group: str | None = None, *, loads_runs: bool = False, **shown: Any
-) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`. With `loads_runs` it has the flag `--allow-code`."""
-    shown |= {} if group is None else {"group": panel(group)}
+def command(app: App, name: str | None = None) -> Callable[[Function], Function]:
+    """Make a function, as described above, a verb of `app`."""
 
     def decorate(function: Function) -> Function:
-        app.command(with_flags(function, loads_runs), name=name or function.__name__.replace("_", "-"), **shown)
+        app.command(with_flags(function), name=name or function.__name__.replace("_", "-"))
         return function
 
     return decorate
+
+
+def verb(*, loads_runs: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function, as described above, one that `verbs.py` can name. `loads_runs` adds the flag `--allow-code`."""
+    return functools.partial(with_flags, loads_runs=loads_runs)
 
 
 def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callable[..., Any]:

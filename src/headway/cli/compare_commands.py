@@ -8,7 +8,7 @@ from typing import Annotated
 from rich.prompt import Confirm
 
 from headway.cli.console import console
-from headway.cli.shell import argument, flag_of
+from headway.cli.shell import argument, flag_of, verb
 from headway.cli.standard_streams import write
 from headway.comparison.options import CompareOptions, GridOptions, ReproduceOptions, is_grid
 from headway.core.errors import UserError, check_companions, option
@@ -16,6 +16,7 @@ from headway.core.log import say
 from headway.core.tables import Table
 
 
+@verb()
 def compare(
     *given: Annotated[
         str,
@@ -27,7 +28,6 @@ def compare(
     ],
     options: CompareOptions,
 ) -> int:
-    """Compare systems over seeds and test sets: scores, costs, verdicts, and what differs."""
     from headway.comparison.report import draw_figures, printed, write_report
     from headway.grids.compare import Existing, compare_existing, compare_grid, grid_of_file, plan_of
 
@@ -55,6 +55,7 @@ def compare(
     return code
 
 
+@verb()
 def reproduce(
     claim: Annotated[
         str | None, argument("PAPER/TABLE/CELL", "A document, a table, a variant; without, all are listed.")
@@ -63,7 +64,6 @@ def reproduce(
     *overrides: Annotated[str, argument("KEY.PATH=VALUE", "Changes to the grids, or to all recipes of them.")],
     options: ReproduceOptions,
 ) -> int:
-    """Decide the claims of a document: prepare data, train and compare variants, print the paper's numbers and ours."""
     from headway.claims.claims import ClaimPath, claims_folder
     from headway.claims.reproduce import listed_claims
     from headway.claims.reproduce import reproduce as decide_claims

@@ -1,0 +1,92 @@
+"""Verbs that bring models in and out: import, export, serve and pack."""
+
+from pathlib import Path
+from typing import Annotated
+
+from headway.cli.shell import Device, EngineName, Precision, RunArgument, argument, flag, keys_given, verb
+from headway.cli.standard_streams import write
+from headway.core.config import WRITES_FOLDER
+from headway.core.errors import UserError, option
+from headway.export.export_options import FORMAT_OPTIONS, ExportOptions
+from headway.serving.options import ServeOptions
+
+
+@verb()
+def import_(
+    *words: Annotated[
+        str,
+        argument(
+            "FORMAT FILES [KEY=VALUE]",
+            "The format; `headway list importers` has all. Then its files, and changes to the recipe that is made of "
+            "them, such as text.source.language=ja. hf:NAME stands for hf NAME.",
+            required=True,
+        ),
+    ],
+    output: Annotated[Path, WRITES_FOLDER, flag("The run folder to make.", "run")] = Path("run"),
+    licence: Annotated[
+        str | None, flag("The licence of the weights, for the card, such as cc-by-4.0.", "what the files tell")
+    ] = None,
+) -> None:
+    from headway.importing.importing import import_run
+
+    keys = [word for word in words if "=" in word and not Path(word).exists()]
+    import_run([word for word in words if word not in keys], output, keys, licence)
+
+
+@verb(loads_runs=True)
+def export(
+    format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
+    run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
+    /,
+    *keys: Annotated[str, argument("KEY=VALUE", "Options of the format; `headway list exporters` has all.")],
+    options: ExportOptions,
+    list: Annotated[Path | None, flag("Say which formats can express this run, and why not.")] = None,
+) -> int:
+    from headway.export import EXPORTERS
+    from headway.export.exporting import export_run, formats_of
+
+    if list is not None:
+        write(formats_of(list).text())
+        return 0
+    if format is None or run is None:
+        what, allowed = "an export needs a format and a run", f"headway export FORMAT RUN {option('output')} DIR"
+        raise UserError(what, where="headway export", allowed=allowed)
+    if str(run) in EXPORTERS and format not in EXPORTERS:
+        format, run = str(run), Path(format)
+    report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]))
+    write(report.text())
+    return 0 if report.passed else 1
+
+
+@verb(loads_runs=True)
+def serve(
+    *runs: Annotated[
+        str,
+        argument(
+            "RUN",
+            "The runs, one for each direction of a translation or other task; NAME=RUN gives one a name, and en-de=RUN "
+            "says what it translates.",
+            required=True,
+        ),
+    ],
+    options: ServeOptions,
+    engine: EngineName = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+) -> None:
+    from headway.serving.server import serve as serve_runs
+
+    serve_runs(runs, options, engine=engine, device=device, precision=precision)
+
+
+@verb()
+def pack(
+    run: RunArgument,
+    /,
+    output: Annotated[Path | None, flag("The pack, a name.zip.", "the name of RUN")] = None,
+) -> None:
+    from headway.runs.packing import pack_run
+
+    output = output or Path(f"{run.resolve().name}.zip")
+    names = pack_run(run, output)
+    write(f"{output}: {len(names)} files, {output.stat().st_size / 1e6:.1f} MB")
