@@ -43,7 +43,7 @@ HOUSE = {
     "runs": Room(1362, 29, 62, 1),
     "search": Room(788, 3, 17, 0),
     "serving": Room(1791, 38, 45, 4),
-    "tasks": Room(2063, 51, 154, 3),
+    "tasks": Room(2062, 51, 154, 3),
     "tensors": Room(1367, 3, 0, 0),
     "training": Room(3551, 50, 172, 2),
     "trees": Room(418, 0, 0, 0),
