@@ -1,4 +1,4 @@
-"""The sections of a recipe besides the model, and the whole."""
+"""The sections of a recipe except the model, and the whole recipe."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class DataConfig(Filters):
     context: AnyContext = ContextConfig()
 
     def corpora(self) -> dict[str, AnyCorpus]:
-        """Train and, where there are such, dev and the general dev set, by their keys."""
+        """The training set and, if set, the dev set and the general dev set, by recipe key."""
         others = {"data.dev": self.dev, "data.general": self.general}
         return {"data.train": self.train} | {name: corpus for name, corpus in others.items() if corpus is not None}
 
     def lenient(self) -> DataConfig:
-        """The same corpora, of which all that cannot be read is left out."""
+        """A copy that skips examples which cannot be read."""
         return self.model_copy(update={"broken": "skip", "audio": self.audio.model_copy(update={"broken": "skip"})})
 
 
@@ -194,11 +194,11 @@ class TrainingConfig(Section):
 
     @property
     def evaluation_interval(self) -> int:
-        """The number of updates from one evaluation to the next."""
+        """The number of updates between evaluations."""
         return self.evaluate_every or self.checkpoint_every
 
     def batch_sizes(self) -> dict[str, Any]:
-        """The sizes of a batch, as the plan of an epoch takes them; `auto` is as on a CPU until it has been found."""
+        """The batch sizes, as keywords of `TrainingCorpus.plan`. An unresolved `auto` counts as the usual size."""
         tokens = USUAL_TOKENS if self.batch_tokens == "auto" else self.batch_tokens
         return {"batch_tokens": tokens, "batch_sentences": self.batch_sentences}
 
@@ -228,7 +228,7 @@ class Recipe(Section):
     decoding: SearchOptions = SearchOptions()
 
     def model_as(self, kind: type[AnyKind]) -> AnyKind:
-        """The model section, for a task that can use only such. Raises UserError where it is of another kind."""
+        """The model section, for a task that needs this kind of model. Raises UserError if it is of another kind."""
         if not isinstance(self.model, kind):
             raise UserError(
                 f"the task {self.task} cannot use this kind of model",
