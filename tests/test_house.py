@@ -17,7 +17,7 @@ HOUSE = {
     "claims": Room(997, 18, 52, 0),
     "cli": Room(2841, 55, 191, 10),  # + 13: a signal waits for the end of an import, which it could abort
     "comparison": Room(3140, 22, 70, 0),
-    "core": Room(2959, 78, 0, 0),
+    "core": Room(2955, 78, 0, 0),
     "corpora": Room(3008, 24, 96, 0),
     "experiments": Room(638, 9, 57, 2),
     "export": Room(3775, 22, 156, 21),
