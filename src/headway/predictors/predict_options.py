@@ -42,7 +42,7 @@ class PredictorOptions(Section):
 
 
 class CaptureOptions(PredictorOptions):
-    """Attention that comes with the outputs, and inputs that have none."""
+    """The options to capture attention, and to skip inputs that cannot be read."""
 
     capture: Capture = Field(
         default=(),
@@ -55,7 +55,7 @@ class CaptureOptions(PredictorOptions):
 
 
 class SamplingOptions(PredictorOptions):
-    """Outputs that are drawn at random, in the place of search or for minimum Bayes risk."""
+    """The options of sampling, which is used instead of search, or for minimum Bayes risk decoding."""
 
     sample: bool = Field(default=False, description="Draw outputs at random.", json_schema_extra=SAMPLING)
     temperature: float = Field(
@@ -82,12 +82,12 @@ class SamplingOptions(PredictorOptions):
 
 
 class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
-    """The options of whatever is decoded token by token; options of search that are not given are the recipe's.
+    """The options of predictors that decode token by token. Search options that are not set are the recipe's.
 
-    `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens
-    (or frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
-    truncates sources. `capture` names attention by patterns, or is `all`. `dictionary` says what is written for source
-    words that replace unknown ones.
+    `max_source_length` overrides the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens (or
+    frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
+    truncates sources. `capture` is a list of patterns of attention names, or `all`. `dictionary` has the translations
+    of source words that replace unknown words.
     """
 
     max_source_length: int | None = Field(
@@ -178,7 +178,7 @@ class TreeOptions(PredictOptions):
 
 
 class LabelOptions(CaptureOptions):
-    """The options of taggers; the size of batches is declared with search, as the recipe has it."""
+    """The options of taggers. The batch size is declared with the search options, as in the recipe."""
 
     batch_tokens: int = SearchOptions.model_fields["batch_tokens"]  # type: ignore[assignment]
     threshold: float | Literal["dev"] | None = Field(
