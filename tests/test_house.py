@@ -17,7 +17,7 @@ HOUSE = {
     "claims": Room(997, 18, 52, 0),
     "cli": Room(2841, 55, 191, 10),  # + 13: a signal waits for the end of an import, which it could abort
     "comparison": Room(3140, 22, 70, 0),
-    "core": Room(2955, 78, 0, 0),
+    "core": Room(2953, 78, 0, 0),
     "corpora": Room(3008, 24, 96, 0),
     "experiments": Room(638, 9, 57, 2),
     "export": Room(3775, 22, 156, 21),
@@ -35,7 +35,7 @@ HOUSE = {
     "pages": Room(1173, 2, 14, 0),
     "parses": Room(1357, 24, 44, 0),
     "predictors": Room(
-        3268, 48, 110, 12
+        3267, 48, 110, 12
     ),  # + 120: rows, and searches around a search, which the plain one does not enter
     "processing": Room(4340, 121, 49, 4),
     "pytest_plugin": Room(76, 1, 5, 0),
@@ -45,7 +45,7 @@ HOUSE = {
     "serving": Room(1791, 38, 45, 4),
     "tasks": Room(2062, 51, 154, 3),
     "tensors": Room(1367, 3, 0, 0),
-    "training": Room(3551, 50, 172, 2),
+    "training": Room(3548, 50, 172, 2),
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.

@@ -107,7 +107,7 @@ def check_characters(text: str, where: str | None = None, what: str = "this text
 
 
 def not_installed(who: str, packages: Sequence[str], extra: str, where: str | None = None) -> UserError:
-    """The error for `who`, a feature that needs missing packages of this extra of headway."""
+    """Build the UserError for a feature `who` whose packages, installed by `extra`, are missing."""
     what = f"{who} needs {', '.join(packages)}, which is not installed"
     return UserError(what, where=where, allowed=f"pip install 'headway[{extra}]'")
 

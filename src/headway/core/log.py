@@ -66,7 +66,7 @@ RECENT = 30.0  # seconds for measuring the speed, as older speeds do not help to
 
 
 class Pace:
-    """The speed of work over the last half minute, or since the start."""
+    """Measures the speed of work over the last half minute, or since the start."""
 
     def __init__(self, began: float, done: float) -> None:
         self._points = deque([(began, done)])

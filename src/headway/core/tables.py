@@ -64,7 +64,6 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The name with its unit."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def show(self, cell: Cell) -> str:
@@ -115,7 +114,6 @@ class Table:
         return self.html()
 
     def headings(self) -> list[str]:
-        """The names of the columns with their units."""
         return [column.heading for column in self.columns]
 
     def cells(self) -> list[list[str]]:

@@ -28,13 +28,13 @@ from headway.tensors.batch import PAD, collate
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Rows whose outputs are searched for in one batch.
+    """The rows of one batch, for a search.
 
     Attributes:
-        search: the search options, with those of the recipe.
-        contexts: the token ids that the decoder reads before the output of each row, equally many.
-        mark: the token id between sentences, which no output has.
-        uncounted: the number of first tokens of an output that no score counts.
+        search: the search options of the request and the recipe.
+        contexts: the token ids that the decoder reads before the output of each row, all of the same length.
+        mark: the token id between sentences, which outputs must not contain.
+        uncounted: the number of first tokens of an output that are excluded from scores.
     """
 
     rows: Sequence[Row]

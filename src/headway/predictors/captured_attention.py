@@ -125,8 +125,8 @@ def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
 def alignment_layer(names: Sequence[str]) -> str | None:
     """The cross-attention with the best alignments: that of the last layer but one, or of the only layer.
 
-    Garg et al. (2019, table 2) report this layer as the best of Transformers. `names` begin with the lowest layer. None
-    if there is no cross-attention.
+    In Transformers, this layer has the best alignments (Garg et al. 2019, table 2). `names` begin with the lowest
+    layer. None if there is no cross-attention.
     """
     cross = [name for name in names if AttentionName.parse(name).kind == "cross"]
     return cross[max(0, len(cross) - 2)] if cross else None
@@ -245,7 +245,7 @@ class AttentionWeights(Mapping[str, Floats]):
         self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
         *, stretch: bool = False,
     ) -> Plot:  # fmt: skip
-        """Draw the attention as a heatmap; rows attend to columns. The colour scale is 0 to 1, with the uniform weight.
+        """Draw the attention as a heatmap; rows attend to columns. The colour scale (0 to 1) marks the uniform weight.
 
         Args:
             name: a kind such as `decoder.cross`, or a full name such as `decoder.1.cross`. The default is

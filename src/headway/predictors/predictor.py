@@ -55,7 +55,7 @@ class Row:
 
     Attributes:
         number: the line number, for messages and random streams.
-        raw: the text, recording or Example as it came.
+        raw: the text, recording or Example that the caller passed.
         text: the text that was encoded.
         encoded: the encoded input; empty if the row has a problem.
         prefix: the token ids that the output begins with.

@@ -50,11 +50,11 @@ RECORDINGS = 128  # in memory at once: the frames of each take about 0.5 MB
 
 @dataclass(frozen=True)
 class PredictionRequest(Request):
-    """Encoded inputs, and how their outputs are searched for and written.
+    """Encoded inputs, and the search and the formatter of their outputs.
 
     Attributes:
-        search: the search options, with those of the recipe.
-        backend: the search, with what the options wrap around it.
+        search: the search options of the request and the recipe.
+        backend: the backend, wrapped as the options require.
         unknown: replaces unknown words; None to keep them.
     """
 
@@ -109,7 +109,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             check_texts(texts, self.source.characters, line_place(first_line))
 
     def _own_model(self, where: str | None = None) -> Seq2Seq:
-        """The single PyTorch model of the run. Raises UserError for an ensemble or an engine: it has no attention."""
+        """The single PyTorch model of the run. Raises UserError for an ensemble or another engine."""
         own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
         if not own or len(self.models) > 1:
             what, received = (
@@ -584,7 +584,6 @@ class TreePredictor(SequencePredictor):
     Options: ClassVar[type[PredictOptions]] = TreeOptions
 
     def formatter(self, options: PredictOptions) -> Formatter:
-        """A formatter of trees, in the format that the options choose."""
         assert isinstance(options, TreeOptions)
         return TreeFormatter(options.format, tagged=options.tagged)
 

@@ -89,7 +89,7 @@ class DevSet(NamedTuple):
 
     @property
     def references(self) -> list[list[str]]:
-        """The sets of references, one for each reference of an example."""
+        """The references as sets: set i has the i-th reference of every example."""
         return [list(texts) for texts in zip(*(example.references for example in self.examples), strict=True)]
 
     def outputs(self, model: Model[Any], device: torch.device) -> list[str]:
@@ -161,7 +161,7 @@ class Task(ABC):
     reads_text: ClassVar[bool] = True
 
     def written(self, recipe: Recipe) -> PreparationConfig | None:
-        """The normalisation of outputs, which references need as well before they are scored; None if there is none."""
+        """The normalisation of outputs, which is applied to references before scoring; None if there is none."""
         return recipe.text.target if self.writes == "text" else None
 
     @abstractmethod

@@ -144,7 +144,7 @@ class TokenTask(Task):
         return corpus
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
-        """The labels to train on, one for each word, if annotators disagree."""
+        """The label of each word to train on, if annotators disagree."""
         return sentence.labels[0]
 
     def processors(self, folder: Path) -> Processors:

@@ -52,7 +52,7 @@ PRODUCTS = 1 << 31  # multiplications of a forward pass that a CPU has time for:
 
 
 class Arithmetic(NamedTuple):
-    """How a run computes."""
+    """The precision, libraries and threads of a run."""
 
     precision: str  # float32 or bf16
     bf16_speed: float | None  # relative to float32; None if not measured, 0 if not supported

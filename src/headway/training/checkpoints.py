@@ -60,7 +60,7 @@ class UpdateWindow:
 
 
 class Ranked(NamedTuple):
-    """The score of an evaluation, among the best of a run."""
+    """One of the best evaluations of a run."""
 
     score: float  # lower is better; negated for a metric whose higher scores are better
     update: int

@@ -37,7 +37,7 @@ class Logger(ABC):
 
 
 class TensorBoard(Logger):
-    """Files of TensorBoard, in `tensorboard` of the run folder."""
+    """Event files of TensorBoard, in the folder `tensorboard` of the run."""
 
     package = "tensorboard"
 
@@ -55,7 +55,7 @@ class TensorBoard(Logger):
 
 
 class WeightsAndBiases(Logger):
-    """A run of Weights & Biases, which a resumed run goes on with; WANDB_MODE=offline keeps it here."""
+    """A run of Weights & Biases, which a resumed run continues; WANDB_MODE=offline stores it locally."""
 
     package = "wandb"
 
@@ -74,7 +74,7 @@ class WeightsAndBiases(Logger):
 
 
 class MLflow(Logger):
-    """A run of MLflow, which a resumed run goes on with; MLFLOW_TRACKING_URI says where."""
+    """A run of MLflow, which a resumed run continues; MLFLOW_TRACKING_URI sets the server."""
 
     package = "mlflow"
 

@@ -70,7 +70,6 @@ class Parallel:
         return self.device.type != "cpu"
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The autocast context of the run's precision."""
         return autocast(self.device, self.precision)
 
     def wrap(self, module: nn.Module, layers: Sequence[nn.Module]) -> nn.Module:
@@ -242,7 +241,6 @@ def like(tensor: Tensor, model: Tensor) -> Tensor:
 
 
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`whole` for all tensors."""
     return {name: whole(tensor) for name, tensor in tensors.items()}
 
 

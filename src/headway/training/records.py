@@ -28,7 +28,6 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """The sum of all parts of the loss."""
         return sum(self.parts.values())
 
     @property

@@ -170,7 +170,7 @@ class Gradients:
 
     @property
     def finite(self) -> Tensor:
-        """Whether the update may be made, ()."""
+        """Whether the loss and the norm are finite, so that the update may be made: a boolean tensor ()."""
         return self.sums.sum().isfinite() & self.norm.isfinite()
 
 
