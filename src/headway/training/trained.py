@@ -64,6 +64,7 @@ class Trained:
 
     @property
     def report(self) -> Path | None:
+        """The report page; None if it was not written."""
         page = open_run(self.run).folder.report
         return page if page.is_file() else None
 
