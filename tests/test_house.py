@@ -17,7 +17,7 @@ HOUSE = {
     "claims": Room(997, 18, 52, 0),
     "cli": Room(2909, 55, 191, 10),  # + 80: a file a group of verbs, imported when called; signals wait for imports
     "comparison": Room(3150, 22, 72, 0),  # + 10: executors hand on the leave for code
-    "core": Room(2970, 78, 0, 0),  # + 11: leave for code is a context, which 60 arguments were
+    "core": Room(2964, 78, 0, 0),  # + 11: leave for code is a context, which 60 arguments were
     "corpora": Room(3008, 24, 96, 0),
     "experiments": Room(638, 9, 57, 2),
     "export": Room(3772, 22, 156, 21),
@@ -34,16 +34,16 @@ HOUSE = {
     "optimizers": Room(484, 9, 9, 0),
     "pages": Room(1173, 2, 14, 0),
     "parses": Room(1357, 24, 44, 0),
-    "predictors": Room(3270, 48, 110, 12),  # + 120: rows, and searches around a search
+    "predictors": Room(3267, 48, 110, 12),  # + 120: rows, and searches around a search
     "processing": Room(4340, 121, 49, 4),
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(671, 25, 51, 0),
     "runs": Room(1362, 29, 63, 1),  # + 1 name: a run keeps the leave with which it was opened
     "search": Room(788, 3, 17, 0),
     "serving": Room(1791, 38, 45, 4),
-    "tasks": Room(2063, 51, 154, 3),
+    "tasks": Room(2062, 51, 154, 3),
     "tensors": Room(1367, 3, 0, 0),
-    "training": Room(3544, 50, 171, 2),
+    "training": Room(3542, 50, 171, 2),
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.

@@ -1,1 +1,1 @@
-"""The ground: what every room may use, and what knows none of them."""
+"""The basis of all packages of headway, which imports none of them."""

@@ -1,4 +1,4 @@
-"""Zip files that others have made: files side by side, uncompressed, so that none is larger than what holds it."""
+"""Read zip files from others: only uncompressed files without overlaps, so no content exceeds the archive."""
 
 import struct
 import zipfile
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headway.core.errors import UserError
 
-LARGEST_DIRECTORY = 1 << 20  # bytes; of some ten thousand files
+LARGEST_DIRECTORY = 1 << 20  # bytes, for about ten thousand files
 SHORTEST_HEADER = 30  # bytes before a file in a zip file
 # The ends of a zip file without a comment: signature, numbers of files, size of the directory.
 END, END64, LOCATOR = struct.Struct("<4s8xL6x"), struct.Struct("<4s36xQ8x"), struct.Struct("<4s16x")
@@ -16,13 +16,13 @@ END, END64, LOCATOR = struct.Struct("<4s8xL6x"), struct.Struct("<4s36xQ8x"), str
 
 @contextmanager
 def opened_zip(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
-    """A zip file of uncompressed files that do not overlap, to be read.
+    """Open a zip file of uncompressed files that do not overlap, for reading.
 
     Raises:
-        UserError: while it is open, too: another file, which messages call `what`, or a damaged one.
+        UserError: the file, called `what` in messages, is damaged or of another kind; also raised while it is open.
     """
     try:
-        with file.open("rb") as opened:  # the list of entries is read whole
+        with file.open("rb") as opened:  # zipfile reads the whole list of entries
             opened.seek(max(0, file.stat().st_size - END64.size - LOCATOR.size - END.size))
             tail = opened.read()
         signature, size = END.unpack(tail[-END.size :])

@@ -1,6 +1,6 @@
-"""The ground of all sections of a recipe.
+"""The base class of all sections of a recipe, and the validation of sections and options.
 
-Names of annotations are read when the module is imported, so `from __future__ import annotations` stands in each file.
+Pydantic resolves annotations by name at import, so every file has `from __future__ import annotations`.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from pydantic_core.core_schema import ErrorType
 from headway.core.errors import UserError, check_characters, in_lines, in_one_line, nearest, option, shortened
 from headway.core.files import check_apart, check_figure, check_output_file, check_output_folder
 
-# Where results go: what cannot be written is found before the work.
+# Output paths. They are checked before the work begins.
 WRITES_FILE = AfterValidator(check_output_file)
 WRITES_FOLDER = AfterValidator(check_output_folder)
 WRITES_FIGURE = AfterValidator(check_figure)
 
-# Numbers of recipes and options: all have two bounds, so that a slip is told before it takes all memory.
+# Numbers in recipes and options. All have two bounds, so a typo is reported before it uses up the memory.
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(gt=0, le=10**9)]  # of tokens, updates, sentences
-Whole = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be none
+Whole = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be 0
 Index = Annotated[int, Field(ge=0, le=10**6)]
 Width = Annotated[int, Field(gt=0, le=2**16)]  # of a vector or a window; heads
 Layers = Annotated[int, Field(gt=0, le=1000)]
 
 
 class Section(BaseModel):
-    """A part of the recipe: immutable, and strict about its keys. True and false stand for no number."""
+    """A section of the recipe: immutable, without unknown keys. True and false are not accepted as numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True)
 
@@ -63,7 +63,7 @@ class Section(BaseModel):
     def _characters(cls, value: Any) -> Any:
         if isinstance(value, str):
             try:
-                check_characters(value)  # YAML can hold halves
+                check_characters(value)  # YAML can hold lone surrogates
             except UserError as error:
                 raise ValueError(error.what) from error
         return value
@@ -80,20 +80,20 @@ class Section(BaseModel):
 
 @cache
 def _numbers_of(section: type[BaseModel]) -> tuple[str, ...]:
-    """The fields that hold numbers, and no booleans."""
+    """The fields that hold numbers, but not booleans."""
     kinds = {name: set(_leaves(field.annotation)) for name, field in section.model_fields.items()}
     return tuple(name for name, types in kinds.items() if types & {int, float} and not types & {bool, Any, object})
 
 
 @cache
 def _outputs_of(section: type[BaseModel]) -> tuple[str, ...]:
-    """The fields that say which file is written."""
+    """The fields that name a file to write."""
     marks = WRITES_FILE, WRITES_FIGURE
     return tuple(name for name, field in section.model_fields.items() if any(each in field.metadata for each in marks))
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is made of; those of values in a mapping are no part of it."""
+    """The types in an annotation, without the types of the values of a mapping."""
     inner = get_args(annotation)
     if not inner or get_origin(annotation) in (Literal, dict, Mapping):
         yield annotation
@@ -107,7 +107,7 @@ def _holds_boolean(value: Any) -> bool:
 
 
 def named(value: Any, key: str) -> Any:
-    """A bare name stands for a component without options: `attention` for `{kind: attention}`."""
+    """Expand the name of a component without options: `attention` to `{kind: attention}`."""
     if isinstance(value, str):
         return {key: value}
     if isinstance(value, list | tuple):
@@ -116,7 +116,7 @@ def named(value: Any, key: str) -> Any:
 
 
 def _components(value: Any, key: str) -> Any:
-    """`named`, and ValueError for a name that is no text."""
+    """As `named`. Raises ValueError if a name is not text."""
     result = named(value, key)
     for item in result if isinstance(result, list) else [result]:
         if isinstance(item, Mapping) and not isinstance(item.get(key, ""), str):
@@ -131,7 +131,7 @@ Metrics = Annotated[tuple[dict[str, Any], ...], BeforeValidator(lambda value: _c
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, section by section."""
+    """A copy of `base` with `changes`, merged recursively."""
     result = dict(base)
     for key, value in changes.items():
         nested = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -145,7 +145,7 @@ Options = TypeVar("Options", bound=BaseModel)
 def validated(
     section: type[Options], given: Mapping[str, Any], where: str = "", spell: Callable[[str], str] = str
 ) -> Options:
-    """The section that raw values make. Raises UserError, as `explain` says it."""
+    """Build a section from raw values. Raises UserError with the message of `explain`."""
     try:
         return section.model_validate(dict(given))
     except ValidationError as error:
@@ -153,10 +153,10 @@ def validated(
 
 
 def validated_options(section: type[Options], given: Mapping[str, Any]) -> Options:
-    """The options of an action: keywords in Python, flags on the command line. `model_fields_set` are those given.
+    """Build the options of a command or function. `model_fields_set` are the options that were set.
 
     Raises:
-        UserError: all mistakes, a line a mistake, with their options, which every shell spells in its way.
+        UserError: one line for each mistake. Option names are spelled as flags or keywords when the error is shown.
     """
     return validated(section, given, spell=option)
 
@@ -164,15 +164,15 @@ def validated_options(section: type[Options], given: Mapping[str, Any]) -> Optio
 def explain(
     error: ValidationError, section: type[BaseModel], where: str = "", spell: Callable[[str], str] = str
 ) -> str:
-    """The mistakes, a line a mistake, with its key in `section`, which itself stands at the key `where`.
+    """Describe the mistakes, one on each line, with their keys. `where` is the key of the section itself.
 
-    `spell` writes the first key of a mistake.
+    `spell` formats the first key of a mistake.
     """
     return in_lines([_explain(mistake, section, where, spell) for mistake in error.errors()])
 
 
 def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[str], str]) -> str:
-    if error["type"] == "explained":  # by the component that refused it
+    if error["type"] == "explained":  # by the component that raised the error
         return str(error["ctx"]["text"])
     path, innermost = _keys(error["loc"], section)
     spelled = [spell(key) for key in path[:1]] + path[1:]
@@ -180,7 +180,7 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
     if error["type"] == "extra_forbidden":
         names = [field.alias or name for name, field in innermost.model_fields.items()]
         what = f"unknown key{nearest(path[-1], names)}" if names else "unknown key; this has no options"
-        return str(UserError(what, where=where, allowed=names or None).args[0])  # whose options are spelled later
+        return str(UserError(what, where=where, allowed=names or None).args[0])  # options are spelled later
     if error["type"] == "missing":
         return f"{where}: this key is needed"
     message = error["msg"].removeprefix("Value error, ")
@@ -190,12 +190,12 @@ def _explain(error: Any, section: type[BaseModel], above: str, spell: Callable[[
     return f"{where}: {message[0].lower()}{message[1:]}{received}"
 
 
-# Parts of a location that name no key, but a type of several that the value may have.
+# Parts of a location that name a type of a union instead of a key.
 MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|\[key\]|(dict|list|tuple|literal|function-\w+)\[.*\]")
 
 
 def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type[BaseModel]]:
-    """The keys of a location, without the kinds that pydantic puts among them, and the section of the last key."""
+    """The keys in a pydantic location, without the names of types, and the section of the last key."""
     keys: list[str] = []
     sections = [section]
     for part in (in_one_line(str(name)) for name in loc):
@@ -216,7 +216,7 @@ def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type
 
 
 def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The sections that a field's type names."""
+    """The sections in the type of a field."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
@@ -224,11 +224,11 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 UNKNOWN_KEY = "unknown_key"
-OF_PYDANTIC = frozenset(get_args(ErrorType))  # kinds of mistakes that are made by their name
+OF_PYDANTIC = frozenset(get_args(ErrorType))  # kinds of errors that pydantic creates by name
 
 
 def mistakes_within(error: ValidationError, section: type[BaseModel]) -> ValidationError:
-    """The mistakes of `section`, to be raised by the validator of a larger one that does not know its keys."""
+    """The mistakes in `section`, to raise from the validator of a larger section that does not know its keys."""
     return ValidationError.from_exception_data(error.title, [_within(details, section) for details in error.errors()])
 
 
@@ -240,7 +240,7 @@ def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:
     if error["type"] == UNKNOWN_KEY:
         return mistake(error["msg"], *path)
     kind, values = error["type"], error.get("ctx", {})
-    if kind not in OF_PYDANTIC:  # raised with a text of its own
+    if kind not in OF_PYDANTIC:  # raised with a custom message
         return InitErrorDetails(
             type=PydanticCustomError(kind, "{message}", values | {"message": error["msg"]}),
             loc=tuple(path),
@@ -250,6 +250,6 @@ def _within(error: Any, section: type[BaseModel]) -> InitErrorDetails:
 
 
 def mistake(message: str, *path: str) -> InitErrorDetails:
-    """A mistake in words, at the keys of `path`, for `ValidationError.from_exception_data`."""
+    """An error with this message at the keys of `path`, for `ValidationError.from_exception_data`."""
     kind = PydanticCustomError(UNKNOWN_KEY, "{message}", {"message": message})
     return InitErrorDetails(type=kind, loc=path, input={})

@@ -1,4 +1,4 @@
-"""The machine: the device, memory settings, and what the manifest and `headway doctor` say of it."""
+"""The machine: devices, memory settings and threads, and the facts for the manifest and `headway doctor`."""
 
 import ctypes
 import os
@@ -20,10 +20,10 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and values of glibc's mallo
 
 
 def keep_freed_memory() -> None:
-    """Let glibc's malloc keep what is freed for the next tensor instead of giving it back to the system.
+    """Let glibc's malloc reuse freed memory for the next tensor instead of returning it to the system.
 
-    Otherwise each step of training faults its pages in anew, which costs 15 to 30 % on a CPU. Elsewhere than on glibc
-    nothing happens, and GPU memory has its own allocator.
+    Otherwise each training step faults its pages in again, which costs 15 to 30 % on a CPU. Without glibc this does
+    nothing. GPU memory has a separate allocator.
     """
     if library := _glibc():
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
@@ -31,18 +31,18 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give the system what glibc's malloc has kept of freed memory, for other processes; elsewhere nothing happens."""
+    """Return the freed memory that glibc's malloc has kept to the system. Without glibc this does nothing."""
     if library := _glibc():
         library.malloc_trim(0)
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """The C library of this process where it is glibc."""
+    """The C library of this process, or None if it is not glibc."""
     return ctypes.CDLL(None) if sys.platform == "linux" and platform.libc_ver()[0] == "glibc" else None
 
 
 def processor() -> str:
-    """The name of the processor, as far as the system tells."""
+    """The name of the processor, as far as it is known."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
             names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
@@ -52,7 +52,7 @@ def processor() -> str:
 
 
 def peak_memory(device: torch.device | None = None) -> int:
-    """The most bytes that this process had at a time on a device; by default its CUDA device where it has used one."""
+    """The peak memory of this process on a device, in bytes. The default is the CUDA device if it is in use."""
     on_cuda = torch.cuda.is_initialized() if device is None else device.type == "cuda"  # type: ignore[no-untyped-call]
     if on_cuda:
         return torch.cuda.max_memory_allocated(device)
@@ -74,7 +74,7 @@ def machine() -> dict[str, Any]:
 
 
 def accelerator() -> str | None:
-    """The device that torch has beside the processor, with its model where known: cuda (NVIDIA H100 80GB HBM3)."""
+    """The accelerator of torch with its model, such as cuda (NVIDIA H100 80GB HBM3), or None if there is none."""
     device = torch.accelerator.current_accelerator(check_available=True)
     if device is None:
         return None
@@ -82,7 +82,7 @@ def accelerator() -> str | None:
 
 
 def instruction_set() -> str:
-    """The widest instructions that torch's own kernels use on this processor, such as AVX2 or AVX512."""
+    """The widest vector instructions that torch's kernels use on this processor, such as AVX2 or AVX512."""
     return torch.backends.cpu.get_cpu_capability()
 
 
@@ -94,17 +94,17 @@ class Threads(NamedTuple):
     fixed: bool = False
 
 
-LISTEN = 0.2  # seconds in which the load is measured
+LISTEN = 0.2  # seconds for measuring the load
 SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 _given: ContextVar[bool] = ContextVar("_given", default=False)
 
 
 def choose_threads() -> Threads:
-    """As many threads as cores are free at this moment, and no more than torch is set to.
+    """The number of threads: as many as there are free cores, and at most torch's setting.
 
-    Threads wait for each other, so that one that shares its core with another process holds up all. A number that
-    `threads_set` or an environment variable gives is obeyed.
+    Threads wait for each other, so a thread that shares its core with another process slows down all. A number from
+    `threads_set` or an environment variable takes precedence.
     """
     now = torch.get_num_threads()
     given = next((name for name in SET_BY if os.environ.get(name)), None)
@@ -118,7 +118,7 @@ def choose_threads() -> Threads:
 
 
 def _free_cores(usable: int) -> int:
-    """How many of its cores nothing else uses, in whole ones; niced processes step aside, and do not count."""
+    """The number of idle cores of this process, rounded. Niced processes do not count as load."""
     import psutil
 
     before = psutil.cpu_times(percpu=True)
@@ -128,7 +128,7 @@ def _free_cores(usable: int) -> int:
     allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(after))
     free = 0.0
     for core in allowed:
-        # psutil's own percentages are of a whole second where less has passed, so that they are not used here.
+        # psutil's percentages are not used, as they refer to a full second even if less time has passed.
         spent = {field: getattr(after[core], field) - getattr(before[core], field) for field in after[core]._fields}
         seconds = sum(each for field, each in spent.items() if not field.startswith("guest"))  # within user and nice
         free += (spent["idle"] + spent.get("nice", 0.0)) / seconds if seconds > 0 else 1.0
@@ -137,7 +137,7 @@ def _free_cores(usable: int) -> int:
 
 @contextmanager
 def threads_set(number: int) -> Iterator[None]:
-    """Within this context torch computes with `number` threads, and nothing chooses another number."""
+    """Within this context torch computes with `number` threads, and `choose_threads` returns this number."""
     before, token = torch.get_num_threads(), _given.set(True)
     torch.set_num_threads(number)
     try:
@@ -148,17 +148,17 @@ def threads_set(number: int) -> Iterator[None]:
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """`cpu`, `cuda`, ... or `auto`: the accelerator where there is one. Raises UserError for one that is not there.
+    """The torch device with this name; `auto` is the accelerator, if any. Raises UserError if the device is missing.
 
-    A CUDA device leaves attention to other kernels than cuDNN's from then on, in this process. That one makes a plan
-    for each new pair of lengths, which batches of sentences always have: on an H200, 32 ms for a pass of 29 us.
+    On CUDA this disables cuDNN's attention kernels in this process. They build a plan for each new pair of lengths, and
+    batches of sentences always have new lengths: on an H200, 32 ms for a pass of 29 us.
     """
     if name == "auto":
         device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     else:
         try:
             device = torch.device(name)
-            torch.zeros(1, device=device).item()  # a device that holds no numbers is none
+            torch.zeros(1, device=device).item()  # fails if the device is not usable
         except (RuntimeError, AssertionError) as error:
             what, allowed = "this device cannot be used here", "auto, cpu, or one that torch finds"
             raise UserError(what, where=option("device"), received=name, allowed=allowed) from error

@@ -1,8 +1,8 @@
-"""YAML and JSON documents, read such that every mistake in them is a UserError with the file and the line.
+"""Read and write YAML and JSON; every mistake in a document is a UserError with the file and the line.
 
-Documents hold mappings, lists, text, numbers, booleans and null. What YAML 1.1 reads otherwise than people who write
-it do is refused, or is text: `010` (8), `1:30` (90), dates, and tags of every other type. A key stands once in its
-mapping. Nesting, size, and what aliases grow to are limited.
+Documents hold mappings, lists, text, numbers, booleans and null. Values that YAML 1.1 reads in a surprising way are
+refused or read as text: `010` (8), `1:30` (90), dates, and all other tags. Keys of a mapping must be unique. Nesting,
+size, and the expansion of aliases are limited.
 """
 
 import json
@@ -19,10 +19,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from headway.core.errors import UserError
 
-LARGEST_YAML = 1 << 18  # bytes; a recipe has some thousand, and reading a megabyte takes seconds
+LARGEST_YAML = 1 << 18  # bytes; a recipe has a few thousand, and reading a megabyte takes seconds
 LARGEST_JSON = 1 << 26
 DEEPEST = 100
-# Of what aliases stand for, written out.
+# The size with all aliases expanded.
 LONGEST_EXPANDED = 4 * LARGEST_YAML
 
 Value = TypeVar("Value")
@@ -39,11 +39,11 @@ NUMBERS = {
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """A document that is YAML, but holds what no document of headway may."""
+    """The document is valid YAML, but violates the limits of headway."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values alone, within limits."""
+    """A YAML loader for plain values within limits."""
 
     yaml_constructors = {  # noqa: RUF012 - as yaml has it
         tag: constructor
@@ -57,7 +57,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """A node with all that is in it. Raises _Refused where it is nested too deep."""
+        """Compose a node with its children. Raises _Refused if it is nested too deeply."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise _Refused(problem=f"nested deeper than {DEEPEST}", problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
@@ -66,13 +66,13 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def compose_document(self) -> Any:
-        """The root of the document. Raises _Refused for repeated keys, and for aliases that grow without end."""
+        """Compose the root of the document. Raises _Refused for repeated keys, and for aliases that expand too much."""
         root = super().compose_document()
         _check_nodes(root)
         return root
 
     def construct_number(self, node: Any) -> int | float:
-        """A number. Raises _Refused for one that YAML 1.1 and people read in two ways, or that is too long."""
+        """Parse a number. Raises _Refused if it is too long, or if it may be read as an octal number."""
         text, kind = str(self.construct_scalar(node)), node.tag
         problem = f"{text[:20]!r} is no number that can be read"
         if kind == INT and re.match(r"[-+]?0[0-9_]", text):
@@ -91,10 +91,10 @@ for _tag, _pattern in NUMBERS.items():
 
 
 class _Dumper(yaml.SafeDumper):
-    """Text that reads the same, also with the characters that YAML takes for line ends."""
+    """A YAML dumper that quotes text with characters that YAML reads as line ends."""
 
     def analyze_scalar(self, scalar: str) -> Any:
-        """The ways in which a text can be written: with such a character in double quotes alone."""
+        """The possible styles of a text. With such a character, only double quotes are allowed."""
         analysis = super().analyze_scalar(scalar)
         if re.search("[\x85\u2028\u2029\ufeff]", scalar):
             analysis.allow_flow_plain = analysis.allow_block_plain = False
@@ -102,16 +102,16 @@ class _Dumper(yaml.SafeDumper):
         return analysis
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Whether a value that stands in two positions is written twice: always."""
+        """Always True: repeated values are written out."""
         return True
 
 
-for _tag, _pattern in NUMBERS.items():  # a text that would be read as one of these is quoted
+for _tag, _pattern in NUMBERS.items():  # quotes texts that would be read as numbers
     _Dumper.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list("-+0123456789."))
 
 
 def dump_yaml(value: Any, *, flow: bool = False) -> str:
-    """A value as YAML that `parse_yaml` reads as the same value, keys in their order; with `flow`, in few lines."""
+    """The YAML of a value, which `parse_yaml` reads as an equal value. Keys keep their order; `flow` is compact."""
     style = None if flow else False
     text: str = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=style, width=100
@@ -120,11 +120,11 @@ def dump_yaml(value: Any, *, flow: bool = False) -> str:
 
 
 def _check_nodes(root: Any) -> None:
-    """Raise _Refused for a key that stands twice in a mapping, and for aliases that stand for too much."""
+    """Raise _Refused for repeated keys in a mapping, and for aliases that expand too much."""
     known: dict[int, tuple[int, int] | None] = {}
 
     def weigh(node: Any) -> tuple[int, int]:
-        """The size of a node with its aliases written out, and the number of levels in it."""
+        """The size of a node with all aliases expanded, and its depth."""
         if id(node) in known:
             if (weight := known[id(node)]) is None:
                 raise _Refused(problem="an alias stands for itself", problem_mark=node.start_mark)
@@ -161,16 +161,16 @@ def _check_keys(node: Any) -> None:
 
 
 def read_bytes(path: Path, most: int, what: str = "file", *, piped: bool = False) -> bytes:
-    """The content of a file that can have at most so many bytes.
+    """The content of a file of at most `most` bytes.
 
     Args:
         path: the file.
-        most: the bound, in bytes.
-        what: the file in the message, as in `the recipe`.
-        piped: whether it may be a pipe, which can be waited for without end.
+        most: the maximum size in bytes.
+        what: the name of the file in messages, as in `the recipe`.
+        piped: whether the file may be a pipe, which may block forever.
 
     Raises:
-        UserError: no such file, one that cannot be read, is too large, or is a device or pipe.
+        UserError: the file does not exist, cannot be read, is too large, or is a device or pipe.
     """
     try:
         wait = 0 if piped else getattr(os, "O_NONBLOCK", 0)
@@ -193,7 +193,7 @@ def read_bytes(path: Path, most: int, what: str = "file", *, piped: bool = False
 
 
 def read_text(path: Path, most: int, what: str = "file", *, piped: bool = False) -> str:
-    """`read_bytes` as UTF-8, without a byte order mark. Raises UserError, with the line, where it is not."""
+    """As `read_bytes`, decoded as UTF-8 without a byte order mark. Raises UserError with the line if that fails."""
     content = read_bytes(path, most, what, piped=piped)
     try:
         return content.decode("utf-8-sig")
@@ -203,21 +203,21 @@ def read_text(path: Path, most: int, what: str = "file", *, piped: bool = False)
 
 
 def read_yaml(path: Path, what: str = "file", *, piped: bool = False) -> Any:
-    """The value of a YAML file. Raises UserError as `read_bytes` and `parse_yaml` do."""
+    """Parse a YAML file. Raises UserError as `read_bytes` and `parse_yaml` do."""
     return parse_yaml(read_text(path, LARGEST_YAML, what, piped=piped), str(path))
 
 
 def parse_yaml(text: str, where: str, what: str = "this", *, numbered: bool = True) -> Any:
-    """The value of a YAML text.
+    """Parse a YAML text.
 
     Args:
         text: the text.
-        where: its file, or what else it is of.
-        what: the text in the message.
-        numbered: whether the message gives the line, behind `where`.
+        where: the file or other source of the text, for messages.
+        what: the name of the text in messages.
+        numbered: whether messages have the line number, after `where`.
 
     Raises:
-        UserError: the text is not YAML, holds other types than JSON has, a key twice, or too much.
+        UserError: the text is not YAML, has types that JSON lacks, repeats a key, or is too large.
     """
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
@@ -232,21 +232,21 @@ def parse_yaml(text: str, where: str, what: str = "this", *, numbered: bool = Tr
 
 
 def read_json(path: Path, kind: type | tuple[type, ...] = dict, what: str = "file", *, most: int = LARGEST_JSON) -> Any:
-    """The value of a JSON file. Raises UserError as `read_bytes` and `parse_json` do."""
+    """Parse a JSON file. Raises UserError as `read_bytes` and `parse_json` do."""
     return parse_json(read_text(path, most, what), str(path), kind, what=f"the {what}")
 
 
 def parse_json(text: str, where: str, kind: type | tuple[type, ...] = (dict, list), *, what: str = "this") -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Args:
         text: the text.
-        where: its file.
-        kind: the type, or types, that the value may have.
-        what: the text in messages.
+        where: the file, for messages.
+        kind: the type or types that the value may have.
+        what: the name of the text in messages.
 
     Raises:
-        UserError: the text is not JSON, holds a key twice, or is of another type.
+        UserError: the text is not JSON, repeats a key, or has another type.
     """
 
     def read_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -270,16 +270,16 @@ def parse_json(text: str, where: str, kind: type | tuple[type, ...] = (dict, lis
 
 
 def shaped(value: Any, shape: TypeAdapter[Value], where: str, what: str = "this") -> Value:
-    """A value that was read, as the type that it should have.
+    """Validate a parsed value against a type.
 
     Args:
         value: the value.
         shape: the type.
-        where: its file.
-        what: the value in messages.
+        where: the file, for messages.
+        what: the name of the value in messages.
 
     Raises:
-        UserError: the value is of another type.
+        UserError: the value does not have this type.
     """
     try:
         return shape.validate_python(value)

@@ -1,7 +1,7 @@
-"""Errors that say what went wrong, where, what was received and what is allowed.
+"""Errors with the mistake, its location, the received value and the allowed values.
 
-Every mistake a user can make raises a `UserError`; the command line prints it without a traceback and exits with 2.
-`RunError` is for work that failed although the request was sound (a diverged loss, a full disk); it exits with 1.
+Every mistake of a user raises a `UserError`; the command line prints it without a traceback and exits with 2.
+`RunError` is for work that failed although the request was valid (a diverged loss, a full disk); it exits with 1.
 """
 
 import difflib
@@ -12,32 +12,32 @@ from itertools import accumulate
 from pathlib import PurePath
 
 LONGEST_VALUE = 500  # characters of a value in a message
-LONGEST_PLACE = 1000  # of a file, a key or an override
-LONGEST_LINE = 2000  # of a message
-AROUND = 40  # characters on each side of what is wrong in a text
-LONGEST_LIST = 2000  # of the mistakes in a message
-# How torch, oneDNN, cuBLAS, cuDNN and the C++ library say that memory ran out, each by a RuntimeError.
+LONGEST_PLACE = 1000  # characters of a file, a key or an override
+LONGEST_LINE = 2000  # characters of a line of a message
+AROUND = 40  # characters to show on each side of a mistake in a text
+LONGEST_LIST = 2000  # characters of all mistakes in a message
+# Parts of the RuntimeErrors of torch, oneDNN, cuBLAS, cuDNN and the C++ library if memory runs out.
 OUT_OF_MEMORY = ("allocate", "alloc_failed", "bad_alloc", "out of memory", "could not create a memory")
-# What a terminal obeys: control characters but tab and line feed, marks that turn the direction of writing, separators
-# of lines and paragraphs; and halves of characters, which cannot be written at all.
+# Characters that control a terminal: control characters except tab and line feed, marks of the writing direction,
+# separators of lines and paragraphs; and lone surrogates, which cannot be encoded.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """A text that any terminal shows as it is: what it would obey stands as Python writes it, `\\x1b`.
+    """A text that is safe to print on any terminal: control characters are escaped as in Python, `\\x1b`.
 
-    Names of files, keys and data come from others, and reach the terminal through this alone. Line feeds and tabs stay.
+    Names of files, keys and data come from others, and are printed through this function. Line feeds and tabs stay.
     """
     return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)
 
 
 def in_one_line(text: str) -> str:
-    """A printable text without line feeds, for the names that others have given to files and keys."""
+    """A printable text without line feeds, for names of files and keys."""
     return printable(text).replace("\n", "\\n")
 
 
 class HeadwayError(Exception):
-    """The base of all errors that headway raises on purpose. `str` gives options by their keys."""
+    """The base class of all errors that headway raises on purpose. `str` shows options by their keys."""
 
     exit_code = 1
 
@@ -45,27 +45,26 @@ class HeadwayError(Exception):
         return self.spelled(str)
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """The message, printable, with the options that it names as `spell` writes them: keywords, flags, JSON."""
+        """The printable message, with options formatted by `spell`: as keywords, flags, or JSON fields."""
         return spelled(super().__str__(), spell)
 
 
 class RunError(HeadwayError):
-    """The request was sound, the work failed."""
+    """The request was valid, but the work failed."""
 
 
 class NotFiniteError(RunError):
-    """A model computed numbers that are not finite."""
+    """A model computed values that are not finite."""
 
 
 class UserError(HeadwayError):
-    """A mistake in what was asked: a recipe key, a file, an option.
+    """A mistake of the user, in a recipe key, a file or an option.
 
     Args:
-        what: the mistake, one sentence without a full stop. Where it holds long words of others, its middle is left
-            out.
+        what: the mistake, one sentence without a full stop. The middle of a long text is left out.
         where: a recipe key (`model.heads`), `file:line` or an option (`option("beam")`).
-        received: the value that was given.
-        allowed: the values that would have been right, in words or as a list of names.
+        received: the received value.
+        allowed: the allowed values, in words or as a list of names.
     """
 
     exit_code = 2
@@ -79,7 +78,7 @@ class UserError(HeadwayError):
         allowed: str | Iterable[str] | None = None,
     ) -> None:
         self.what, self.where, self.received = what, where, received
-        if allowed is not None and not isinstance(allowed, str):  # names of columns and files are of any length
+        if allowed is not None and not isinstance(allowed, str):  # names of columns and files may be long
             cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in allowed]
             count = _fitting(cut, LONGEST_PLACE)
             allowed = ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
@@ -95,9 +94,9 @@ class UserError(HeadwayError):
 
 
 def check_characters(text: str, where: str | None = None, what: str = "this text") -> None:
-    """Raise UserError for a text with half of a surrogate pair, which no encoding and no library in C++ can write.
+    """Raise UserError for a text with a lone surrogate, which neither encodings nor C++ libraries accept.
 
-    JSON that was cut off has such halves, and so do arguments of a command that are not UTF-8.
+    Truncated JSON may have lone surrogates, and so may command line arguments that are not UTF-8.
     """
     try:
         text.encode()
@@ -108,48 +107,48 @@ def check_characters(text: str, where: str | None = None, what: str = "this text
 
 
 def not_installed(who: str, packages: Sequence[str], extra: str, where: str | None = None) -> UserError:
-    """The error of `who`, which needs packages of an extra of headway that are not there."""
+    """Build the UserError for a feature `who` whose packages, installed by `extra`, are missing."""
     what = f"{who} needs {', '.join(packages)}, which is not installed"
     return UserError(what, where=where, allowed=f"pip install 'headway[{extra}]'")
 
 
 def shortened(value: object) -> str:
-    """A value as Python writes it, cut where it is long."""
+    """The `repr` of a value, truncated to `LONGEST_VALUE` characters."""
     text = repr(str(value) if isinstance(value, PurePath) else value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def in_lines(mistakes: Sequence[str]) -> str:
-    """Mistakes, a line a mistake, or as many as a message has room for."""
+    """The mistakes, one on each line. The last ones are left out if the message would be too long."""
     cut = [_cut_in_its_middle(mistake, LONGEST_PLACE) for mistake in mistakes]
     count = _fitting(cut, LONGEST_LIST)
     return "\n".join(cut[:count] + ([f"and {len(cut) - count:,} more mistakes"] if count < len(cut) else []))
 
 
 def _fitting(texts: Sequence[str], room: int) -> int:
-    """How many of the texts take no more room together; the first always fits."""
+    """The number of texts that fit into `room` characters together, at least one."""
     lengths = accumulate(len(text) + 2 for text in texts)
     return max(1, sum(length <= room for length in lengths))
 
 
 def _cut_in_its_middle(line: str, longest: int) -> str:
-    """A line with its beginning and its end, where it is long."""
+    """A line without its middle if it is longer than `longest`."""
     return line if len(line) <= longest else f"{line[: longest // 2]}...{line[-(longest // 2) :]}"
 
 
 def option(name: str) -> str:
-    """An option in the text of an error, by its key; each shell spells it in its own way."""
+    """Mark the key of an option in a message. `spelled` replaces the mark by a flag or keyword."""
     return f"\0{name}\0"
 
 
 def spelled(text: str, spell: Callable[[str], str]) -> str:
-    """A text, printable, in which every option named by `option` stands as `spell` writes it."""
+    """A printable text, with the options marked by `option` formatted by `spell`."""
     parts = re.split(r"\0(\w+)\0", text)
     return "".join(spell(part) if index % 2 else printable(part) for index, part in enumerate(parts))
 
 
 def check_companions(given: Iterable[str], needs: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError where an option would do nothing, for want of any of those that it `needs` beside it."""
+    """Raise UserError if an option has no effect because none of the options in `needs` is set, too."""
     options = list(given)
     for name in options:
         wanted = needs.get(name, ())
@@ -159,13 +158,13 @@ def check_companions(given: Iterable[str], needs: Mapping[str, Sequence[str]]) -
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint that names the closest of `names`, or an empty string when none is close."""
+    """A hint with the most similar of `names`, or an empty string if none is similar."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, of Python, numpy or torch, on a CPU or an accelerator."""
+    """Whether an error of Python, numpy or torch means that memory ran out, on a CPU or an accelerator."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, not imported here
         return True
     return isinstance(error, RuntimeError) and any(saying in str(error).lower() for saying in OUT_OF_MEMORY)
@@ -173,11 +172,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def memory_named(work: str, remedy: str) -> Iterator[None]:
-    """Raise RunError where memory runs out within this context.
+    """Raise RunError if memory runs out within this context.
 
     Args:
-        work: what was done, as in `memory ran out in a batch of 30 examples`.
-        remedy: what to do about it.
+        work: the current work, as in `memory ran out in a batch of 30 examples`.
+        remedy: advice for the user.
     """
     try:
         yield

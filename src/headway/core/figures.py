@@ -1,6 +1,6 @@
-"""The common parts of figures: their look and fonts, matrices of weights, and how a figure is written.
+"""Common parts of figures: style and fonts, heatmaps of weights, and writing a figure to a file.
 
-Shapes: T rows (what attends), S columns (what is attended to).
+Shapes: T rows (queries), S columns (keys).
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ DARK: dict[Any, Any] = {
 def draw_weights(
     axes: Axes, weights: npt.NDArray[np.floating[Any]], source: list[str], target: list[str], *, stretch: bool = False
 ) -> None:
-    """Weights (T, S) as a matrix, `source` above it and `target` beside it.
+    """Draw the weights (T, S) as a heatmap, with the labels `source` above and `target` on the left.
 
-    The scale goes from 0 to 1, so that pictures can be compared; with `stretch` it ends at the largest weight. A line
-    on it marks the uniform weight, 1 / S. Weights below zero are shares of no whole: the scale goes from the largest
-    below zero to the same above it, with no line.
+    The colour scale is 0 to 1, so figures are comparable; with `stretch` it ends at the largest weight. A line marks
+    the uniform weight, 1 / S. For signed weights, the scale is symmetric around zero and has no such line.
     """
     signed = bool((weights < 0).any())
     most = max(1e-9, float(np.abs(weights).max())) if stretch or signed else 1.0
@@ -62,7 +61,7 @@ def draw_weights(
     image = axes.imshow(weights, cmap=colours, vmin=-most if signed else 0, vmax=most, aspect="equal")
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(source)), source, color=ink)
-    # Words lean, and so does a long token among characters (an end mark).
+    # Labels of words are rotated, and so is a long label among characters (the end-of-sentence token).
     leaning = 0 if np.median([display_width(token) for token in source]) > 2 else 2
     for label, token in zip(axes.get_xticklabels(), source, strict=True):
         if display_width(token) > leaning:
@@ -82,35 +81,35 @@ def draw_weights(
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure whole, in the format of its suffix. Raises UserError where there is no such format."""
+    """Write a figure to a file, atomically, in the format of its suffix. Raises UserError for an unknown format."""
     name, allowed = path.suffix.removeprefix("."), sorted(figure.canvas.get_supported_filetypes())
     if name not in allowed:
         raise UserError(
             "a figure's format is the suffix of its name", where=str(path), received=path.suffix, allowed=allowed
         )
     content = BytesIO()
-    # An SVG without its date is the same file when it is drawn again.
+    # Without a date, drawing an SVG again yields the same file.
     metadata = {"Date": None} if name == "svg" else None
     figure.savefig(content, format=name, dpi=200, bbox_inches="tight", pad_inches=0.08, metadata=metadata)
     write_bytes(path, content.getvalue())
 
 
 def visible_token(token: str) -> str:
-    """A token as it can be seen alone: blanks and SentencePiece's ▁ as ␣, a combining character on a dotted circle."""
+    """A token for display: blanks and SentencePiece's ▁ as ␣, and a combining character on a dotted circle."""
     if not token.strip():
         return "␣" * max(1, len(token))
     return "◌" + token if unicodedata.category(token[0]).startswith("M") else token.replace("▁", "␣")
 
 
 def drawable(tokens: Sequence[str]) -> tuple[list[str], list[str], set[str]]:
-    """Tokens as they can be drawn, the font families to draw them with, and the characters that no font has."""
+    """The tokens for drawing, the font families to draw them with, and the characters that no font has."""
     shown = [visible_token(token) for token in tokens]
     families, missing = pick_fonts("".join(shown))
     return ["".join(MISSING if char in missing else char for char in token) for token in shown], families, missing
 
 
 def pick_fonts(text: str) -> tuple[list[str], set[str]]:
-    """Families that together can draw `text`, in the order to try them, and the characters that none of them has."""
+    """Font families that together can draw `text`, in order of preference, and the characters that none of them has."""
     families, missing = ["DejaVu Sans"], {char for char in text if not char.isspace()}
     missing -= _characters("DejaVu Sans")
     installed = _installed_families()
@@ -122,7 +121,7 @@ def pick_fonts(text: str) -> tuple[list[str], set[str]]:
 
 
 def _installed_families() -> Iterator[str]:
-    """The families to try, in their order: those that matplotlib knows, then those that are newer than its list."""
+    """Yield the families in order of preference: those in matplotlib's list, then those installed later."""
     known = _known_families()
     yield from sorted(known, key=_preference)
     _add_new_fonts()
@@ -130,17 +129,17 @@ def _installed_families() -> Iterator[str]:
 
 
 def _known_families() -> set[str]:
-    # The Last Resort font, which comes with matplotlib, has a box for everything and a letter for nothing.
+    # The Last Resort font of matplotlib draws a box for every character.
     return {font.name for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
 
 
 @cache
 def _add_new_fonts() -> None:
-    """Add the fonts to matplotlib's list that were installed after it was made."""
+    """Add the fonts to matplotlib's list that were installed after it was created."""
     known = {font.fname for font in fontManager.ttflist}
     for path in findSystemFonts():
         if path not in known:
-            with suppress(Exception):  # whatever FreeType makes of a broken file, the other fonts are there
+            with suppress(Exception):  # FreeType may raise anything for a broken file
                 fontManager.addfont(path)
 
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, locked, and recognised by their hash; whether there is one."""
+"""Write files atomically, check output paths, and hash files."""
 
 import hashlib
 import json
@@ -13,45 +13,45 @@ from typing import Any, BinaryIO, Literal
 from headway.core.errors import UserError, option
 from headway.core.system import give_name, move, open_unnamed, sync
 
-COMPRESSED = (".gz", ".xz")  # suffixes of files that are read, and never written
-FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes
+COMPRESSED = (".gz", ".xz")  # suffixes of files that can be read, but not written
+FIGURES = (".png", ".svg", ".pdf", ".eps", ".jpg", ".webp")  # suffixes of figures
 
-# What JSON holds raw, and what ends a line for some readers, or is an order to a terminal.
+# Characters that JSON does not escape, but that end a line for some readers or control a terminal.
 CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def json_line(value: Any) -> str:
-    """A value as JSON on one line, whatever a reader takes for the end of a line."""
+    """The JSON of a value on a single line, with all characters escaped that a reader may take for a line end."""
     text = json.dumps(value, ensure_ascii=False)
     return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 def exists(path: Path, kind: Literal["any", "file", "folder"] = "any") -> bool:
-    """Whether there is such a file or folder; there is none by a name that no file can have.
+    """Whether the file or folder exists; False for a name that no file can have.
 
-    `pathlib` raises OSError for such a name. Names that people write come through this.
+    `pathlib` raises OSError for such names, so names from users are checked by this function.
     """
     return {"any": os.path.exists, "file": os.path.isfile, "folder": os.path.isdir}[kind](path)
 
 
 def shipped(name: str) -> Path:
-    """A folder that comes with headway. In a checkout it is a link, and a file where the system makes no links."""
+    """A folder that is distributed with headway. In a checkout it is a link, or a file on systems without links."""
     package = Path(__file__).parents[1]
     folder = package / "experiments" / name
     return folder if folder.is_dir() else package.parents[1] / name
 
 
 def first_existing(path: Path, folders: Sequence[Path], kind: Literal["any", "file", "folder"] = "any") -> Path:
-    """The absolute path in the first of `folders` that has it, or else in the first of all."""
+    """The absolute path in the first of `folders` that contains it, or else in the first folder."""
     places = [folder / path for folder in folders]
     return next((place for place in places if exists(place, kind)), places[0]).absolute()
 
 
 @contextmanager
 def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Within this context an OSError, such as that of a full disk, names `path` if it names no file.
+    """Within this context, an OSError without a file name, such as for a full disk, gets the name `path`.
 
-    It also names `path` instead of `temporary`, a file or folder that is to become `path`, or of a file in it.
+    The name is also replaced if it is `temporary`, which will be renamed to `path`, or a file in it.
     """
     try:
         yield
@@ -63,7 +63,7 @@ def named_in_errors(path: Path, temporary: Path | None = None) -> Iterator[None]
 
 
 def check_output_file(path: Path | None) -> Path | None:
-    """The file, or that of a link. Raises ValueError where none can be written, before the work that it is to hold."""
+    """The output file, with links resolved. Raises ValueError if it cannot be written, before the work begins."""
     if path is None or _standard_stream(path) is not None:
         return path
     if exists(path, "folder"):
@@ -73,23 +73,23 @@ def check_output_file(path: Path | None) -> Path | None:
     if not exists(path.parent, "folder"):
         raise ValueError("there is no such folder to write to")
     if path.is_symlink() and (not exists(path) or exists(path, "file")):
-        return check_output_file(path.resolve())  # the file is replaced, not the link: /dev/stdout may be one
-    replaced = not exists(path) or exists(path, "file")  # by a new one beside it, which a device is not
+        return check_output_file(path.resolve())  # the target is replaced, not the link: /dev/stdout may be a link
+    replaced = not exists(path) or exists(path, "file")  # written by replacing it, unlike a device
     if (exists(path) and not os.access(path, os.W_OK)) or (replaced and not os.access(path.parent, os.W_OK)):
         raise ValueError("no file can be written there")
     return path
 
 
 def check_apart(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:
-    """Raise UserError where an output is a file that is read, or another output.
+    """Raise UserError if an output is also an input, or is the same file as another output.
 
     Args:
-        outputs: by the key of their option.
-        inputs: what is read.
+        outputs: the output files, by the key of their option.
+        inputs: the input files.
     """
     taken = {path.resolve() for path in inputs if exists(path, "file")}
     for key, path in outputs.items():
-        if path is None or (exists(path) and not exists(path, "file")):  # a device takes several
+        if path is None or (exists(path) and not exists(path, "file")):  # a device may have several outputs
             continue
         if path.resolve() in taken:
             what = "this file is read, or another output is written to it"
@@ -98,14 +98,14 @@ def check_apart(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> N
 
 
 def check_figure(path: Path | None) -> Path | None:
-    """`check_output_file`, and ValueError for a suffix that is no format of figures."""
+    """As `check_output_file`. Raises ValueError if the suffix is not a format of figures."""
     if path is not None and path.suffix not in FIGURES:
         raise ValueError(f"a figure's format is the suffix of its name: {', '.join(FIGURES)}")
     return check_output_file(path)
 
 
 def check_output_folder(path: Path | None) -> Path | None:
-    """Raise ValueError where no folder can be made, or none be written to."""
+    """Raise ValueError if the folder cannot be created or written to."""
     if path is None:
         return None
     above = next(folder for folder in (path, *path.absolute().parents) if exists(folder))
@@ -117,9 +117,9 @@ def check_output_folder(path: Path | None) -> Path | None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` so that a reader, or a crash at any moment, finds the old file or the new one, never a part.
+    """Write a file atomically: readers, even after a crash, see the old content or the new content.
 
-    A device or a pipe is written to as it is, and so is the file that standard output or standard error goes to.
+    Devices, pipes, and the files behind standard output and standard error are written directly.
     """
     with whole_file(path) as file:
         file.write(content)
@@ -127,7 +127,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """`write_bytes` for content that comes bit by bit: the file is there when the context ends without an error."""
+    """As `write_bytes`, for content that is written in parts. The file appears when the context ends normally."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with named_in_errors(path, temporary):
         stream = _standard_stream(path)
@@ -136,7 +136,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
                 yield device
             return
         try:
-            temporary.unlink(missing_ok=True)  # a folder of somebody else may hold a link by this name
+            temporary.unlink(missing_ok=True)  # another user may have created a link with this name
             unnamed = open_unnamed(path.parent)
             with unnamed or temporary.open("xb") as file:
                 yield file
@@ -151,7 +151,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _standard_stream(path: Path) -> int | None:
-    """The descriptor of standard output, which `-` names as well, or of standard error, that goes to the file."""
+    """The descriptor of standard output (also called `-`) or standard error if it writes to this file, else None."""
     for stream in (1, 2):
         with suppress(OSError):
             if str(path) == "-" or os.path.samestat(path.stat(), os.fstat(stream)):
@@ -160,14 +160,14 @@ def _standard_stream(path: Path) -> int | None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """`write_bytes` for UTF-8 text."""
+    """As `write_bytes`, for UTF-8 text."""
     write_bytes(path, content.encode())
 
 
 def write_new_texts(texts: Mapping[Path, str]) -> None:
-    """`write_text` for several files, whose folders are made where they do not exist.
+    """As `write_text`, for several files. Missing folders are created.
 
-    Raises UserError, before any is written, where a file is there already with another text.
+    Raises UserError, before anything is written, if a file exists with another text.
     """
     for path, text in texts.items():
         if exists(path) and (not path.is_file() or path.read_bytes() != text.encode()):
@@ -179,16 +179,16 @@ def write_new_texts(texts: Mapping[Path, str]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """`write_bytes` for a value that JSON can hold."""
+    """As `write_bytes`, for a value as JSON."""
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 def remove_leftovers(folder: Path, names: str) -> None:
-    """Remove the temporary files and folders in `folder` that a killed process left there, and nothing else.
+    """Remove the temporary files and folders of killed processes from `folder`.
 
     Args:
-        folder: where they are.
-        names: a regular expression for the names that headway gives here; only `.NAME.tmp` and `.NAME.PROCESS.tmp` go.
+        folder: the folder.
+        names: a regular expression of the names; only `.NAME.tmp` and `.NAME.PROCESS.tmp` are removed.
     """
     temporary = re.compile(rf"\.(?:{names})(?:\.\d+)?\.tmp")
     for path in folder.iterdir():
@@ -197,7 +197,7 @@ def remove_leftovers(folder: Path, names: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder with all that is in it, or a link alone."""
+    """Remove a file, a folder with its contents, or a link without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -205,7 +205,7 @@ def remove(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
+    """The SHA-256 hash of a file, in hexadecimal."""
     with path.open("rb") as file:
-        # Not from a memory map: that is no faster, and ends the process where another one shortens the file.
+        # A memory map is no faster, and would crash the process if another one truncates the file.
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""Languages by their codes, and what is known of how they are written.
+"""Language codes, and facts about writing systems.
 
-Codes are read as people write them: `fr`, `fr-FR`, `fr_FR`, `FR`, `fra` and `fre` are one language.
+Codes are accepted in all usual forms: `fr`, `fr-FR`, `fr_FR`, `FR`, `fra` and `fre` are the same language.
 """
 
 import re
@@ -16,44 +16,43 @@ from pydantic import AfterValidator
 from headway.core.errors import nearest
 
 TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
-PRIVATE = re.compile("q[a-t][a-z]")  # codes that mean what those who use them say
+PRIVATE = re.compile("q[a-t][a-z]")  # codes reserved for private use
 UNDETERMINED = "und"  # the code of a language without rules
 HAN = frozenset(("Hans", "Hant", "Hani"))
 WITHOUT_SPACES = HAN | {
     "Bali", "Hira", "Hrkt", "Java", "Jpan", "Kana", "Khmr", "Lana", "Laoo", "Mymr", "Talu", "Thai", "Tibt"
 }  # fmt: skip
-# Characters of these scripts, with their marks, vowels and digits.
+# The characters of these scripts, including marks, vowels and digits.
 WIDE = (
     r"\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1980-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u3007\u3040-\u30ff"
     r"\u3400-\u4dbf\u4e00-\u9fff\ua980-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 WIDE_CHARACTER = re.compile(f"[{WIDE}]")
-BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])([^\S\n]?)(?=[{WIDE}])")  # a full-width space is one, too
+BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])([^\S\n]?)(?=[{WIDE}])")  # including a full-width space
 OTHER_WORD = re.compile(rf"[^\W{WIDE}]+")
-HARDLY_ANY = 0.15  # of the places between two characters: phrases are set apart, and words are not
-LOOKED_AT = 1000  # texts
+HARDLY_ANY = 0.15  # the share of blanks between two characters if phrases, but not words, are separated
+LOOKED_AT = 1000  # the number of texts
 
 
 class _Code(NamedTuple):
-    """A code that was read: the language as rules are named by, and its script; None where it has no usual one."""
+    """A parsed code: the base language, and the script; None if the language has no usual script."""
 
     language: str
     script: str | None
 
 
 def base_language(code: str) -> str:
-    """The language alone, by its shortest code, as tables of rules name it; an impossible code as it is."""
+    """The shortest code of the language alone, as in tables of rules. Invalid codes are returned unchanged."""
     read = _read(code)
     return code if read is None else read.language
 
 
 def is_language(code: str) -> bool:
-    """Whether a code is that of a language."""
     return _read(code) is not None
 
 
 def nearest_language(code: str) -> str:
-    """A hint that names the language which an impossible code may stand for: `ja` for `jp`, `fr` for `french`."""
+    """A hint with the language that an invalid code may mean: `ja` for `jp`, `fr` for `french`."""
     letters = "".join(re.findall("[a-z]+", code.lower()[:3]))
     of_country = get_global("likely_subtags").get(f"und_{letters.upper()}", "").split("_")[0]
     known = (of_country, letters, letters[:2])
@@ -85,7 +84,7 @@ def _read(code: str) -> _Code | None:
 
 
 def _variant(code: str) -> tuple[str, str | None, str | None]:
-    """The language, the script that is usual for the region, and the region of a code; None if it names no region."""
+    """The language, the usual script of the region, and the region of a code, or None if it names no region."""
     if (read := _read(code)) is None:
         return code.lower(), None, None
     parts = re.split("[-_]", code)[1:]
@@ -95,15 +94,15 @@ def _variant(code: str) -> tuple[str, str | None, str | None]:
 
 
 def same_writing(code: str, other: str) -> bool:
-    """Whether two codes are of one language in one script, as pt-PT and pt-BR are, and zh-CN and zh-TW are not."""
+    """Whether two codes have the same language and script, as pt-PT and pt-BR have, but not zh-CN and zh-TW."""
     return _variant(code)[:2] == _variant(other)[:2]
 
 
 def nearest_variant(codes: Iterable[str], wanted: str, *, with_base: bool = True) -> str | None:
-    """The code of a wanted variant among others; None if there is none. A script is never exchanged for another.
+    """The code in `codes` that is closest to a wanted variant; None if there is none. The script must be the same.
 
-    The same variant comes first, then, `with_base`, the language without a region. Other regions are accepted only if
-    the wanted code names none.
+    The same variant is preferred, then, `with_base`, the language without a region. Other regions are accepted only if
+    the wanted code has none.
     """
     language, script, region = _variant(wanted)
     found = {_variant(code): code for code in reversed([*codes]) if same_writing(code, wanted)}  # the first of each
@@ -113,20 +112,20 @@ def nearest_variant(codes: Iterable[str], wanted: str, *, with_base: bool = True
 
 
 def has_no_spaces(code: str | None) -> bool:
-    """Whether a language is written without spaces between words; no where none is named."""
+    """Whether a language is written without spaces between words. False if no language is set."""
     return code is not None and (read := _read(code)) is not None and read.script in WITHOUT_SPACES
 
 
 def is_written_in_han(code: str) -> bool:
-    """Whether a language is written in Chinese characters alone."""
+    """Whether a language is written only in Chinese characters."""
     return (read := _read(code)) is not None and read.script in HAN
 
 
 def look_unspaced(texts: Iterable[str]) -> bool:
-    """Whether texts are without spaces between words; of many, the first thousand are looked at.
+    """Whether texts have no spaces between words, judged by the first thousand texts.
 
-    They have more characters of scripts that have none, with hardly a blank between two of them, than other words.
-    Words that a segmenter has set apart are not without spaces.
+    Most of their characters belong to scripts without spaces, with hardly any blanks between two of them. Texts that a
+    segmenter has split into words are not unspaced.
     """
     text = "\n".join(islice(texts, LOOKED_AT))
     between = [bool(blank) for blank in BETWEEN_CHARACTERS.findall(text)]
@@ -135,8 +134,8 @@ def look_unspaced(texts: Iterable[str]) -> bool:
 
 
 def language_name(code: str) -> str:
-    """The English name of a language, or its code where it is not known."""
-    if code == UNDETERMINED:  # which babel takes for American English
+    """The English name of a language, or its code if the name is unknown."""
+    if code == UNDETERMINED:  # babel reads this as American English
         return code
     try:
         return Locale.parse(code.replace("-", "_")).get_display_name("en") or code

@@ -1,7 +1,7 @@
 """Notices, warnings and progress of the library, through the logger `headway`.
 
-A program that uses the library sees warnings alone, as with any library; `logging` decides what else is shown, and
-where. `progress_shown` says how progress is drawn; without it, it is drawn in notebooks alone.
+By default a program that uses the library sees only warnings; `logging` configures this. Progress is drawn in
+notebooks, or by the function that `progress_shown` sets.
 """
 
 import html
@@ -22,23 +22,23 @@ logger = logging.getLogger("headway")
 
 
 def say(message: str) -> None:
-    """Log a notice, at the level INFO."""
-    logger.info("%s", spelled(message, str))  # options by their keys
+    """Log a notice at level INFO."""
+    logger.info("%s", spelled(message, str))  # options are shown by their keys
 
 
 def warn(message: str) -> None:
-    """Log something that went differently from what was asked, and how work goes on, at the level WARNING."""
+    """Log a deviation from the request, and how work continues, at level WARNING."""
     logger.warning("%s", spelled(message, str))
 
 
 def last_word(message: str) -> None:
-    """Log why this process ends at once, at the level CRITICAL, also where all else is silenced."""
+    """Log at level CRITICAL why this process exits immediately, even if logging is silenced."""
     logger.handle(logger.makeRecord(logger.name, logging.CRITICAL, __file__, 0, "%s", (message,), None))
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Log nothing within this context, and show no progress."""
+    """Within this context, nothing is logged and no progress is shown."""
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
@@ -48,7 +48,7 @@ def silenced() -> Iterator[None]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as h:mm:ss or m:ss."""
+    """The duration as h:mm:ss or m:ss."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -62,17 +62,17 @@ def counted(number: int, noun: str) -> str:
 Item = TypeVar("Item")
 
 
-RECENT = 30.0  # seconds over which speed is measured: what slowed work down an hour ago says nothing of its end
+RECENT = 30.0  # seconds for measuring the speed, as older speeds do not help to predict the end
 
 
 class Pace:
-    """The speed of work over the last half minute, or since it began."""
+    """Measures the speed of work over the last half minute, or since the start."""
 
     def __init__(self, began: float, done: float) -> None:
         self._points = deque([(began, done)])
 
     def seconds_each(self, now: float, done: float) -> float:
-        """The seconds of one unit; infinite before any is done."""
+        """The seconds per unit of work; infinite before the first unit is done."""
         points = self._points
         if now - points[-1][0] >= 1:
             points.append((now, done))
@@ -83,15 +83,15 @@ class Pace:
 
 
 class Progress:
-    """Work that is under way: how far, how fast, how long still.
+    """The progress of some work: the amount done, the speed and the remaining time.
 
     Attributes:
-        title: what the work is called.
-        done: how much of it is done.
-        total: how much there is, None where that is not known.
-        text: all this in words, empty before the first update; parts between ` · `, the most important first.
-        below: further lines, where they can be shown live.
-        long: whether the work takes so long that its start is worth a line of its own.
+        title: the name of the work.
+        done: the amount of work that is done.
+        total: the total amount of work; None if it is unknown.
+        text: the progress in words, in parts between ` · `, the most important first. Empty before the first update.
+        below: further lines, for live displays.
+        long: whether the work takes so long that its start is logged.
     """
 
     def __init__(self, title: str, total: float | None, unit: str, long: bool = False) -> None:
@@ -103,11 +103,11 @@ class Progress:
     def update(
         self, done: float, text: str | None = None, *, total: float | None = None, below: Sequence[str] = ()
     ) -> None:
-        """Note that `done` of the total is done; `text` replaces the speed and the time left."""
+        """Set the amount of work that is done. `text` replaces the speed and the remaining time."""
         self.done, self.total = done, total or self.total
         self._pace = self._pace or Pace(self.began, done)
         each = self._pace.seconds_each(time.monotonic(), done)
-        speed = ""  # how much is done in a second or, of what takes longer, the seconds of one
+        speed = ""  # units per second or, if a unit takes longer, seconds per unit
         if each < math.inf:
             speed = f" {1 / max(each, 1e-9):,.0f}/s" if each <= 1 else f" {each:,.1f} s each"
         self.text = text if text is not None else f"{done:,.0f} {self.unit}{speed}"
@@ -117,13 +117,13 @@ class Progress:
         self.redraw()
 
     def over(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The same items, each counted when it is done with."""
+        """Yield the items, and count each item when the next one is requested."""
         for count, item in enumerate(items, start=1):
             yield item
             self.update(count)
 
 
-# Draws the progress that it is given until the context ends, anew at each call of the function that the context gives.
+# Draws a progress until the context ends, again whenever the function that the context returns is called.
 View = Callable[[Progress], AbstractContextManager[Callable[[], None]]]
 
 _view: ContextVar[View | None] = ContextVar("_view", default=None)
@@ -131,7 +131,7 @@ _view: ContextVar[View | None] = ContextVar("_view", default=None)
 
 @contextmanager
 def progress_shown(view: View) -> Iterator[None]:
-    """Draw by `view` the progress of all work within this context."""
+    """Within this context, `view` draws the progress of all work."""
     token = _view.set(view)
     try:
         yield
@@ -146,7 +146,7 @@ def _notebook_view() -> View | None:
 
 @contextmanager
 def _in_cell(work: Progress) -> Iterator[Callable[[], None]]:
-    """A bar below the cell of a notebook, from a second on and twice a second, gone when the work ends."""
+    """A progress bar below a notebook cell: shown after a second, updated twice a second, and removed at the end."""
     notebook = importlib.import_module("IPython.display")
     cell, drawn = None, work.began + 0.5
 
@@ -173,9 +173,9 @@ def _in_cell(work: Progress) -> Iterator[Callable[[], None]]:
 def progress(
     title: str, total: float | None = None, unit: str = "", *, long: bool = False, shown: bool = True
 ) -> Iterator[Progress]:
-    """Progress of the work within this context, drawn where a program shows progress and notices are logged."""
+    """The progress of the work within this context. It is drawn if a view is set and notices are logged."""
     work, view = Progress(spelled(title, str), total, unit, long), _view.get() or _notebook_view()
-    wanted = logging.WARNING if view is _in_cell else logging.INFO  # a cell shows the bar alone, without notices
+    wanted = logging.WARNING if view is _in_cell else logging.INFO  # a cell shows only the bar, without notices
     if view is None or not shown or total == 0 or not logger.isEnabledFor(wanted):
         yield work
         return

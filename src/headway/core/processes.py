@@ -1,4 +1,4 @@
-"""Work on a stream, a list of items at a time, or in several processes, in order, and the end of unwanted work."""
+"""Process streams in batches or in several processes, in order, count cores, and abandon unwanted work."""
 
 import math
 import multiprocessing
@@ -20,36 +20,36 @@ from headway.core.system import interrupts_held, usable_cores
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Says whether somebody waits for the result of the current work. Tasks, and threads that copy the context, inherit it.
+# Returns whether the result of the current work is still needed. Tasks, and threads that copy the context, inherit it.
 WAITED_FOR: ContextVar[Callable[[], bool]] = ContextVar("waited_for", default=lambda: True)
 
 
 class AbandonedError(RunError):
-    """Nobody waits for the result of this work any more."""
+    """The result of this work is not needed any more."""
 
 
 def check_waited_for() -> None:
-    """Raise AbandonedError if nobody waits for the result of the current work. Long loops ask at each step."""
+    """Raise AbandonedError if the result of the current work is not needed any more, in each step of a long loop."""
     if not WAITED_FOR.get()():
         raise AbandonedError("nobody waits for this result any more")
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of `size`, of which the last may be shorter. Python has this from 3.12 on, with tuples."""
+    """Yield lists of `size` items; the last may be shorter. As `itertools.batched` of Python 3.12, but with lists."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
 
 def cores() -> int:
-    """How many processor cores this process may use: its affinity, or less by the quota of its control group."""
+    """The number of processor cores for this process, by its CPU affinity and the quota of its control group."""
     return max(1, math.ceil(min(usable_cores(), _quota(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))))
 
 
 def _quota(mount: Path, membership: Path) -> float:
-    """The cores' worth of time that the control group of this process, or one above it, has; infinite without a limit.
+    """The CPU quota of this process's control group and its parents, in cores; infinite without a limit.
 
-    The files are those of the kernel's cgroup-v2.rst and sched-bwc.rst.
+    The files are documented in the kernel's cgroup-v2.rst and sched-bwc.rst.
     """
     try:
         groups = [line.split(":", 2)[1:] for line in membership.read_text(encoding="utf-8").splitlines()]
@@ -68,7 +68,7 @@ def _quota(mount: Path, membership: Path) -> float:
 
 
 def _limit(folder: Path) -> float:
-    """The limit in the files of one control group, of version 2 or 1."""
+    """The CPU limit of one control group, version 1 or 2, in cores."""
     try:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
@@ -89,26 +89,26 @@ def in_processes(
     arguments: tuple[Any, ...],
     what: str,
 ) -> Iterator[Result]:
-    """`work` on each item, in order; only a few items a process are in memory at a time.
+    """Apply `work` to the items in several processes, and yield the results in order. Only a few items are in memory.
 
     Args:
         stream: the items.
-        work: a function of a module, which processes can import.
-        processes: how many.
+        work: a function at module level, which the processes can import.
+        processes: the number of processes.
         start: called once in each process, before any work, with `arguments`.
-        arguments: of `start`.
-        what: what the processes do, for the message when one dies.
+        arguments: the arguments of `start`.
+        what: a description of the work, for the message if a process dies.
 
     Raises:
         RunError: a process died.
     """
-    # Forked copies of a process with threads may deadlock; spawned ones cannot.
+    # Forking a process with threads may deadlock; spawning cannot.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_start, initargs=(start, arguments))
     waiting: deque[Future[Result]] = deque()
     try:
         for item in stream:
-            with interrupts_held():  # Ctrl-C is the parent's, which ends the pool
+            with interrupts_held():  # Ctrl-C reaches only the parent, which ends the pool
                 waiting.append(pool.submit(work, item))
             if len(waiting) > 3 * processes:
                 yield waiting.popleft().result()
@@ -124,13 +124,13 @@ def in_processes(
 
 
 def _start(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for systems that cannot hold it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for systems that cannot block it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     start(*arguments)
 
 
 def _end_with_parent() -> None:
-    """A pool's process waits for work forever when its parent is killed, unless something ends it."""
+    """Exit when the parent process has died. Otherwise a worker process would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

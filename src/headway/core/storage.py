@@ -1,4 +1,4 @@
-"""The cache of what was prepared once: its folder, what is kept there and checked, and arrays that grow on disk."""
+"""The cache of prepared data: its folder, locks, checked entries, and arrays that grow on disk."""
 
 import hashlib
 import json
@@ -26,16 +26,16 @@ from headway.core.system import move, open_no_link, sync, take_lock
 
 Kept = TypeVar("Kept")
 
-HASHES = "hashes.json"  # of the other files in a folder that is kept
-SETTLED = 2.0  # seconds after which a change gives a file another time, on any file system
-WAIT = 3600.0  # seconds for another process to check what is damaged
+HASHES = "hashes.json"  # the hashes of the other files in a folder of the cache
+SETTLED = 2.0  # seconds after which a modification changes the time of a file, on any file system
+WAIT = 3600.0  # seconds to wait while another process handles a damaged entry
 DAMAGED = (OSError, ValueError, KeyError, TypeError, UserError)
 
 
 def cache_folder() -> Path:
-    """The folder named by the environment variable HEADWAY_CACHE, else ~/.cache/headway.
+    """The folder in the environment variable HEADWAY_CACHE, or else ~/.cache/headway.
 
-    Raises UserError for a user without a home folder.
+    Raises UserError if the user has no home folder.
     """
     if named := os.environ.get("HEADWAY_CACHE"):
         return Path(named)
@@ -48,10 +48,10 @@ def cache_folder() -> Path:
 
 @contextmanager
 def workspace(folder: Path, output: Path | None = None) -> Iterator[Path]:
-    """A new folder below `folder` for work in progress, removed at the end.
+    """A new temporary folder in `folder`, removed at the end.
 
-    What killed processes of this machine left behind is removed as well: the folders carry machine and process. An
-    OSError names `output`, which is made here, or `folder`.
+    Leftovers of killed processes of this machine are removed as well: folder names have the machine and the process.
+    OSErrors name `output`, the final folder, or else `folder`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     machine = socket.gethostname()
@@ -68,17 +68,17 @@ def workspace(folder: Path, output: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
-    """Hold a lock that ends with the process that holds it, however that ends.
+    """Hold a file lock, which is released when its process ends for any reason.
 
-    It holds between machines where the file system carries `flock` between them (NFS, CephFS, and Lustre and GPFS with
-    their option for it). Where it does not, the note in the file, behind its first byte, says who worked here last.
+    It works between machines if the file system supports `flock` across them (NFS, CephFS, and Lustre and GPFS if
+    configured). Otherwise the note in the file, after its first byte, names the last process that worked here.
 
     Args:
-        path: a file that is made where there is none, and stays; no link, whose file would be emptied.
-        wait: seconds to wait for another process to let go of it.
+        path: the lock file, which is created if missing and never removed; not a link, whose target would be emptied.
+        wait: seconds to wait for another process to release the lock.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds the lock.
         OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
             time.sleep(0.1)
         note: Any = None
         file.seek(1 if free is False else 0)
-        with suppress(ValueError, RecursionError):  # the file names no process
+        with suppress(ValueError, RecursionError):  # the file has no note
             note = json.loads(file.read(1000))
         holder = f"process {note.get('process')} of {note.get('machine')}" if note and isinstance(note, dict) else None
         if free is False:
@@ -107,29 +107,29 @@ def locked(path: Path, wait: float = 0.0) -> Iterator[None]:
 
 
 def check_new(path: Path, name: str) -> None:
-    """Raise UserError where there is something, if only a link, at a path that an option, by its key, says to make."""
+    """Raise UserError if the path of the option `name`, which is to be created, exists, even as a broken link."""
     if os.path.lexists(path):
         raise UserError("there is something there already", where=option(name), received=str(path))
 
 
 def put_in_place(built: Path, folder: Path) -> None:
-    """Give a folder that was made in a workspace its name. Raises UserError where there is something by now."""
+    """Rename a folder that was built in a workspace. Raises UserError if `folder` exists by now."""
     if not _renamed(built, folder):
         what = "something was made there while this worked; nothing is overwritten"
         raise UserError(what, where=str(folder), allowed="a new name")
 
 
 def keep_first(built: Path, folder: Path) -> None:
-    """`put_in_place` for a folder that is named by its content: another process may have made the same."""
+    """As `put_in_place`, for a folder named by its content: one that another process has created meanwhile is kept."""
     if not _renamed(built, folder) and not folder.is_dir():
         raise UserError("a folder is needed there, and there is something else", where=str(folder))
 
 
 @contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
-    """A folder in which `folder` is made: of a process that was killed, it stays, and the next one goes on in it.
+    """A folder for building `folder`. If the process is killed, the next process continues in it.
 
-    A process that finds another at work there gets a folder of its own. An error that would come again removes it.
+    If another process is already using it, a separate folder is used. A deterministic error removes it.
     """
     work = folder.with_name(f"{folder.name}.unfinished")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
         work.mkdir(exist_ok=True)
         try:
             yield work
-        except RunError:  # a process died, as where memory runs out
+        except RunError:  # a process died, for instance without memory
             raise
         except Exception:
             shutil.rmtree(work, ignore_errors=True)
@@ -152,16 +152,16 @@ def unfinished(folder: Path) -> Iterator[Path]:
 def kept_folder(
     folder: Path, make: Callable[[Path], object], read: Callable[[Path], Kept], *, resumable: bool = False
 ) -> Kept:
-    """The value that `read` gives of a folder in the cache, which `make` fills where it is not there, or is damaged.
+    """Read a folder of the cache with `read`. If it is missing or damaged, `make` fills it first.
 
     Args:
-        folder: named by all that decides its content, in the folder of what is kept of its kind.
-        make: fills an empty folder, which gets the name when it is whole, with the hashes of its files.
-        read: raises where a file is missing or cut off.
-        resumable: whether `make` goes on with a folder that a killed process had begun to fill.
+        folder: the folder, named by a hash of everything that determines its content.
+        make: fills an empty folder, which is renamed when it is complete and has the hashes of its files.
+        read: reads the folder; raises if a file is missing or truncated.
+        resumable: whether `make` can continue with a folder that a killed process has partly filled.
 
     Raises:
-        RunError: the cache cannot be written; whatever `make` raises.
+        RunError: the cache cannot be written. Errors of `make` are raised as well.
     """
     if (kept := _open_kept(folder, read)) is not None:
         return kept
@@ -175,7 +175,7 @@ def kept_folder(
 
 @contextmanager
 def cache_named(folder: Path) -> Iterator[None]:
-    """Within this context an OSError is a RunError, which names the folder of the cache."""
+    """Within this context, OSErrors become RunErrors that name the folder of the cache."""
     try:
         yield
     except OSError as error:
@@ -184,9 +184,9 @@ def cache_named(folder: Path) -> Iterator[None]:
 
 
 def _open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
-    """Read a folder; gives None where there is none, or where it is damaged, and then removes it.
+    """Read a folder of the cache. None if it is missing or damaged; a damaged folder is removed.
 
-    Another process may put it there at any moment: what was not there at first stays.
+    Another process may create the folder at any time, so a folder that was missing at first is not removed.
     """
 
     def checked() -> Kept:
@@ -199,25 +199,25 @@ def _open_kept(folder: Path, read: Callable[[Path], Kept]) -> Kept | None:
     with suppress(*DAMAGED):
         return checked()
     with locked(folder.parent / ".lock", wait=WAIT):
-        try:  # another process may have made it again by now
+        try:  # another process may have rebuilt it by now
             return checked() if folder.is_dir() else None
         except DAMAGED as error:
             warn(f"{folder} is damaged, or of an older version ({error}); it is made again")
             shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():  # Windows removes no file that a program has open
+            if folder.exists():  # Windows does not remove open files
                 what = "this is damaged, and a program has it open; end what uses it, and begin again"
                 raise UserError(what, where=str(folder)) from error
             return None
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
-    """The SHA-256 of all files in a folder by their names there, without those that are kept beside them."""
+    """The SHA-256 hashes of all files in a folder, except the file of hashes, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != HASHES)
     return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
 
 
 def kept_value(path: Path, make: Callable[[], Any]) -> Any:
-    """A value as JSON has it, made once and kept in a file of the cache, where that can be written."""
+    """A JSON value that is computed once and cached in a file, if the cache can be written."""
     if (value := _read_value(path)) is None:
         value = make()
         _write_value(path, value)
@@ -244,14 +244,14 @@ def _write_value(path: Path, value: Any) -> None:
 
 
 def fingerprint(content: Any) -> str:
-    """A hash of a value that JSON can hold."""
+    """A hash of a JSON value."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def hashes_of(files: Sequence[Path], digest: Callable[[Path], str] = sha256) -> list[str]:
-    """The hash of each file's content, which is read only where a file's size, times or inode are not as they were.
+    """The hash of each file's content. Files with unchanged size, times and inode are not read again.
 
-    A file that was changed a moment ago could change again without another time: its hash is not kept.
+    A file that was modified a moment ago could change again with the same time, so its hash is not cached.
     """
     before = [_identity(path) for path in files]
     kept = cache_folder() / "hashes" / f"{fingerprint([digest.__qualname__, list(map(str, files)), before])}.json"
@@ -265,7 +265,7 @@ def hashes_of(files: Sequence[Path], digest: Callable[[Path], str] = sha256) -> 
 
 
 def _identity(path: Path) -> list[int] | None:
-    """Numbers of which one changes where a file changes, is replaced, or gets another's times; None without a file."""
+    """A fingerprint of a file (size, times, inode), which changes with the file. None if there is no file."""
     try:
         known = path.absolute().stat()
     except (OSError, ValueError):
@@ -275,14 +275,14 @@ def _identity(path: Path) -> list[int] | None:
 
 @cache
 def software() -> str:
-    """A hash of headway's own code and of the names, with versions, of all packages: what results may depend on."""
+    """A hash of headway's code and of the versions of Python and all packages, on which results may depend."""
     own = sorted(Path(__file__).parents[1].rglob("*.py"))
     packages = sorted({path.name for place in sys.path for path in Path(place or ".").glob("*.dist-info")})
     return fingerprint([sys.version, packages, [[str(path), sha256(path)] for path in own]])
 
 
 def _renamed(built: Path, folder: Path) -> bool:
-    """Whether there was nothing by that name."""
+    """Rename a complete folder. Returns False if the new name exists."""
     _settle(built)
     try:
         move(built, folder)
@@ -295,7 +295,7 @@ def _renamed(built: Path, folder: Path) -> bool:
 
 
 def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
-    """Store what `save` writes into a folder whole or not at all: a run may be killed, or lose power, at any moment."""
+    """Store what `save` writes to a folder atomically: the process may be killed, or the power fail, at any moment."""
     unfinished = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
@@ -304,16 +304,16 @@ def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
         _settle(unfinished)
         move(unfinished, folder)
     except OSError:
-        # A full disk has no room for what is of no use.
+        # Free the space, as the disk may be full.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     sync(folder.parent)
 
 
 def _settle(folder: Path) -> None:
-    """Make a folder with all that is in it survive a power cut, its files as readable as the folder.
+    """Flush a folder with all its files to disk, and make the files as readable as the folder.
 
-    Libraries make files that only their owner can read, whatever the user's mask says.
+    Libraries create files that only their owner can read, regardless of the umask.
     """
     readable = folder.stat().st_mode & 0o666
     for path in folder.rglob("*"):
@@ -324,9 +324,9 @@ def _settle(folder: Path) -> None:
 
 
 class GrowingArray:
-    """A one-dimensional .npy file that is written piece by piece and whole once the context ends.
+    """A one-dimensional .npy file that is written in parts, and valid once the context ends.
 
-    One that an earlier process began goes on after its first `length` values, which have been synced.
+    A file that an earlier process began is continued after its first `length` values, which have been synced.
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, length: int = 0) -> None:
@@ -338,7 +338,6 @@ class GrowingArray:
         return self
 
     def append(self, values: NDArray[Any]) -> None:
-        """Add `values` at the end."""
         self.file.write(values.astype(self.dtype, copy=False).data)
         self.length += len(values)
 
@@ -351,22 +350,22 @@ class GrowingArray:
                 self.sync()
 
     def sync(self) -> None:
-        """Let the values so far survive a power cut."""
+        """Flush the values so far to disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
 
     def _write_header(self) -> None:
-        # numpy pads the header such that its size does not depend on the length, for files that grow.
+        # numpy pads the header, so its size does not depend on the length.
         self.file.seek(0)
         header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self.file, header)
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """A .npy file, memory-mapped, read only.
+    """The array in a .npy file, memory-mapped and read-only.
 
     Raises:
-        OSError, ValueError: no such file, or not a whole .npy file.
+        OSError, ValueError: the file is missing, or not a complete .npy file.
     """
     # A plain view: slicing numpy's own memmap class is ten times slower.
     return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # type: ignore[no-any-return]

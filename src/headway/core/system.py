@@ -1,4 +1,4 @@
-"""All that differs between Linux, macOS and Windows: nothing that one of them lacks is named elsewhere in headway."""
+"""The differences between Linux, macOS and Windows. No other module uses features that one of them lacks."""
 
 import errno
 import os
@@ -19,18 +19,18 @@ except ImportError:  # Windows
 
 WINDOWS = os.name == "nt"
 STANDARD_INPUT = "/dev/stdin for standard input" if not WINDOWS else "no name for standard input"
-# The answers of file systems that have no locks.
+# The errors of file systems without locks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-PATIENCE = 3.0  # seconds in which a virus scanner or an indexer closes what it reads
+PATIENCE = 3.0  # seconds after which a virus scanner or an indexer has closed a file
 
 
 def take_lock(descriptor: int) -> bool | None:
-    """Lock an open file until it is closed or its process ends, in whatever way that happens.
+    """Lock an open file until it is closed or its process ends for any reason.
 
-    On Windows nobody else can read the first byte meanwhile.
+    On Windows, other processes cannot read the first byte meanwhile.
 
     Returns:
-        Whether the lock was free; None where the file system has no locks.
+        Whether the lock was free; None if the file system has no locks.
     """
     from filelock import lock_descriptor
 
@@ -43,7 +43,7 @@ def take_lock(descriptor: int) -> bool | None:
 
 
 def open_no_link(path: Path) -> BinaryIO:
-    """A file to read and write, made where there is none. Raises OSError for a link, whose file would be changed."""
+    """Open a file to read and write, and create it if missing. Raises OSError for a link: its target would change."""
     no_link = 0 if WINDOWS else getattr(os, "O_NOFOLLOW", 0)
     if not no_link and path.is_symlink():
         raise OSError(errno.ELOOP, "this is a link", str(path))
@@ -51,19 +51,19 @@ def open_no_link(path: Path) -> BinaryIO:
 
 
 def open_unnamed(folder: Path) -> BinaryIO | None:
-    """A new file in a folder that has no name, so that it goes with a process that is killed; None if there is none."""
+    """A new file without a name in `folder`, which vanishes if the process is killed; None if this is not supported."""
     if not hasattr(os, "O_TMPFILE"):
         return None
     try:
         return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
-    except OSError:  # a file system without such files
+    except OSError:  # the file system does not support such files
         return None
 
 
 def give_name(file: BinaryIO, path: Path) -> None:
-    """Give a file of `open_unnamed` a name that no other file has; without /proc, a copy gets it."""
+    """Name a file of `open_unnamed`, by a link or, without /proc, by a copy. The name must be new."""
     try:
-        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=file.fileno())  # which makes it follow that link
+        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=file.fileno())  # src_dir_fd makes it follow the link
     except OSError:
         file.seek(0)
         with path.open("xb") as copy:
@@ -72,9 +72,9 @@ def give_name(file: BinaryIO, path: Path) -> None:
 
 
 def move(path: Path, target: Path) -> None:
-    """Give a file or folder another name; a file that has this name is replaced.
+    """Rename a file or folder, and replace a file that has this name.
 
-    Windows refuses that while any program has one of the files open, so that it is tried again for a while.
+    Windows refuses this while a program has one of the files open, so it is retried for some seconds.
     """
     until = time.monotonic() + PATIENCE
     while True:
@@ -88,7 +88,7 @@ def move(path: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make what was written to a file, or renamed within a folder, survive a power cut; Windows syncs no folders."""
+    """Flush a file, or the names in a folder, to disk, to survive a power failure. Windows syncs no folders."""
     if WINDOWS and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
@@ -99,12 +99,12 @@ def sync(path: Path) -> None:
 
 
 def usable_cores() -> int:
-    """How many processor cores the system lets this process use."""
+    """The number of processor cores that the system lets this process use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_resident_memory() -> int:
-    """The most bytes of memory that this process had at a time."""
+    """The peak resident memory of this process, in bytes."""
     import psutil
 
     if _limits is None:
@@ -115,7 +115,7 @@ def peak_resident_memory() -> int:
 
 @contextmanager
 def file_size_limited(most: int) -> Iterator[None]:
-    """Within this context no file grows beyond so many bytes, by OSError; Windows has no such limit."""
+    """Within this context, files cannot grow beyond `most` bytes (OSError). Windows has no such limit."""
     if _limits is None:
         yield
         return
@@ -129,19 +129,19 @@ def file_size_limited(most: int) -> Iterator[None]:
 
 
 def leave_terminal() -> None:
-    """Leave Ctrl-C to the parent of this process; on Windows it reaches both."""
+    """Detach from the terminal, so Ctrl-C only reaches the parent process. On Windows it reaches both."""
     if hasattr(os, "setsid"):
         os.setsid()
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Within this context Ctrl-C waits, and does not reach the processes that begin here; on Windows it reaches all."""
+    """Within this context Ctrl-C is blocked, also in processes that start here. On Windows it reaches all of them."""
     from multiprocessing import resource_tracker
 
     masks: Any = signal
     if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # as it begins, it lets the signal through again
+        resource_tracker.ensure_running()  # when it starts, it unblocks the signal
         before = masks.pthread_sigmask(masks.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -151,7 +151,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def kill_with_children(process: int) -> None:
-    """Kill a process that leads a session, with all that it has begun, where they have not ended yet."""
+    """Kill the leader of a session and all of its processes."""
     if hasattr(os, "killpg") and hasattr(signal, "SIGKILL"):
         os.killpg(process, signal.SIGKILL)
         return

@@ -1,6 +1,6 @@
-"""Tables of results: built once, written as text, JSON, CSV, Markdown, HTML or LaTeX.
+"""Tables of results, built once and written as text, JSON, CSV, Markdown, HTML or LaTeX.
 
-A cell holds a value and not its print: the column says how numbers are printed, and JSON and CSV have them whole.
+A cell holds an unformatted value: the column defines how numbers are printed, and JSON and CSV have all digits.
 """
 
 import csv
@@ -36,7 +36,7 @@ LATEX = str.maketrans(
 
 
 class Spread(NamedTuple):
-    """A value with half of the interval around it, or with its standard deviation; printed as `12.3 ± 0.4`."""
+    """A value with half the width of its confidence interval, or its standard deviation; printed as `12.3 ± 0.4`."""
 
     value: float
     spread: float
@@ -48,13 +48,13 @@ NUMBERS = (int, float, Spread)
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, and how its cells are printed.
+    """A column: its name and the format of its cells.
 
     Args:
         name: the heading.
-        unit: of its numbers, which stands behind the heading in brackets.
-        format: a format specification for its floats, such as `.2f`; a `,` in it groups the digits of integers, too.
-        align: the side that its cells stand on; by default numbers stand on the right and texts on the left.
+        unit: the unit of the numbers, shown in brackets after the name.
+        format: the format specification of floats, such as `.2f`. With a `,`, digits of integers are grouped, too.
+        align: the alignment; by default numbers are aligned right and texts left.
     """
 
     name: str
@@ -64,11 +64,10 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The name with its unit."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def show(self, cell: Cell) -> str:
-        """A cell as it is printed; nothing for None."""
+        """The printed cell; an empty string for None."""
         if cell is None:
             return ""
         if isinstance(cell, bool):
@@ -81,16 +80,16 @@ class Column:
 
 
 class Table:
-    """Rows of cells below named columns.
+    """A table with named columns.
 
     Args:
         columns: columns, or their names alone.
-        rows: as many cells each as there are columns.
-        title: stands above the table.
-        notes: lines that stand below it.
+        rows: the rows, with one cell for each column.
+        title: the text above the table.
+        notes: the lines below the table.
 
     Raises:
-        ValueError: a row of another length.
+        ValueError: a row has another length.
     """
 
     def __init__(
@@ -115,15 +114,14 @@ class Table:
         return self.html()
 
     def headings(self) -> list[str]:
-        """The names of the columns with their units."""
         return [column.heading for column in self.columns]
 
     def cells(self) -> list[list[str]]:
-        """All rows as they are printed."""
+        """All rows as printed."""
         return [[column.show(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def aligns(self) -> list[Align]:
-        """The side that the cells of each column stand on."""
+        """The alignment of each column."""
         sides: list[Align] = []
         for index, column in enumerate(self.columns):
             cells = [row[index] for row in self.rows if row[index] not in (None, "")]
@@ -132,9 +130,9 @@ class Table:
         return sides
 
     def text(self) -> str:
-        """The table for a terminal: title, headings, rows and notes, with two blanks between columns.
+        """The table as text: title, headings, rows and notes, with two blanks between columns.
 
-        On a terminal that is narrower, the columns that find no room stand below the others, each time after the first.
+        On a narrow terminal, columns that do not fit are printed below the others, each time after the first column.
         """
         printed, sides = [self.headings(), *self.cells()], self.aligns()
         widths = [max(map(display_width, column)) for column in zip(*printed, strict=True)]
@@ -152,7 +150,7 @@ class Table:
         return "\n".join([*([self.title] if self.title else []), *lines, *self.notes])
 
     def to_json(self) -> dict[str, Any]:
-        """Title, columns, rows and notes as values that JSON can hold; what is not finite is None."""
+        """Title, columns, rows and notes as a JSON object. Values that are not finite become None."""
         columns = [
             {name: value for name, value in vars(column).items() if value or name == "name"} for column in self.columns
         ]
@@ -161,7 +159,7 @@ class Table:
 
     @classmethod
     def from_json(cls, values: Any) -> "Table":
-        """The table that `to_json` gave these values of. Raises ValueError for others."""
+        """The inverse of `to_json`. Raises ValueError if the values are not those of a table."""
         try:
             columns = [Column(**column) for column in values["columns"]]
             rows = [[Spread(**cell) if isinstance(cell, dict) else cell for cell in row] for row in values["rows"]]
@@ -170,12 +168,12 @@ class Table:
             raise ValueError(f"this is no table ({type(error).__name__}: {error})") from error
 
     def csv(self, digits: int | None = None) -> str:
-        """The names of the columns and the rows, with no title and no notes.
+        """The names of the columns and the rows as CSV, without title and notes.
 
-        A spread has a column of its own.
+        Spreads have a separate column.
 
         Args:
-            digits: significant digits of floats; by default as many as bring them back exactly.
+            digits: the number of significant digits of floats; by default enough to restore them exactly.
         """
         names, rows = self._flat()
         file = io.StringIO()
@@ -186,7 +184,7 @@ class Table:
         return file.getvalue()
 
     def _flat(self) -> tuple[list[str], list[list[Cell]]]:
-        """The names of the columns and the rows; a spread has a column of its own."""
+        """The names of the columns and the rows, with separate columns for spreads."""
         spread = [any(isinstance(row[index], Spread) for row in self.rows) for index in range(len(self.columns))]
         names = [[column.name, f"{column.name} ±"][: 1 + two] for column, two in zip(self.columns, spread, strict=True)]
         rows: list[list[Cell]] = []
@@ -196,7 +194,7 @@ class Table:
         return [name for pair in names for name in pair], rows
 
     def to_pandas(self) -> "DataFrame":
-        """The rows as a data frame; a spread has a column of its own.
+        """The rows as a data frame. Spreads have a separate column.
 
         Raises:
             UserError: pandas is not installed.
@@ -209,7 +207,7 @@ class Table:
         return pandas.DataFrame(rows, columns=names)
 
     def markdown(self) -> str:
-        """A table of GitHub's Markdown, below its title in bold."""
+        """A table in GitHub's Markdown, with its title in bold above."""
         rules = ["---:" if side == "right" else "---" for side in self.aligns()]
         lines = [_line(self.headings(), _markdown), _line(rules, str), *(_line(row, _markdown) for row in self.cells())]
         above = [f"**{_markdown(self.title)}**", ""] if self.title else []
@@ -232,7 +230,7 @@ class Table:
         return f"<table>\n{caption}{body}\n</table>{notes}"
 
     def latex(self) -> str:
-        """A `tabular` with the rules of the package booktabs; the caption is left to the paper."""
+        """A `tabular` with rules of the booktabs package, without a caption."""
         rows = [" & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in [self.headings(), *self.cells()]]
         sides = "".join(side[0] for side in self.aligns())
         begin, end = rf"\begin{{tabular}}{{{sides}}}", r"\end{tabular}"
@@ -240,7 +238,7 @@ class Table:
 
 
 def display_width(text: str) -> int:
-    """The columns of a terminal that a text takes: two for a Chinese or Japanese character, none for a combining."""
+    """The number of terminal columns of a text. Wide characters count two columns, combining characters none."""
     widths = {"W": 2, "F": 2}
     return sum(
         0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else widths.get(unicodedata.east_asian_width(char), 1)

@@ -1,3 +1,3 @@
-"""The version of headway, which pyproject.toml, run folders and records name."""
+"""The version of headway in pyproject.toml, run folders and records."""
 
 VERSION = "0.2.0"

@@ -1,9 +1,9 @@
-"""Attribution: how much each token that a model reads, of the source and of its own prefix, counts for each it writes.
+"""Attribution: how much each input token, of the source or of the output so far, contributes to each output token.
 
-Methods see a model as a function of its token vectors, so that they are the same for every model.
+A method sees the model as a function of its token embeddings, so every method works with every model.
 
-Shapes: S source tokens with the end mark, T target tokens with theirs, C = S + T inputs: those of the source and, the
-begin mark first, of the prefix; D of a token's vector, R rows of a batch, L positions of a block.
+Shapes: S source and T target tokens, both with the end-of-sentence token; C = S + T inputs: the source, and the
+decoder's input, which begins with `<s>`; D dimensions of an embedding; R rows of a batch; L positions of a block.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from headway.models.model import log_probabilities
 from headway.processing.processor import Words
 from headway.tensors.batch import Batch
 
-MOST_LOGITS = 1 << 25  # in memory at once
+MOST_LOGITS = 1 << 25  # of one batch
 MOST_VECTORS = 1 << 13
-POINTS = 4  # of a quadrature of an interval
+POINTS = 4  # of the Gauss-Legendre quadrature of an interval
 Baseline = Literal["zero", "unknown"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A pair, and the scores that are asked for: of each target token its log probability, or how much it is above
-    that of another.
+    """The scores to explain: the log probability of each target token of one sentence pair, or its difference from the
+    log probability of another token.
 
     Attributes:
-        model: in evaluation.
-        batch: of one pair.
-        against: (T,) the tokens that stand against the target's; None without.
-        vectors: (C, D) of all tokens that are read.
-        unknown: (C, D), the vector of the unknown token in the place of each.
+        model: the model, in evaluation mode.
+        batch: a batch with one sentence pair.
+        against: the contrasting tokens (T,), whose log probabilities are subtracted. None to subtract nothing.
+        vectors: the embeddings (C, D) of all input tokens.
+        unknown: the embeddings (C, D) if every input token is replaced by the unknown token.
         choices: the size of the target vocabulary.
     """
 
@@ -62,27 +62,27 @@ class Question:
 
     @classmethod
     def of(cls, model: Seq2Seq, batch: Batch, against: Tensor | None, unknown: int) -> Question:
-        """The question for a pair. Raises UserError where the model reads no token vectors."""
+        """The scores of the pair in `batch`. Raises UserError if the model has no token embeddings on a side."""
         blank = batch.each_tensor(lambda ids: torch.full_like(ids, unknown) if ids.dtype == torch.int64 else ids)
         (vectors, choices), (nothing, _) = (_vectors(model, each) for each in (batch, blank))
         return cls(model, batch, against, vectors, nothing, choices)
 
     @property
     def length(self) -> int:
-        """T."""
+        """The number T of target tokens."""
         return self.batch.target_output.shape[1]
 
     def baseline(self, kind: Baseline) -> Tensor:
-        """(C, D): vectors that say nothing."""
+        """The embeddings (C, D) of an uninformative input: zeros, or the unknown token."""
         return torch.zeros_like(self.vectors) if kind == "zero" else self.unknown
 
     def scores(self, vectors: Tensor) -> Tensor:
-        """(R, T): what the model makes of each target token, for vectors (R, C, D)."""
+        """The scores (R, T) of the target tokens for the embeddings (R, C, D) of the inputs."""
         with torch.no_grad():
             return torch.cat([self._scores(some) for some in torch.split(vectors, self._together)])
 
     def gradients(self, vectors: Tensor, tokens: Tensor) -> Tensor:
-        """(R, C, D): the gradient of the score of token `tokens` (R,) of each row with respect to its vectors."""
+        """The gradients (R, C, D) with respect to `vectors`: in row r, of the score of target token `tokens[r]`."""
         found = []
         # In evaluation cuDNN's recurrent layers have no gradients.
         with torch.inference_mode(False), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
@@ -94,7 +94,7 @@ class Question:
 
     @property
     def _together(self) -> int:
-        """The rows of a batch."""
+        """The number of rows that are computed in one batch."""
         return max(1, min(MOST_LOGITS // (self.length * self.choices), MOST_VECTORS // len(self.vectors)))
 
     def _scores(self, vectors: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Question:
 def _embedded(
     model: Seq2Seq, batch: Batch, vectors: Tensor | None, seen: dict[str, Tensor] | None = None
 ) -> Iterator[None]:
-    """Within this context the ids of a batch become `vectors` (R, C, D); `seen` gets those that they would become."""
+    """Within this context the model uses the embeddings `vectors` (R, C, D), if any; its own are stored in `seen`."""
 
     def hook(module: nn.Module, given: tuple[Any, ...], found: Tensor) -> Tensor | None:
         side = next((name for name in ("source", "target_input") if given[0] is getattr(batch, name)), None)
@@ -131,7 +131,7 @@ def _embedded(
 
 @torch.no_grad()
 def _vectors(model: Seq2Seq, batch: Batch) -> tuple[Tensor, int]:
-    """(C, D) of one pair, and how many tokens can be written. Raises UserError where no token vectors are read."""
+    """The embeddings (C, D) of one pair, and the target vocabulary's size. Raises UserError if there are none."""
     seen: dict[str, Tensor] = {}
     with _embedded(model, batch, None, seen):
         choices = model(batch).logits.shape[2]
@@ -142,12 +142,12 @@ def _vectors(model: Seq2Seq, batch: Batch) -> tuple[Tensor, int]:
 
 
 class Attribution(ABC):
-    """A method. Its options are its keyword-only arguments.
+    """The base class of attribution methods. The options of a method are its keyword-only arguments.
 
     Attributes:
-        measure: the unit of its values.
-        additive: whether values are shares of a score, so that those of a word are the sum of its tokens'; else
-            they are averaged over the tokens of a word that is written.
+        measure: the unit of the values.
+        additive: whether the values are shares of a score. If so, the values of a word's tokens are summed; otherwise
+            they are averaged over the tokens of an output word.
     """
 
     measure: ClassVar[str] = "nats"
@@ -155,12 +155,12 @@ class Attribution(ABC):
 
     @property
     def name(self) -> str:
-        """The name in its registry, or of its class."""
+        """The name in the registry, or the name of the class if it is not registered."""
         return next((name for name in ATTRIBUTIONS if ATTRIBUTIONS.get(name) is type(self)), type(self).__name__)
 
     @abstractmethod
     def __call__(self, question: Question) -> Tensor:
-        """(T, C): how much each input counts for each target token."""
+        """The contribution (T, C) of each input to each target token."""
 
 
 class GradientInput(Attribution):
@@ -174,15 +174,15 @@ class GradientInput(Attribution):
 class IntegratedGradients(Attribution):
     """Integrated gradients (Sundararajan et al. 2017).
 
-    The shares of a score sum to its difference to that of the baseline. The way from there is cut into intervals, each
-    with a sum of its own, and those that miss theirs are halved until all of them together miss at most `tolerance` (of
-    the difference, or of a tenth of a nat where that is smaller). A warning counts the tokens that do not get there.
+    The contributions sum to the difference between the score and the baseline's score. The path between them is split
+    into intervals, and intervals with a large error are halved until the total error is at most `tolerance` (of the
+    difference, or of 0.1 nats if the difference is smaller). A warning counts the tokens for which this fails.
 
     Args:
-        steps: gradients of the first sum.
-        most_steps: the most of a token.
-        tolerance: a share of the difference.
-        baseline: where the way to the tokens' vectors begins: at zero, or at the vector of the unknown token.
+        steps: the number of gradients that the computation of a token starts with.
+        most_steps: the largest number of gradients for a token.
+        tolerance: the largest error, as a share of the difference.
+        baseline: the start of the path: zero, or the embedding of the unknown token.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class IntegratedGradients(Attribution):
         return torch.stack([values for values, _ in found])
 
     def _of_token(self, question: Question, token: int) -> tuple[Tensor, float]:
-        """(C,), and the share of the difference that the intervals miss."""
+        """The contributions (C,) to the score of one token, and the remaining error as a share of the difference."""
         vectors, start, device = question.vectors, question.baseline(self.baseline), question.vectors.device
         way, steps = vectors - start, 0
         places, shares = (torch.tensor(each / 2, device=device) for each in np.polynomial.legendre.leggauss(POINTS))
@@ -241,7 +241,7 @@ class Occlusion(Attribution):
     """Occlusion (Zeiler and Fergus 2014): how much a score falls when one token's vector is replaced.
 
     Args:
-        baseline: by zero, or by the vector of the unknown token.
+        baseline: the replacement: zero, or the embedding of the unknown token.
     """
 
     def __init__(self, *, baseline: Baseline = "zero") -> None:
@@ -257,8 +257,8 @@ class Occlusion(Attribution):
 class ValueZeroing(Attribution):
     """Value zeroing (Mohebbi et al. 2023): how far a position moves when the value of another is zero.
 
-    All weights stay. The distance is that of cosines, behind each block. The distances of a row are divided by their
-    sum, and the blocks of a stack are multiplied with each other, the lowest first: the shares of a row sum to one.
+    The attention weights are unchanged. The distance is the cosine distance between the outputs of a block. Each row of
+    distances is normalised to sum to one, and the matrices of all blocks of a stack are multiplied, the lowest first.
     """
 
     measure: ClassVar[str] = "share"
@@ -270,7 +270,7 @@ class ValueZeroing(Attribution):
             what = "value zeroing says what a position is made of, whatever token is written there"
             raise UserError(what, where=option("against"), allowed="another method")
         size, total = question.batch.source.shape[1], len(question.vectors)
-        read: Tensor | None = None  # (L, L): a position of an encoder, or of a decoder alone, by inputs
+        read: Tensor | None = None  # (L, L), of an encoder or of a decoder-only model
         written = torch.eye(total, dtype=question.vectors.dtype, device=question.vectors.device)[size:]
         crosses = False
         for call in _calls(question.model, question.batch):
@@ -287,7 +287,7 @@ class ValueZeroing(Attribution):
 
 @dataclass(frozen=True)
 class Call:
-    """A block, what it was called with, and what it gave (1, L, D)."""
+    """A call of a block: its arguments, and its output `values` (1, L, D)."""
 
     block: Block
     given: tuple[Any, ...]
@@ -295,19 +295,19 @@ class Call:
     values: Tensor
 
     def moved(self) -> tuple[Tensor, Tensor | None]:
-        """How far each position is moved by the values of its own stack (L, L), and by those of the source (L, S)."""
+        """How much each position depends on its own stack (L, L), and on the source (L, S), if the block reads it."""
         mixer = self.block.mixer
         merged = mixer.reads_source
         reader: Mixer | CrossMixer | None = mixer if merged else self.block.cross
-        own = self._distances(mixer, self.values.shape[1], int(merged))  # a merged map reads the source first
+        own = self._distances(mixer, self.values.shape[1], int(merged))  # merged attention projects the source first
         crossed = None if reader is None else self._distances(reader, self.given[2].shape[1], 0)
         totals = own.sum(1) + (0 if crossed is None else crossed.sum(1))
-        own[totals == 0, totals == 0] = 1  # nothing moves it but itself
+        own[totals == 0, totals == 0] = 1  # a position that depends on no other
         totals = totals.masked_fill(totals == 0, 1)[:, None]
         return own / totals, None if crossed is None else crossed / totals
 
     def _distances(self, part: Mixer | CrossMixer, count: int, turn: int) -> Tensor:
-        """(L, count): how far each position is moved by each value that call number `turn` of a map gives."""
+        """The cosine distances (L, count) after zeroing one value, in call `turn` (from 0) of the value projection."""
         if (found := part.value_map()) is None:
             what = "value zeroing is of parts that hand on values, as attention does"
             raise UserError(what, where=option("attribution"), received=type(part).__name__, allowed="another method")
@@ -334,7 +334,7 @@ class Call:
 
 
 def _calls(model: Seq2Seq, batch: Batch) -> list[Call]:
-    """The calls of a model's blocks for a batch of one pair. Raises UserError where blocks are not plain."""
+    """The calls of all blocks for a batch of one pair. Raises UserError for attention residuals."""
     calls: list[Call] = []
 
     def hook(block: Block, given: tuple[Any, ...], options: dict[str, Any], found: tuple[Any, Any]) -> None:
@@ -364,10 +364,10 @@ ATTRIBUTIONS: Registry[Attribution] = Registry(
 
 
 def foils(target: Sequence[int], word: Sequence[int]) -> list[int]:
-    """The token that would go on writing `word` at each place of a target, in the place of the one that is there."""
+    """For each position of a target, the token that would continue `word` there, to contrast with the actual token."""
 
     def begun(place: int) -> int:
-        """How many tokens of the word stand right before a place."""
+        """The number of tokens of the word that precede this position."""
         most = min(len(word) - 1, place)
         return next(count for count in range(most, -1, -1) if [*target[place - count : place]] == [*word[:count]])
 
@@ -375,10 +375,10 @@ def foils(target: Sequence[int], word: Sequence[int]) -> list[int]:
 
 
 def merged(values: NDArray[np.float32], source: Words, target: Words, *, additive: bool) -> NDArray[np.float32]:
-    """Values of words from those of tokens (T, C), the marks at the ends kept.
+    """Attributions of words, from those of tokens (T, C). The end-of-sentence tokens and `<s>` are kept.
 
-    The values of an input are summed over its tokens, as attention's are; those of a word that is written as well where
-    they are shares of its score, else they are averaged.
+    Values are summed over the tokens of an input word. Over the tokens of an output word they are summed if `additive`,
+    and averaged otherwise.
     """
     end = len(source.texts)
     of_rows = np.array([*target.of, len(target.texts)])

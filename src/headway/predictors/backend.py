@@ -28,13 +28,13 @@ from headway.tensors.batch import PAD, collate
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Rows whose outputs are searched for in one batch.
+    """The rows of one batch, for a search.
 
     Attributes:
-        search: the search options, with those of the recipe.
-        contexts: the token ids that the decoder reads before the output of each row, equally many.
-        mark: the token id between sentences, which no output has.
-        uncounted: the number of first tokens of an output that no score counts.
+        search: the search options of the request and the recipe.
+        contexts: the token ids that the decoder reads before the output of each row, all of the same length.
+        mark: the token id between sentences, which outputs must not contain.
+        uncounted: the number of first tokens of an output that are excluded from scores.
     """
 
     rows: Sequence[Row]
@@ -68,18 +68,18 @@ class SearchRequest:
 
 
 class Backend(ABC):
-    """Finds outputs.
+    """The base class of backends, which search for the outputs of a batch.
 
     Attributes:
-        name: what messages call it.
-        lacks: the options of prediction that it does not have.
+        name: the name in messages.
+        lacks: the options of prediction that the backend does not support.
     """
 
     name: str
     lacks: ClassVar[tuple[str, ...]] = ()
 
     def longest(self, source_length: int) -> int | None:
-        """The most tokens of an output for a source of so many, where options do not say it; None where they do."""
+        """The maximum length in tokens of an output, if only the backend knows it. None if the options determine it."""
         return None
 
     def width(self, options: PredictOptions, search: SearchOptions) -> int:
@@ -88,15 +88,15 @@ class Backend(ABC):
 
     @abstractmethod
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
-        """The outputs for each source, best first: as many as are asked for, or all that there are."""
+        """The hypotheses of each source, best first: as many as the options ask for, or all that the search has."""
 
     def annotated(self, row: Row, output: Output) -> Output:
-        """The output of a row, with what the search has noted of it."""
+        """Return the output of a row together with what the backend recorded about the row."""
         return output
 
     @classmethod
     def check(cls, options: PredictOptions, search: SearchOptions) -> None:
-        """Raise UserError for an option, also one of the recipe's search, that this backend does not have."""
+        """Raise UserError if an option, or a search option of the recipe, is not supported by this backend."""
         for name in cls.lacks:
             section = search if name in SearchOptions.model_fields else options
             value, usual = getattr(section, name), type(section).model_fields[name].default
@@ -108,15 +108,15 @@ class Backend(ABC):
 
 
 class EncodingModel(Searchable, Protocol):
-    """A model that encodes sources, and that search can ask."""
+    """A model that encodes sources and can be searched."""
 
     def encode(self, source: Tensor, mask: Tensor) -> Memory:
-        """Encode token ids (B, S), or frames (B, S, M), real where mask (B, S) is True."""
+        """Encode token ids (B, S), or frames (B, S, M). The mask (B, S) is False for padding."""
         ...
 
 
 class TorchBackend(Backend):
-    """headway's own search over a model, or over whatever has its methods."""
+    """Search with PyTorch, over a model or an ensemble."""
 
     name = "torch"
 
@@ -146,7 +146,7 @@ class TorchBackend(Backend):
             )  # fmt: skip
 
     def _changed(self) -> bool:
-        """Whether a step is not what was recorded: values are replaced, or weights are cast for the time being."""
+        """Whether the model's step differs from a recorded one, because a method is patched or autocast is enabled."""
         models: Sequence[Any] = self.model.models if isinstance(self.model, Ensemble) else [self.model]
         steps = [step for model in models for step in model.steps()]
         return torch.is_autocast_enabled(self.device.type) or any(method in vars(module) for module, method in steps)

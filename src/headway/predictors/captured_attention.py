@@ -1,9 +1,9 @@
-"""The attention behind an output, with the tokens that its rows and columns stand for, and as notebooks show it.
+"""The attention weights behind an output, with the tokens of their rows and columns, for notebooks and plots.
 
-A row of the target is named by the token that is written there, a column by the token that is read there: row y1 of a
-decoder's self-attention stands where y1 is written, and its column `<s>` is the one that is read at that moment.
+On the target side, a row is labelled with the token that is written there, and a column with the token that is read.
+Row y1 of a decoder's self-attention is the step that writes y1; the token that it reads last is `<s>`.
 
-Shapes: L layers, K heads, T rows (what attends), S columns (what is attended to).
+Shapes: L layers, K heads, T rows (queries), S columns (keys).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headway.models.model import Axes
 from headway.models.tagger import LAYERS
 from headway.predictors.predict_options import Capture
 
-BEGIN, END = "<s>", "</s>"  # how the special tokens at both ends are written among tokens
+BEGIN, END = "<s>", "</s>"  # labels of the beginning and end of a sentence
 ALL = "all"
 
 Floats = NDArray[np.float32]
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 def patterns_of(capture: Capture) -> tuple[str, ...]:
-    """Patterns of names: all of them for `all`, else as they are given, as one text separated by commas or several."""
+    """The name patterns in `capture`: a comma-separated text or several texts. `all` becomes `*`."""
     if capture == ALL:
         return ("*",)
     return tuple(capture.split(",")) if isinstance(capture, str) else tuple(capture)
 
 
 def row_tokens(axes: Axes, source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """The tokens of the rows: those read at the source, end mark included, and those written at the target."""
+    """The tokens of the rows: the source with its end-of-sentence token, or the outputs with theirs, or both."""
     tokens = {"source": list(source), "target": [*target, END]}
     return tokens["source"] + tokens["target"] if axes.queries == "both" else tokens[axes.queries]
 
 
 def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str], outputs: int = 0) -> list[str]:
-    """The tokens of the columns: those that are read, at the source with the end mark; or so many `outputs`."""
+    """The tokens of the columns: the source and its end, the decoder's inputs, or both; or `outputs` layer outputs."""
     tokens = {"source": list(source), "target": [BEGIN, *target]}
     tokens["outputs"] = ["embeddings", *(f"output {number}" for number in range(1, outputs))]
     return tokens["source"] + tokens["target"] if axes.keys == "both" else tokens[axes.keys]
@@ -55,14 +55,14 @@ def column_tokens(axes: Axes, source: Sequence[str], target: Sequence[str], outp
 
 @dataclass(frozen=True)
 class AttentionName:
-    """The name of one attention of a model: `encoder.1.self`, `decoder.3.cross`, or of attention to layers, `layers`
-    or `encoder.layers`.
+    """The name of one attention of a model, such as `encoder.1.self` or `decoder.3.cross`. Attention to layers is
+    called `layers` or `encoder.layers`.
 
     Args:
         stack: `encoder` or `decoder`; `layers` for a tagger's attention to layers.
         layer: from 1; None for attention to layers.
-        kind: `self` or `cross`, or whatever else a model captures there; `layers` for the attention of a stack's
-            sublayers to the outputs before them, empty for a tagger's.
+        kind: `self`, `cross`, or another kind that the model captures; `layers` if the sublayers of a stack attend to
+            earlier outputs, and empty for a tagger's attention to layers.
     """
 
     stack: str
@@ -71,7 +71,7 @@ class AttentionName:
 
     @classmethod
     def parse(cls, text: str) -> AttentionName:
-        """The name that `str` gave. Raises ValueError for a text that is none."""
+        """The inverse of `str`. Raises ValueError if the text is not a name."""
         stack, *rest = text.split(".")
         if (not rest and stack) or rest == [LAYERS]:
             return cls(stack, None, *rest)
@@ -84,37 +84,37 @@ class AttentionName:
 
     @property
     def to_layers(self) -> bool:
-        """Whether the weights are of layers, not of tokens."""
+        """Whether the weights are over layers instead of tokens."""
         return LAYERS in (self.stack, self.kind)
 
     @property
     def group(self) -> str:
-        """Stack and kind, such as `encoder.self`: what all layers of a stack have in common."""
+        """Stack and kind, such as `encoder.self`, shared by all layers of a stack."""
         return f"{self.stack}.{self.kind}" if self.kind else self.stack
 
     @property
     def group_title(self) -> str:
-        """The group as people read it: `encoder, self`."""
+        """The group for display: `encoder, self`."""
         return f"{self.stack}, {self.kind}" if self.kind else self.stack
 
     @property
     def layer_title(self) -> str:
-        """The layer as people read it, without its stack: `layer 1` is the lowest."""
+        """The layer for display, without its stack: `layer 1` is the lowest."""
         return "all layers" if self.layer is None else f"layer {self.layer}"
 
     @property
     def title(self) -> str:
-        """The whole as people read it: `encoder layer 1, self`."""
+        """The full name for display: `encoder layer 1, self`."""
         return self.group_title if self.layer is None else f"{self.stack} {self.layer_title}, {self.kind}"
 
 
 def layer_titles(count: int) -> list[str]:
-    """So many layers as people read them, `layer 1` being the lowest."""
+    """The titles of `count` layers. `layer 1` is the lowest."""
     return [f"layer {layer}" for layer in range(1, count + 1)]
 
 
 def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
-    """Names such as `encoder.1.self` by stack and kind (`encoder.self`) and layer, lowest layer first."""
+    """Group names such as `encoder.1.self` by stack and kind (`encoder.self`) and by layer, lowest layer first."""
     kinds: dict[str, dict[int, str]] = {}
     for text in names:
         name = AttentionName.parse(text)
@@ -123,22 +123,22 @@ def by_kind(names: Sequence[str]) -> dict[str, dict[int, str]]:
 
 
 def alignment_layer(names: Sequence[str]) -> str | None:
-    """The attention to the source that aligns best: that of the last layer but one, or of the only one.
+    """The cross-attention with the best alignments: that of the last layer but one, or of the only layer.
 
-    In this layer alignments of Transformers are best (Garg et al. 2019, table 2). None where none of `names`, lowest
-    layer first, is attention to the source.
+    In Transformers, this layer has the best alignments (Garg et al. 2019, table 2). `names` begin with the lowest
+    layer. None if there is no cross-attention.
     """
     cross = [name for name in names if AttentionName.parse(name).kind == "cross"]
     return cross[max(0, len(cross) - 2)] if cross else None
 
 
 def shortened(text: str) -> str:
-    """A text in quotes, cut where it is long."""
+    """A text in quotes, truncated to `SHORTENED` characters."""
     return repr(text if len(text) <= SHORTENED else f"{text[: SHORTENED - 1]}…")
 
 
 def table_of(rows: Sequence[Sequence[object]], header: Sequence[str]) -> str:
-    """A table in HTML, every cell escaped."""
+    """An HTML table, with all cells escaped."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -146,11 +146,11 @@ def table_of(rows: Sequence[Sequence[object]], header: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class CapturedAttention:
-    """The weights of one kind of attention in all layers that have them.
+    """The weights of one kind of attention, for all layers that return weights.
 
     Args:
-        layers: the numbers of the layers from 1, lowest first; a layer whose mixer has no weights is not there.
-        weights: (L, K, T, S).
+        layers: the numbers of the layers from 1, lowest first, without layers whose mixer has no weights.
+        weights: the weights (L, K, T, S).
         rows: the T tokens of the rows.
         columns: the S tokens of the columns.
     """
@@ -167,14 +167,14 @@ class CapturedAttention:
 
 @dataclass(frozen=True, eq=False)
 class AttentionWeights(Mapping[str, Floats]):
-    """The attention of a model in one pass over a sentence, or over a window of its words: a mapping of its weights.
+    """The attention weights of a forward pass over a sentence, or over a window of its words, as a mapping by name.
 
     Args:
-        weights: (K, T, S) by name, such as `decoder.1.cross`; the weights of layers, `layers`, are (J, N, L).
+        weights: the weights (K, T, S) by name, such as `decoder.1.cross`. Those of `layers` have the shape (J, N, L).
         rows: the T tokens of the rows, by name.
         columns: the S tokens of the columns, by name.
-        words: the rows that begin a word, where the model says something of words.
-        start: how many words there are before the window.
+        words: the indices of the rows that begin a word. None if the model does not label words.
+        start: the number of words before the window.
     """
 
     weights: Mapping[str, Floats] = field(default_factory=dict)
@@ -196,19 +196,19 @@ class AttentionWeights(Mapping[str, Floats]):
         return f"<AttentionWeights: {', '.join(self) or 'none'}>"
 
     def self_attention(self) -> Floats:
-        """(L, K, P, P): all self-attention of a model whose layers have equally many heads, lowest layer first."""
+        """All self-attention (L, K, P, P), lowest layer first, if all layers have the same number of heads."""
         return np.stack([self[name] for name in self if AttentionName.parse(name).kind == "self"])
 
     def layer_weights(self) -> Floats | None:
-        """(N, J, L): how much each word gets of each layer; None for a model that does not attend to layers."""
+        """The weights (N, J, L) of the layers for each word. None if the model does not attend to layers."""
         return self[LAYERS].transpose(1, 0, 2) if LAYERS in self else None
 
     @property
     def captured(self) -> dict[str, CapturedAttention]:
-        """The attention of all layers by kind (`encoder.self`, `decoder.self`, `decoder.cross`), with its tokens.
+        """The attention stacked over all layers, by kind (`encoder.self`, `decoder.self`, `decoder.cross`).
 
         Raises:
-            UserError: layers with different numbers of heads.
+            UserError: the layers have different numbers of heads.
         """
         stacked = {}
         for kind, names in by_kind(list(self)).items():
@@ -221,7 +221,7 @@ class AttentionWeights(Mapping[str, Floats]):
         return stacked
 
     def to_bertviz(self) -> dict[str, Any]:
-        """The arguments of bertviz's `head_view` and `model_view`: tensors (1, K, T, S) a layer, and the tokens read.
+        """The arguments of bertviz's `head_view` and `model_view`: tokens, and a tensor (1, K, T, S) for each layer.
 
         Raises:
             UserError: there is no attention, or layers have different numbers of heads.
@@ -230,7 +230,7 @@ class AttentionWeights(Mapping[str, Floats]):
             raise UserError("there is no attention to show", where="to_bertviz", allowed='predict(text, capture="all")')
         captured = {kind: each for kind, each in self.captured.items() if kind in BERTVIZ}
         layers = {kind: [torch.from_numpy(layer)[None] for layer in each.weights] for kind, each in captured.items()}
-        for kind, each in captured.items():  # a model of one stack reads source and target in one
+        for kind, each in captured.items():  # a decoder-only model reads source and target together
             if kind != CROSS and (len(captured) == 1 or (kind == "decoder.self" and each.columns[0] != BEGIN)):
                 return {"attention": layers[kind], "tokens": each.columns}
         arguments: dict[str, Any] = {BERTVIZ[kind]: each for kind, each in layers.items()}
@@ -245,18 +245,18 @@ class AttentionWeights(Mapping[str, Floats]):
         self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
         *, stretch: bool = False,
     ) -> Plot:  # fmt: skip
-        """A picture of attention, rows attending to columns; its scale goes from 0 to 1 and marks the uniform weight.
+        """Draw the attention as a heatmap; rows attend to columns. The colour scale (0 to 1) marks the uniform weight.
 
         Args:
-            name: `decoder.cross` and the like, or a whole name such as `decoder.1.cross`; by default the attention to
-                the source, if there is any; `layers` for the weights of layers.
+            name: a kind such as `decoder.cross`, or a full name such as `decoder.1.cross`. The default is
+                cross-attention, if the model has it. `layers` shows the weights of layers.
             layer: counted from 1; by default the last.
             head: counted from 1; by default the mean of all.
-            ax: matplotlib's axes to draw on; new ones by default.
-            stretch: let the scale end at the largest weight, not at 1.
+            ax: the matplotlib axes to draw on; new axes by default.
+            stretch: end the colour scale at the largest weight instead of 1.
 
         Raises:
-            UserError: that attention was not captured, or there is no such head.
+            UserError: the attention was not captured, or the head does not exist.
         """
         import matplotlib.pyplot
 
@@ -287,7 +287,7 @@ class AttentionWeights(Mapping[str, Floats]):
         return ax
 
     def _chosen(self, kind: str | None, layer: int | None) -> str:
-        """The name of one attention of those that there are. Raises UserError where there is none."""
+        """The full name of one captured attention. Raises UserError if no attention has this kind and layer."""
         if kind in self and layer is None:
             return str(kind)
         kinds = by_kind([name for name in self if name != LAYERS])

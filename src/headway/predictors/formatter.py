@@ -1,4 +1,4 @@
-"""The seam between a task's lines and the text of its model: by default none, for a parser trees."""
+"""Formatters convert lines into the model's input text, and its output text into outputs, such as trees of a parser."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ LINEAR = "linear"  # the text of the model, unchanged
 
 
 class Formatted(NamedTuple):
-    """An output as it is shown.
+    """A formatted output.
 
     Attributes:
         text: the output.
-        repairs: how often what had to be repaired in the model's text, by kind; None where nothing can need repair.
+        repairs: the number of repairs of the model's text, by kind. None if outputs are never repaired.
     """
 
     text: str
@@ -25,28 +25,28 @@ class Formatted(NamedTuple):
 
 
 class Formatter:
-    """The way from a task's lines to the text of its model, and back; by default they are the same.
+    """Converts lines to the model's input text, and the model's text to outputs. This one changes neither.
 
-    A formatter keeps nothing of the lines that it has seen, so threads may share it.
+    A formatter stores nothing about the lines, so threads may share it.
 
     Attributes:
-        in_lines: whether every output is one line.
+        in_lines: whether every output is a single line.
     """
 
     in_lines: bool = True
 
     def check(self, line: str, where: str) -> None:
-        """Raise UserError, at `where`, for a line that is none of the task's."""
+        """Raise UserError, located at `where`, if the line is not a valid input."""
 
     def check_target(self, line: str, where: str) -> None:
-        """Raise UserError, at `where`, for a line that is none of the model's text, of a target that is scored."""
+        """Raise UserError, located at `where`, if the line is not a valid target to score."""
 
     def source(self, line: str) -> str:
-        """The text that the model reads for a line. Raises UserError as `check`."""
+        """The text that the model reads for a line. Raises UserError if the line is not valid."""
         return line
 
     def output(self, line: str, text: str) -> Formatted:
-        """The output for a line that is made of the text which the model wrote."""
+        """The output for an input line, made from the text that the model wrote."""
         return Formatted(text)
 
 
@@ -56,11 +56,11 @@ STYLES: dict[str, Callable[[Tree], str]] = {"brackets": Tree.write, "drawing": l
 class TreeFormatter(Formatter):
     """Every line is a sentence, its words separated by spaces; every output is a tree over exactly these words.
 
-    A word may be written as in a treebank: `-LRB-` is read as the bracket that it stands for, as in training.
+    Words may be escaped as in a treebank: `-LRB-` is read as a bracket, as in training.
 
     Args:
         style: a name in `STYLES`, or `LINEAR`.
-        tagged: whether words come with their parts of speech, `dog_NN`, which the trees then have.
+        tagged: whether words have part-of-speech tags, as in `dog_NN`, which the trees keep.
     """
 
     def __init__(self, style: str = "brackets", *, tagged: bool = False) -> None:
@@ -70,7 +70,7 @@ class TreeFormatter(Formatter):
         self._read(line, where)
 
     def check_target(self, line: str, where: str) -> None:
-        if line.rstrip().endswith(")"):  # a closing bracket of a linear form has its label
+        if line.rstrip().endswith(")"):  # in the linear form, a closing bracket has a label
             allowed = f"linear forms, as `headway data make trees` writes them with format={LINEAR}"
             raise UserError("this is a tree in brackets", where=where, received=line, allowed=allowed)
 
@@ -102,21 +102,21 @@ class TreeFormatter(Formatter):
 
 @dataclass
 class RepairCount:
-    """The repairs of many trees, summed up."""
+    """The number of repaired trees, and of repairs by kind."""
 
     trees: int = 0
     repaired: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, repairs: Mapping[str, int] | None) -> None:
-        """Count one output; None stands for one that is no tree."""
+        """Count one output. None stands for an output that is not a tree."""
         if repairs is not None:
             self.trees += 1
             self.repaired += bool(repairs)
             self.kinds.update(repairs)
 
     def text(self) -> str:
-        """The number of trees that were repaired, and of what was amiss; empty where there was no tree."""
+        """The number of repaired trees and of repairs by kind, in words. Empty if no tree was counted."""
         if not self.trees:
             return ""
         kinds = ", ".join(f"{kind}: {self.kinds[kind]:,}" for kind in KINDS if self.kinds[kind])

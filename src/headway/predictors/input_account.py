@@ -1,4 +1,4 @@
-"""The account of what models read and no training has taught them: it is logged once, with counts, whoever reads."""
+"""Count the inputs that training has not prepared a model for, such as unknown tokens, and warn about them once."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.processing.text.vocabulary import Vocabulary, WordVocabulary
 from headway.tensors.batch import UNKNOWN
 
-SHOWN = 5  # inputs that are named
+SHOWN = 5  # inputs that a warning names
 INPUT, TARGETS = "input", "targets"
 _BEGINS_WITH_TAG = re.compile(rf"\s*({TAGS.pattern})(?:\s|$)")
 
 
 class InputAccount:
-    """Counts of what was read: inputs, and targets that were given.
+    """Counts of the inputs and forced targets that a predictor has read. A side is `INPUT` or `TARGETS`.
 
     Attributes:
-        lines: how many inputs there are.
-        amiss: how many of them are of a kind, by the words for it, and the first ones of each.
-        characters: those of texts, by side, never seen in training.
-        tokens: by side, how many there are.
-        unknown: by side, how many of them are unknown.
-        nouns: by side, what a token is.
+        lines: the number of inputs.
+        amiss: the number of inputs with a problem, by its description; `first` has their first names.
+        characters: by side, the characters that training has not seen.
+        tokens: by side, the number of tokens.
+        unknown: by side, the number of unknown tokens.
+        nouns: by side, the noun for a token in messages.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class InputAccount:
         self.tokens, self.unknown = Counter[str](), Counter[str]()
 
     def read_inputs(self, run: Run, inputs: Sequence[Any], encoded: Sequence[Encoded], first_line: int = 1) -> None:
-        """Count the inputs of a run, texts or recordings, of which the first has this number."""
+        """Count inputs of a run, texts or recordings. `first_line` is the number of the first one."""
         self.lines += len(inputs)
         if isinstance(run.source, TextProcessor):
             self.read_texts(INPUT, run.source, inputs, [source.values for source in encoded])
@@ -54,7 +54,7 @@ class InputAccount:
                 self._note("have no sound: all their samples are alike", run.source.name(raw))
 
     def _read_lines(self, run: Run, vocabulary: Vocabulary, texts: Sequence[str], first_line: int) -> None:
-        """Look for tags and rows."""
+        """Count texts with unknown or missing tags, and texts that look like rows of a table."""
         tags = ", ".join(vocabulary.tags)
         always = tags and all(corpus.tag for _, corpus in parts(run.recipe.data.train, "data.train"))
         for number, text in enumerate(texts, start=first_line):
@@ -75,7 +75,7 @@ class InputAccount:
     def read_texts(
         self, side: str, processor: TextProcessor, texts: Sequence[str], values: Sequence[Sequence[int]]
     ) -> None:
-        """Count the texts of a side, `INPUT` or `TARGETS`, with their ids."""
+        """Count the texts of a side, with their ids."""
         vocabulary, read = processor.vocabulary, Counter[str]()
         for text in texts:
             read.update(vocabulary.split_tags(text)[1])
@@ -87,7 +87,7 @@ class InputAccount:
             self.unknown[side] += sum(id == UNKNOWN for id in ids)
 
     def tell(self) -> None:
-        """Log a line for each kind of thing that was found."""
+        """Log a warning for each kind of problem."""
         for what, count in self.amiss.items():
             more = ", ..." if count > SHOWN else ""
             warn(f"{count:,} of {self.lines:,} inputs {what} ({', '.join(self.first[what])}{more})")
@@ -104,10 +104,10 @@ _account: ContextVar[InputAccount | None] = ContextVar("_account", default=None)
 
 @contextmanager
 def accounted(account: InputAccount | None = None) -> Iterator[InputAccount]:
-    """The account of all that predictors read within this context.
+    """The account that predictors use within this context.
 
-    It is a given one, which is not logged here; else the one of the context around; else a new one, which is logged at
-    the end.
+    It is `account` if one is passed, or the account of the surrounding context. Otherwise it is a new account, whose
+    warnings are logged at the end.
     """
     is_new = account is None and _account.get() is None
     current = account or _account.get() or InputAccount()

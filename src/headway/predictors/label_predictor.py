@@ -1,4 +1,4 @@
-"""From sentences to labels, with a run's tagger: every word gets one.
+"""Predict a label for each word of a sentence, with a run's tagger.
 
 Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads, P tokens of the encoder.
 """
@@ -31,7 +31,7 @@ from headway.processing.text.text_processor import prepare
 from headway.search.limits import check_scores
 from headway.tensors.batch import TokenBatch
 
-RED, RESET = "\x1b[4;31m", "\x1b[0m"  # of a terminal
+RED, RESET = "\x1b[4;31m", "\x1b[0m"  # escape codes of a terminal
 THRESHOLD = "threshold.json"  # in the folder of a run
 Floats = NDArray[np.float32]
 Sentence = str | Sequence[str]
@@ -39,7 +39,7 @@ LabelledSentence = tuple[Sequence[str], Sequence[str]]
 
 
 class KeptThreshold(BaseModel):
-    """The content of `THRESHOLD`: the threshold that was chosen for a run's weights."""
+    """The content of `THRESHOLD`: the threshold that was chosen for the weights of a run."""
 
     model_config = ConfigDict(strict=True, protected_namespaces=())
 
@@ -51,16 +51,16 @@ STORED = TypeAdapter(KeptThreshold)
 
 
 class LabelPredictor(Predictor[Sentence, LabelledWords]):
-    """One tagger, or several whose probabilities are averaged.
+    """A tagger, or an ensemble of taggers whose probabilities are averaged.
 
     Args:
         runs: the loaded runs.
-        device: where their models are.
-        positive: the label that a threshold is about; None where the most probable label is taken.
-        dev: opens the words and labels of the recipe's dev, on which the threshold `dev` is chosen.
+        device: the device of the models.
+        positive: the label that a threshold applies to. None if words get the most probable label.
+        dev: returns the words and labels of the recipe's dev set, on which the threshold `dev` is chosen.
 
     Raises:
-        UserError: runs with different labels.
+        UserError: the runs have different labels.
     """
 
     Options: ClassVar[type[LabelOptions]] = LabelOptions
@@ -74,7 +74,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
     ) -> None:
         super().__init__(runs, device)
         self.positive, self._dev = positive, dev
-        self._threshold: float | None = None  # the best on dev, once it was asked for
+        self._threshold: float | None = None  # the cached result of `best_threshold`
         self.labels = _labels(runs[0])
         for number, run in enumerate(runs[1:], start=2):
             if _labels(run) != self.labels:
@@ -120,10 +120,10 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
     def force(
         self, inputs: Sequence[Sentence], targets: Sequence[Sentence], *, capture: Capture = ()
     ) -> list[LabelledWords]:
-        """Sentences with the given labels; `log_probabilities` are those of these.
+        """Sentences with the labels in `targets`, and the log probabilities of these labels.
 
         Raises:
-            UserError: labels that the model does not have, or that are not one a word.
+            UserError: the model does not have a label, or the number of labels differs from the number of words.
         """
         forced = []
         predicted = self.predict(inputs, capture=capture)
@@ -140,14 +140,14 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         return forced
 
     def alone(self, words: Sequence[str]) -> Iterator[tuple[Window, TokenBatch]]:
-        """The windows of a sentence, each with the batch of it alone as the first run reads it; its labels are any."""
+        """Yield the windows of a sentence, each with a batch for the first run's model. Its labels are arbitrary."""
         for window in self._windows(self.runs[0], [tuple(words)]):
             labels = [[0] * len(window.first)]
             yield window, collate_windows([window], _processor(self.runs[0]).padding, labels).to(self.device)
 
     @torch.inference_mode()
     def capture(self, words: Sequence[str]) -> list[AttentionWeights]:
-        """The attention of the first run's model in a sentence, window by window."""
+        """The attention of the first run's model, for each window of a sentence."""
         run, captures = self.runs[0], []
         processor = _processor(run)
         for window, batch in self.alone(words):
@@ -164,14 +164,14 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
 
     @property
     def special_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ids that stand before and after the words of a window."""
+        """The ids of the special tokens before and after the words of a window."""
         return _processor(self.runs[0]).special_tokens
 
     def best_threshold(self) -> float:
-        """The threshold with the best F0.5 on the recipe's dev; that of a run's own weights is kept in its folder.
+        """The threshold with the best F0.5 on the recipe's dev set, cached in the folder of a single stored run.
 
         Raises:
-            UserError: the run has no dev.
+            UserError: the run has no dev set.
         """
         if self._threshold is not None:
             return self._threshold
@@ -192,7 +192,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         return self._threshold
 
     def choose_threshold(self, sentences: Sequence[LabelledSentence]) -> tuple[float, float]:
-        """The threshold with the best F0.5 on words with their labels, and that F0.5."""
+        """The threshold with the best F0.5 on sentences with known labels, and this F0.5."""
         assert self.positive is not None
         sought = self.labels.index(self.positive)
         predicted = self.predict([words for words, _ in sentences])
@@ -202,7 +202,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
 
     @torch.inference_mode()
     def _probabilities(self, sentences: Sequence[Sequence[str]], size: int) -> list[Floats]:
-        """(N, V) of each sentence, the mean of all models."""
+        """The label probabilities (N, V) of each sentence, averaged over all models, in batches of `size` tokens."""
         totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
         for run in self.runs:
             windows = self._windows(run, sentences)
@@ -223,10 +223,10 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         return [window for index, words in enumerate(sentences) for window in processor.windows(words, longest, index)]
 
     def settled(self, options: LabelOptions) -> LabelOptions:
-        """The same options, with a probability as threshold where that is `dev`.
+        """The options, with the threshold `dev` replaced by the best threshold on the dev set.
 
         Raises:
-            UserError: a threshold where no label is sought, or no dev to choose it on.
+            UserError: the task has no label for a threshold, or the run has no dev set.
         """
         if options.threshold is None:
             return options
@@ -258,7 +258,7 @@ def _labels(run: Run) -> tuple[str, ...]:
 
 
 def mark(words: tuple[str, ...], labels: tuple[str, ...], positive: str | None, *, colour: bool = False) -> str:
-    """Words in one line: those labelled `positive` in brackets or, with `colour`, red; without it `word/LABEL`."""
+    """The words in one line, those with the label `positive` in brackets or red. If it is None, `word/LABEL`."""
     pairs = zip(words, labels, strict=True)
     if positive is None:
         return " ".join(f"{word}/{label}" for word, label in pairs)

@@ -1,6 +1,6 @@
-"""Minimum Bayes risk decoding (Eikema and Aziz 2020): the output that agrees most with all that the model would write.
+"""Minimum Bayes risk decoding (Eikema and Aziz 2020): choose the output with the highest expected utility.
 
-Shapes: C candidates, R different samples.
+Shapes: C candidates, R distinct samples.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from headway.search.limits import Hypothesis
 
 @lru_cache(maxsize=4)
 def utility_of(name: str, language: str | None, *, of_texts: bool) -> Metric:
-    """The metric, by its name with options, that compares outputs. Raises UserError for one that compares no texts."""
+    """Build the metric that compares outputs, from its name with options. Raises UserError if it compares no texts."""
     where = option("utility")
     metric = metric_in(language, {"name": name}, where)
     check_kind([metric], "text", where, of_texts=of_texts)
@@ -32,9 +32,9 @@ def utility_of(name: str, language: str | None, *, of_texts: bool) -> Metric:
 
 
 class MinimumRiskBackend(Backend):
-    """Samples from the backend within, and ranks the samples by their expected utility.
+    """Draws samples from another backend, and ranks them by their expected utility.
 
-    With `beam_candidates`, the hypotheses of a beam search are candidates, too.
+    If `beam_candidates` is set, the hypotheses of a beam search are candidates, too.
     """
 
     def __init__(self, inner: Backend, utility: Metric, decode: Callable[[Sequence[int]], str]) -> None:
@@ -69,11 +69,11 @@ def least_risk(
     utility: Metric,
     source: str,
 ) -> list[Hypothesis]:
-    """The different texts among hypotheses, best first; the score is the mean utility by all samples as references.
+    """The distinct texts of all hypotheses, best first. Their scores are the mean utility, with all samples as
+    references.
 
-    A candidate that is a sample is one of the references, too, as often as it was drawn. Of equal ones, and of
-    hypotheses with one text, the first is that which the model finds most probable.
-    `others` are candidates alone.
+    A sample is a reference of itself, too, as often as it was drawn. Ties, and hypotheses with the same text, are
+    decided by the model's score. `others` are candidates, but not references.
     """
     check_waited_for()
     drawn = Counter(decode(sample.ids) for sample in samples)

@@ -1,4 +1,4 @@
-"""Examples, test sets of them, and outputs: all that goes into a model and comes out of it."""
+"""Examples, test sets, and outputs: the data that goes into a model and comes out of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headway.processing.text.text_processor import PreparationConfig, as_written
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot
 
-LEAST = 1e-45  # of a probability whose logarithm is taken
+LEAST = 1e-45  # the lower bound of probabilities in a logarithm
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Example:
 
     Attributes:
         source: the text, or the path of a recording.
-        target: the output that a model can be given for it; None where none is known.
-        references: the wanted outputs, as metrics compare them; none where they are not known.
-        words: the words of the source, where the corpus has them apart.
-        context: sources and targets before it in its document, where a model reads such; a target may be empty.
+        target: the target that the model can be forced to; None if it is unknown.
+        references: the references for metrics; empty if they are unknown.
+        words: the words of the source, if the corpus has them separately.
+        context: earlier sources and targets of the document, for models that read context. A target may be empty.
     """
 
     source: str
@@ -42,20 +42,20 @@ class Example:
     context: tuple[tuple[str, str], ...] = ()
 
     def as_written(self, config: PreparationConfig) -> Example:
-        """The same with references as a model can write them."""
+        """The example, with its references normalised to what a model can write."""
         return replace(self, references=tuple(as_written(self.references, config)))
 
 
 def in_documents(
     lines: Iterable[Any], count: int, before: Sequence[tuple[str, str]] = (), targets: Iterable[str] = ()
 ) -> Iterator[Example]:
-    """Lines as examples, each with the `count` before it; a blank line ends a document. Examples stay as they are.
+    """Yield examples, with the `count` earlier lines of the document as context. A blank line ends a document.
 
     Args:
-        lines: texts, and examples.
-        count: how many earlier ones an example knows.
+        lines: texts, or examples, which are not changed.
+        count: the number of earlier lines in a context.
         before: the sources and targets before the first line.
-        targets: those of the lines, where they are known.
+        targets: the targets of the lines, if they are known.
     """
     earlier = list(before)
     for line, target in zip_longest(lines, targets, fillvalue=""):
@@ -68,12 +68,12 @@ def in_documents(
 def earlier_inputs(
     examples: Sequence[Example], before: Sequence[tuple[str, str]], count: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """How many of the `count` sentences before each example come right before it here, and the sources of the others.
+    """For each example, how many of its context sentences directly precede it here, and the sources of the others.
 
     Args:
-        examples: those that are read together, in their order.
-        before: the sources and targets before the first.
-        count: of earlier sentences.
+        examples: the examples of a request, in order.
+        before: the sources and targets before the first example.
+        count: the largest number of context sentences.
     """
     sources = [*(source for source, _ in before), *(example.source for example in examples)]
     for place, example in enumerate(examples, start=len(before)):
@@ -85,9 +85,9 @@ def earlier_inputs(
 
 @dataclass(frozen=True)
 class TestSet:
-    """So many examples; one at a time is in memory where their origin allows it."""
+    """A test set of `size` examples. If the source allows it, only one example at a time is in memory."""
 
-    __test__: ClassVar[bool] = False  # for pytest, which would take it for tests
+    __test__: ClassVar[bool] = False  # pytest must not collect this class
 
     size: int
     examples: Iterable[Example]
@@ -99,10 +99,10 @@ class TextHypothesis:
 
     Attributes:
         score: see `headway.search.limits.Hypothesis`.
-        log_probabilities: of each token and, last, of the end mark.
-        written: the text that the model wrote, of which its task made `text`.
-        repairs: how often what had to be repaired in it, by kind; None where nothing can need repair.
-        ids: of the tokens, in the target vocabulary.
+        log_probabilities: the log probabilities of the tokens and of the end-of-sentence token.
+        written: the raw text of the model, from which the task made `text`.
+        repairs: the number of repairs of the raw text, by kind; None if outputs are never repaired.
+        ids: the ids of the tokens in the target vocabulary.
     """
 
     text: str
@@ -116,20 +116,20 @@ class TextHypothesis:
 
 @dataclass(frozen=True, repr=False)
 class Output:
-    """The outputs of a model for one input. `text`, `score` and `tokens` are those of the best hypothesis.
+    """The outputs of a model for one input. `text`, `score` and `tokens` belong to the best hypothesis.
 
     Attributes:
-        example: what was read.
-        hypotheses: best first.
-        attention: where it was asked for, the weights behind the best hypothesis.
-        problem: why there is no output, where there is none.
-        source_tokens: the tokens of a text, without the end mark.
-        source_words: with attention, the words that the source's tokens are parts of.
-        target_words: with attention, those of the best hypothesis.
-        attended: the labels of what is read of the source: tokens and the end mark, or seconds of a recording.
+        example: the input.
+        hypotheses: the hypotheses, best first.
+        attention: the attention weights of the best hypothesis, if they were requested.
+        problem: the reason why there is no output; None if there is one.
+        source_tokens: the tokens of a text, without the end-of-sentence token.
+        source_words: the words of the source tokens, if attention was requested.
+        target_words: the words of the best hypothesis, if attention was requested.
+        attended: the labels of the source positions: tokens and the end-of-sentence token, or seconds of a recording.
         truncated: whether only the beginning of the source was read.
-        at_limit: whether the best output has as many tokens as it may have, so that its end may be missing.
-        terms: how many terms with a wanted translation the source has, and how many of these the output has.
+        at_limit: whether the best output has the maximum length, so that its end may be missing.
+        terms: the number of glossary terms in the source, and of their translations in the output.
     """
 
     example: Example
@@ -156,32 +156,32 @@ class Output:
 
     @property
     def written(self) -> str:
-        """The text that the model wrote, of which its task made the output."""
+        """The raw text of the model, from which the task made the output."""
         return self.hypotheses[0].written
 
     @property
     def score(self) -> float:
-        """The best output's score."""
+        """The score of the best output."""
         return self.hypotheses[0].score
 
     @property
     def tokens(self) -> list[str]:
-        """The best output's tokens."""
+        """The tokens of the best output."""
         return self.hypotheses[0].tokens
 
     @property
     def log_probabilities(self) -> list[float]:
-        """Those of the best output's tokens and, last, of the end mark; a tagger's labels have none."""
+        """The log probabilities of the best output's tokens and of its end-of-sentence token (a tagger has none)."""
         return self.hypotheses[0].log_probabilities
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was read: an empty line, or a source that was skipped."""
+        """Whether there is no output: the line is empty, or the source was skipped."""
         return not self.log_probabilities
 
     @property
     def captured(self) -> dict[str, CapturedAttention]:
-        """The attention by kind, as `AttentionWeights.captured` has it."""
+        """The attention by kind, as in `AttentionWeights.captured`."""
         return self.attention.captured
 
     def __repr__(self) -> str:
@@ -199,11 +199,11 @@ class Output:
         self, name: str | None = None, layer: int | None = None, head: int | None = None, ax: Plot | None = None,
         *, stretch: bool = False,
     ) -> Plot:  # fmt: skip
-        """A picture of attention, as `AttentionWeights.plot` draws it."""
+        """Draw the attention, as `AttentionWeights.plot` does."""
         return self.attention.plot(name, layer, head, ax, stretch=stretch)
 
     def to_bertviz(self) -> dict[str, Any]:
-        """The arguments of bertviz, as `AttentionWeights.to_bertviz` gives them."""
+        """The arguments of bertviz, as in `AttentionWeights.to_bertviz`."""
         return self.attention.to_bertviz()
 
 
@@ -212,9 +212,9 @@ class LabelledWords(Output):
     """A sentence of N words with a label for each.
 
     Attributes:
-        probabilities: (N, V).
-        names: the V labels that there are.
-        windows: where it was asked for, attention window by window; `attention` is that of the first one.
+        probabilities: the probabilities (N, V) of all labels.
+        names: the V labels of the model.
+        windows: the attention of each window, if it was requested; `attention` is that of the first window.
     """
 
     probabilities: NDArray[np.float32] = field(kw_only=True)
@@ -226,7 +226,7 @@ class LabelledWords(Output):
         cls, words: tuple[str, ...], labels: tuple[str, ...], probabilities: NDArray[np.float32],
         names: tuple[str, ...], windows: tuple[AttentionWeights, ...] = (), example: Example | None = None,
     ) -> LabelledWords:  # fmt: skip
-        """Words with their labels."""
+        """Build the output of a sentence from its words, their labels, and the probabilities (N, V) of all labels."""
         chosen = probabilities[np.arange(len(labels)), [names.index(label) for label in labels]]
         values: list[float] = np.log(np.maximum(chosen, LEAST)).tolist()
         text, tokens = " ".join(labels), list(labels)
@@ -237,12 +237,10 @@ class LabelledWords(Output):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the sentence."""
         return self.example.words
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The label of each word."""
         return tuple(self.tokens)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The options of prediction, each declared once.
 
-Python's keywords, the flags of the command line with their help and bounds, and the JSON of a request are all made from
-these fields. An option that is None, or not given, keeps its default, which for search is what the recipe says.
+Keywords in Python, flags of the command line with their help and bounds, and fields of JSON requests are generated from
+these classes. An option that is None or missing keeps its default; that of a search option is the recipe's value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WORDS: dict[str, Any] = {"group": "Parsing and taggers"}
 
 
 class PredictorOptions(Section):
-    """The base of all options: None stands for an option that is not given."""
+    """The base class of all options. None means that an option is not set."""
 
     @model_validator(mode="before")
     @classmethod
@@ -37,12 +37,12 @@ class PredictorOptions(Section):
         return values
 
     def given(self) -> dict[str, Any]:
-        """The options that were given."""
+        """The options that are set."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 class CaptureOptions(PredictorOptions):
-    """Attention that comes with the outputs, and inputs that have none."""
+    """The options to capture attention, and to skip inputs that cannot be read."""
 
     capture: Capture = Field(
         default=(),
@@ -55,7 +55,7 @@ class CaptureOptions(PredictorOptions):
 
 
 class SamplingOptions(PredictorOptions):
-    """Outputs that are drawn at random, in the place of search or for minimum Bayes risk."""
+    """The options of sampling, which is used instead of search, or for minimum Bayes risk decoding."""
 
     sample: bool = Field(default=False, description="Draw outputs at random.", json_schema_extra=SAMPLING)
     temperature: float = Field(
@@ -75,19 +75,19 @@ class SamplingOptions(PredictorOptions):
 
     @property
     def sampling(self) -> Sampling:
-        """How outputs are drawn, where they are."""
+        """The parameters of sampling."""
         from headway.search.sampling import Sampling
 
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed)
 
 
 class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
-    """The options of whatever is decoded token by token; options of search that are not given are the recipe's.
+    """The options of predictors that decode token by token. Search options that are not set are the recipe's.
 
-    `max_source_length` stands for the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens
-    (or frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
-    truncates sources. `capture` names attention by patterns, or is `all`. `dictionary` says what is written for source
-    words that replace unknown ones.
+    `max_source_length` overrides the recipe's `data.truncate_source`. `truncate` cuts a source that has more tokens (or
+    frames) than `max_source_length`, or than the model can read, instead of refusing it; so does a recipe that
+    truncates sources. `capture` is a list of patterns of attention names, or `all`. `dictionary` has the translations
+    of source words that replace unknown words.
     """
 
     max_source_length: int | None = Field(
@@ -140,12 +140,12 @@ class PredictOptions(CaptureOptions, SamplingOptions, SearchOptions):
         return self
 
     def search(self, recipe: SearchOptions) -> SearchOptions:
-        """The recipe's options of search, with those that were given.
+        """The recipe's search options, with the options that are set here.
 
-        A longest length by that of the source takes the place of a recipe's `max_length`.
+        A maximum length relative to the source replaces the `max_length` of a recipe.
 
         Raises:
-            UserError: options that do not go together, or do nothing.
+            UserError: options contradict each other, or have no effect.
         """
         given = {name: value for name, value in self.given().items() if name in SearchOptions.model_fields}
         if given.keys() & {"max_length_ratio", "max_length_offset"}:
@@ -178,7 +178,7 @@ class TreeOptions(PredictOptions):
 
 
 class LabelOptions(CaptureOptions):
-    """The options of taggers; the size of batches is declared with search, as the recipe has it."""
+    """The options of taggers. The batch size is declared with the search options, as in the recipe."""
 
     batch_tokens: int = SearchOptions.model_fields["batch_tokens"]  # type: ignore[assignment]
     threshold: float | Literal["dev"] | None = Field(
@@ -208,10 +208,10 @@ class LabelOptions(CaptureOptions):
 
 
 def checked_options(kind: type[AnyOptions], options: BaseModel | None, keywords: Mapping[str, Any]) -> AnyOptions:
-    """Options as a predictor takes them: a model, keywords, or both; a keyword replaces what the model says.
+    """Validate the options of a predictor: an options object, keywords, or both. Keywords override the object.
 
     Raises:
-        UserError: options that there are not, or values that are not allowed, by their keys.
+        UserError: an option does not exist, or its value is not allowed.
     """
     for name in keywords:
         if name not in kind.model_fields:

@@ -1,4 +1,4 @@
-"""The contract of a predictor: all that a shell knows of a trained model."""
+"""Predictors: the interface of a trained model for the command line, servers and Python."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ Out = TypeVar("Out", bound=Output)
 
 @dataclass(eq=False)
 class Run:
-    """A trained model with what prepares its inputs and outputs.
+    """A trained model with the processors of its inputs and outputs.
 
     Attributes:
-        recipe: the recipe it was trained by.
-        source: the processor of its inputs.
-        target: the processor of its outputs.
-        model: in evaluation mode.
-        path: the run folder; None for a model that is still in training.
-        as_stored: whether it computes in float32 with the weights of the folder: not with averaged checkpoints, and in
-            no other precision.
+        recipe: the recipe that it was trained with.
+        source: the processor of the inputs.
+        target: the processor of the outputs.
+        model: the model, in evaluation mode.
+        path: the run folder; None for a model that is being trained.
+        as_stored: whether the model uses the weights of the folder, without further averaging, and computes in float32.
     """
 
     recipe: Recipe
@@ -56,7 +55,7 @@ class Row:
 
     Attributes:
         number: the line number, for messages and random streams.
-        raw: the text, recording or Example as it came.
+        raw: the text, recording or Example that the caller passed.
         text: the text that was encoded.
         encoded: the encoded input; empty if the row has a problem.
         prefix: the token ids that the output begins with.
@@ -98,18 +97,18 @@ class Request:
 
 
 class Predictor(ABC, Generic[In, Out]):
-    """One model, or several whose probabilities are averaged, with the processors of the first run.
+    """A model, or an ensemble whose probabilities are averaged, with the processors of the first run.
 
-    A predictor keeps nothing of what it has predicted, so threads may share it.
+    A predictor stores nothing about its predictions, so threads may share it.
 
     Args:
         runs: the loaded runs.
-        device: where their models are.
+        device: the device of the models.
 
     Attributes:
-        Options: the options of `predict`: Python's keywords, the command line's flags and the fields of JSON.
-        together: how many inputs of a stream are in memory at once.
-        answered: is called with the number of outputs whenever some are made.
+        Options: the options of `predict`: keywords in Python, flags of the command line, and fields of JSON requests.
+        together: the number of inputs of a stream that are in memory at once.
+        answered: is called with the number of outputs after each batch.
     """
 
     Options: ClassVar[type[CaptureOptions]]
@@ -137,17 +136,17 @@ class Predictor(ABC, Generic[In, Out]):
         first_line: int = 1,
         **keywords: Any,
     ) -> list[Out]:
-        """Outputs in the order of the inputs; an empty line gives an empty one.
+        """The outputs, in the order of the inputs. An empty line has an empty output.
 
         Args:
-            inputs: any number of inputs, or one; one text, or path, is one input.
-            options: how to predict, as `Options` or a part of them; `headway.predictors.predict_options` lists all.
+            inputs: the inputs: an iterable, or a single text, path or Example.
+            options: an object of `Options` or of a base class; see `headway.predictors.predict_options`.
             first_line: the number of the first input, for messages and random streams.
-            keywords: single options by name (`beam=1`, `capture="all"`); with `skip_broken`, the output of an input
-                that cannot be read has a `problem`, and nothing is raised.
+            keywords: single options by name (`beam=1`, `capture="all"`). With `skip_broken`, an input that cannot be
+                read raises nothing, and its output has a `problem`.
 
         Raises:
-            UserError: an input that cannot be read, or options that are not allowed or do not go together.
+            UserError: an input cannot be read, or options are not allowed or incompatible.
         """
         request = self.request(each(inputs), checked_options(self.Options, options, keywords), first_line)
         request.check()
@@ -156,12 +155,12 @@ class Predictor(ABC, Generic[In, Out]):
     def stream(
         self, inputs: Iterable[In | Example], options: BaseModel | None = None, *, first_line: int = 1, **keywords: Any
     ) -> Iterator[Out]:
-        """Outputs as `predict` gives them, of any number of inputs, few of which are in memory.
+        """Yield outputs as `predict` returns them, for any number of inputs. Only a few of them are in memory at once.
 
-        The output of an input that cannot be read has a `problem`; without `skip_broken` it is the last one.
+        The output of an input that cannot be read has a `problem`. Without `skip_broken`, it is the last output.
 
         Raises:
-            UserError: options that are not allowed or do not go together.
+            UserError: options are not allowed or contradict each other.
         """
         chosen = checked_options(self.Options, options, keywords)
         for some in batched(inputs, self.together):
@@ -173,32 +172,32 @@ class Predictor(ABC, Generic[In, Out]):
             first_line, chosen = first_line + len(some), self.following(chosen, outputs)
 
     def following(self, options: Any, outputs: Sequence[Output]) -> Any:
-        """The options of the inputs that follow some, with what a model reads of those."""
+        """The options for the inputs that follow `outputs`, which may be context of these inputs."""
         return options
 
     @abstractmethod
     def request(self, inputs: Sequence[Any], options: Any, first_line: int) -> Request:
-        """Inputs, encoded, with the problems of those that cannot be read.
+        """Encode the inputs. An input that cannot be read becomes a row with a problem.
 
         Raises:
-            UserError: options that do not go together, or inputs that are all of another kind.
+            UserError: options contradict each other, or all inputs are of another kind.
         """
 
     @abstractmethod
     def answer(self, request: Any) -> list[Out]:
-        """The outputs of all rows of a request."""
+        """Predict the outputs of all rows of a request."""
 
     @abstractmethod
     def force(self, inputs: Sequence[In], targets: Sequence[Any], *, capture: Capture = ()) -> list[Out]:
-        """Outputs that are the given targets, with their probabilities.
+        """Force the outputs to be `targets`, and return them with their probabilities.
 
         Raises:
-            UserError: different numbers of inputs and targets, or a target that cannot be read.
+            UserError: the numbers of inputs and targets differ, or a target cannot be read.
         """
 
 
 def _with_keywords(predict: Callable[..., Any], options: type[CaptureOptions]) -> Callable[..., Any]:
-    """`predict`, whose signature has the options one by one, so that `help` shows them and notebooks complete them."""
+    """Return `predict` with a signature that lists all options, for `help` and for completion in notebooks."""
     inner = inspect.unwrap(predict)
 
     @functools.wraps(inner)
@@ -217,7 +216,7 @@ def _with_keywords(predict: Callable[..., Any], options: type[CaptureOptions]) -
 
 
 def each(lines: Any) -> Sequence[Any]:
-    """Inputs of any iterable; one text, path or example is one. Raises UserError for what is neither."""
+    """The inputs as a sequence; a text, path or Example becomes one input. Raises UserError for any other type."""
     if isinstance(lines, str | Path | Example):
         return [lines]
     if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
@@ -226,12 +225,12 @@ def each(lines: Any) -> Sequence[Any]:
 
 
 def batches(lengths: Sequence[int], budget: int, end_marks: int = 0) -> Iterator[list[int]]:
-    """Rows of like length, longest first, in batches of at most `budget` padded positions; empty rows are left out.
+    """Yield batches of rows of similar length, longest first, of at most `budget` padded positions, without empty rows.
 
     Args:
-        lengths: of the rows.
-        budget: a row alone may be longer.
-        end_marks: positions that are added to each row.
+        lengths: the lengths of the rows.
+        budget: the largest number of positions of a batch; a single row may exceed it.
+        end_marks: the number of positions that are added to each row.
     """
     rows = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
     batch: list[int] = []

@@ -1,4 +1,4 @@
-"""A predictor as what documents are translated with: sentences in, translations with their alignment out."""
+"""Translate the sentences of documents with a predictor, and return the translations with their word alignments."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,20 +23,20 @@ from headway.predictors.word_alignment import Aligner, build_aligner
 from headway.processing.text.sentences import has_several_sentences
 from headway.recipe import Recipe
 
-LEAST = 1e-6  # attention that a source word got in all
-SEEN, MOST = 1000, 0.2  # sources of training that are looked at, and the share of them that may have several sentences
+LEAST = 1e-6  # the lower bound of a source word's total attention
+SEEN, MOST = 1000, 0.2  # training sources to check, and the largest share with several sentences
 
 
 class SentenceTranslator:
     """A predictor with its options, as `translate_document` calls it.
 
     Raises:
-        UserError: a model that reads the sentences before each.
+        UserError: the model reads earlier sentences as context.
 
     Attributes:
-        languages: those of the run.
-        aligner: what its outputs are aligned by; None where there is no attention to align by.
-        terms: the account of all outputs so far; a sentence that is decoded again without its placeholders has two.
+        languages: the languages of the run.
+        aligner: aligns the outputs; None if the model has no suitable attention.
+        terms: the term counts of all outputs. A sentence that is decoded again without placeholders counts twice.
     """
 
     def __init__(self, predictor: SequencePredictor, options: Any = None, **keywords: Any) -> None:
@@ -47,10 +47,10 @@ class SentenceTranslator:
         self.aligner, self.terms = usual_aligner(predictor), TermCount()
 
     def __call__(self, sentences: Sequence[str]) -> list[Aligned]:
-        """The translations of sentences; one that cannot be read stays as it is where `skip_broken` says so.
+        """The translations of the sentences. With `skip_broken`, a sentence that cannot be read is returned unchanged.
 
         Raises:
-            UserError: a sentence that cannot be read, or options that do not go together.
+            UserError: a sentence cannot be read, or options contradict each other.
         """
         options = self.options.model_copy(update={"capture": (self.aligner.layer,) if self.aligner else ()})
         outputs = self.predictor.stream(sentences, options)
@@ -67,7 +67,7 @@ class SentenceTranslator:
 
 
 def learned_single_sentences(recipe: Recipe) -> bool | None:
-    """Whether the first sources that a run was trained on are mostly single sentences. None if no files hold them."""
+    """Whether most of the first training sources are single sentences. None if the data are not files."""
     if not all(any(isinstance(value, Path) for _, value in part) for _, part in parts(recipe.data.train, "data.train")):
         return None
     try:
@@ -80,14 +80,14 @@ def learned_single_sentences(recipe: Recipe) -> bool | None:
 
 
 def check_alone(predictor: Predictor[Any, Any]) -> None:
-    """Raise UserError for a model that reads the sentences before each: whoever asks here has them in no such order."""
+    """Raise UserError if the model reads earlier sentences as context, which the caller cannot provide."""
     if predictor.recipe.data.context.most:
         what = "this run reads the sentences before each, and here sentences are translated by themselves"
         raise UserError(what, where="data.context", allowed="a run without context, or lines for headway predict")
 
 
 def usual_aligner(predictor: SequencePredictor) -> Aligner | None:
-    """The aligner of a model; None for an ensemble, an engine or a model without attention to its source."""
+    """The default aligner of a model. None for an ensemble, an engine, or a model without cross-attention."""
     if len(predictor.models) > 1 or "capture" in predictor.backend.lacks:
         return None
     try:
@@ -97,10 +97,10 @@ def usual_aligner(predictor: SequencePredictor) -> Aligner | None:
 
 
 def aligned(output: Output, aligner: Aligner | None) -> Aligned:
-    """An output with the characters of source and target that belong together.
+    """An output with the spans of source and target characters that are aligned.
 
-    A target word belongs to the source word of whose attention it has the largest share, not to the one that it looks
-    at most: an article looks at its noun, too, whose translation looks there more.
+    A target word is aligned to the source word of whose total attention it gets the largest share. The most attended
+    word would be worse: an article also attends to its noun, but the noun's translation attends to it more.
     """
     if aligner is None:
         return Aligned(output.text)
@@ -112,7 +112,7 @@ def aligned(output: Output, aligner: Aligner | None) -> Aligned:
 
 
 def _spans(words: Sequence[str], text: str) -> Iterator[Span | None]:
-    """Where each word stands in a text, and an annotated translation where its term does; None for any other."""
+    """The span of each word in a text, or that of the term for an annotated translation. None for other words."""
     at, term, begun = 0, 0, False
     for word in (word.replace("▁", " ").strip() for word in words):
         begun = word == MEANS or (begun and word != END)

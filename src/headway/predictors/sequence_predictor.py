@@ -1,6 +1,6 @@
-"""From raw lines (or recordings) to predictions, and from given targets to their scores, with a run's model.
+"""Predict outputs token by token from lines or recordings, and score targets, with a run's model.
 
-Shapes: K heads, S positions of the memory, such as the source tokens with the end mark, T target tokens with theirs.
+Shapes: K heads; S positions of the memory (source tokens) and T target tokens, with the end-of-sentence token.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from headway.search.limits import Hypothesis, check_scores
 from headway.search.recorded_model import few
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
-RECORDINGS = 128  # together: their frames take about 0.5 MB each
+RECORDINGS = 128  # in memory at once: the frames of each take about 0.5 MB
 
 
 @dataclass(frozen=True)
 class PredictionRequest(Request):
-    """Encoded inputs, and how their outputs are searched for and written.
+    """Encoded inputs, and the search and the formatter of their outputs.
 
     Attributes:
-        search: the search options, with those of the recipe.
-        backend: the search, with what the options wrap around it.
+        search: the search options of the request and the recipe.
+        backend: the backend, wrapped as the options require.
         unknown: replaces unknown words; None to keep them.
     """
 
@@ -70,12 +70,12 @@ class PredictionRequest(Request):
 
 
 class SequencePredictor(Predictor[Recording, Output]):
-    """One model that writes token by token, or an ensemble, with the processors of its first run.
+    """An autoregressive model, or an ensemble, with the processors of the first run.
 
-    Its inputs are lines of text or, where the model reads speech, recordings (see `audio_files.Recording`).
+    The inputs are lines of text or, if the model reads speech, recordings (see `audio_files.Recording`).
 
     Raises:
-        UserError: runs with different vocabularies.
+        UserError: the runs have different vocabularies.
     """
 
     Options: ClassVar[type[PredictOptions]] = PredictOptions
@@ -85,7 +85,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         super().__init__(runs, device)
         self.source, target = runs[0].source, runs[0].target
         spelled = WITH_OPTIONS.fullmatch(self.recipe.decoding.utility)
-        if spelled is not None and is_foreign(spelled["name"]):  # now, where it is known whether that is allowed
+        if spelled is not None and is_foreign(spelled["name"]):  # while the permission to import code is known
             METRICS.get(spelled["name"], "decoding.utility")
         assert isinstance(target, TextProcessor)
         self.target = target
@@ -99,17 +99,17 @@ class SequencePredictor(Predictor[Recording, Output]):
             self.together = RECORDINGS
 
     def formatter(self, options: PredictOptions) -> Formatter:
-        """The way from lines to the model's text and back; tasks whose lines are more than that have their own."""
+        """The formatter between lines and the model's text. Tasks with other formats override this."""
         return Formatter()
 
     def check_texts(self, lines: Sequence[Any], *, first_line: int = 1) -> None:
-        """Raise UserError where lines of text are to be read, and all are rows of a table or JSON objects."""
+        """Raise UserError if the model reads text, and all lines look like rows of a table or JSON objects."""
         if isinstance(self.source, TextProcessor):
             texts = [line for line in lines if isinstance(line, str)]
             check_texts(texts, self.source.characters, line_place(first_line))
 
     def _own_model(self, where: str | None = None) -> Seq2Seq:
-        """The model of the run, whose attention and scores are those of the outputs. Raises UserError for others."""
+        """The single PyTorch model of the run. Raises UserError for an ensemble or another engine."""
         own = isinstance(self.backend, TorchBackend) and self.backend.model is self.models[0]
         if not own or len(self.models) > 1:
             what, received = (
@@ -166,7 +166,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         return request
 
     def _beginning(self, language: str | None) -> list[int]:
-        """The ids that every output begins with, such as the code of a language. UserError: there is no such code."""
+        """The ids that every output begins with, such as a language code. Raises UserError for an unknown language."""
         vocabulary = self.target.vocabulary
         if language is None:
             return list(vocabulary.beginning)
@@ -174,7 +174,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         return vocabulary.encode(code_of(language, codes, option("target_language")))
 
     def _read_one(self, row: Row, request: PredictionRequest) -> tuple[Any, Encoded, int]:
-        """The text of a row, its encoding, and the maximum length of its output. Raises UserError for a problem."""
+        """The text of a row, its encoding, and the maximum length of its output. Raises UserError for invalid rows."""
         line, options, search, prefix = self._window(row.raw), request.options, request.search, row.prefix
         where, named = line_place(row.number), isinstance(self.source, TextProcessor)
         if named and not isinstance(line, str):
@@ -203,7 +203,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             raise UserError(
                 what, where=f"line {row.number}", received=options.prefixes[row.number - request.rows[0].number]
             )
-        # A longest length that the source gives makes room for the shortest and the prefix.
+        # A maximum length derived from the source is raised to the minimum length and the prefix.
         needed, length = max(search.min_length, len(prefix)), search.max_length
         if length is None:
             length = max(search.longest(len(self._alone(source.values))), needed)
@@ -245,7 +245,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         return Output(self._example(row.raw), [empty] * request.options.nbest, problem=row.problem)
 
     def following(self, options: PredictOptions, outputs: Sequence[Output]) -> PredictOptions:
-        """As the contract says: the last sentences of the document, with their outputs."""
+        """The options with the last sentences of the document and their outputs as context."""
         if not (most := self.recipe.data.context.most):
             return options
         before = list(options.before)
@@ -254,27 +254,27 @@ class SequencePredictor(Predictor[Recording, Output]):
         return options.model_copy(update={"before": tuple(before)})
 
     def _window(self, line: Any) -> Any:
-        """An input with the sources before it that the model reads."""
+        """The input, with the earlier sources of its context if the model reads them."""
         if not isinstance(line, Example):
             return line
         sources = [source for source, _ in line.context]
         return joined(sources, line.source, self.recipe.data.context.source) if sources else line.source
 
     def _alone(self, source: Any) -> Any:
-        """An encoded source without the sentences before it."""
+        """An encoded source without its context."""
         return source[self.source.after_mark(source) :] if isinstance(self.source, TextProcessor) else source
 
     def _batches(
         self, request: PredictionRequest, results: Sequence[Output | None]
     ) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """The rows of each batch, and what the decoder reads before their outputs, none without context of the target.
+        """Yield the rows of each batch, and the target context ids that the decoder reads first, if there are any.
 
-        A sentence comes after those whose outputs it reads, beside others that read equally many tokens.
+        A sentence is decoded after the sentences of its context, together with others whose context has this length.
         """
         search, before = request.search, request.options.before
-        size = few if search.cuda_graphs else int  # graphs ask for as many rows in all batches of a size
+        size = few if search.cuda_graphs else int  # batches of a graph have the same number of rows
         lengths = [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
-        # Samples take no more rows than a beam has.
+        # Sampling uses no more rows than a beam search.
         samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
         budget = int(search.batch_tokens * min(1, search.beam / samples))
         if not (count := self.recipe.data.context.target):
@@ -292,7 +292,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         for rows in rounds.values():
             contexts = dict[int, list[int]]()
             for row in rows:
-                for place in range(row - links[row][0], row):  # a negative one is among those before the first
+                for place in range(row - links[row][0], row):  # a negative place is in `before`
                     output = results[place] if place >= 0 else None
                     texts[row].append(before[place][1] if place < 0 else output.text if output else "")
                 contexts[row] = self._context(request.rows[row], texts[row])
@@ -303,9 +303,9 @@ class SequencePredictor(Predictor[Recording, Output]):
                     yield chosen, [contexts[row] for row in chosen] if read else []
 
     def _context(self, row: Row, texts: Sequence[str]) -> list[int]:
-        """Earlier outputs as the decoder reads them before an output: the last that leave room for one.
+        """The ids of earlier outputs that the decoder reads first: as many of the latest as leave room for this output.
 
-        Within `data.max_length`, that is one as long as its source.
+        If `data.max_length` limits them, the output is assumed to be as long as its source.
         """
         data, source, mark = self.recipe.data, row.encoded.values, self.target.vocabulary.mark
         by_words, room = data.count == "words", self.longest_target(len(source))
@@ -322,13 +322,13 @@ class SequencePredictor(Predictor[Recording, Output]):
         return context
 
     def _example(self, raw: Any) -> Example:
-        """An input as an example; a text names itself."""
+        """The input as an Example. A recording is represented by its name."""
         return raw if isinstance(raw, Example) else Example(self.source.name(raw))
 
     def _replace_unknown(
         self, request: PredictionRequest, rows: Sequence[Row], outputs: Sequence[Sequence[Hypothesis]]
     ) -> list[list[tuple[Hypothesis, Sequence[str]]]]:
-        """The best outputs of each row, each with the words that replace its unknown ones."""
+        """The best hypotheses of each row, each with the words that replace its unknown tokens."""
         best = [hypotheses[: request.options.nbest] for hypotheses in outputs]
         words: dict[tuple[int, int], list[str]] = {}
         places = [(row, rank) for row, some in enumerate(best) for rank, one in enumerate(some) if UNKNOWN in one.ids]
@@ -345,7 +345,7 @@ class SequencePredictor(Predictor[Recording, Output]):
     def _capture(
         self, sources: list[Any], hypotheses: list[Hypothesis], capture: Capture, contexts: Sequence[list[int]] = ()
     ) -> list[dict[str, NDArray[np.float32]]]:
-        """The attention behind each hypothesis: a whole-target pass sees exactly what the steps of the search saw."""
+        """The attention of each hypothesis, in one pass over the target; it equals the attention during the search."""
         if not capture:
             return [{} for _ in hypotheses]
         read = contexts or [[] for _ in hypotheses]
@@ -357,9 +357,9 @@ class SequencePredictor(Predictor[Recording, Output]):
     def _cut(
         self, attention: Mapping[str, Tensor], batch: Batch, capture: Capture, before: Sequence[int]
     ) -> list[dict[str, NDArray[np.float32]]]:
-        """The attention of each row of a batch without its padding, and without the first tokens of its target.
+        """The attention of each row of a batch, without padding and without the first `before` target tokens.
 
-        Raises UserError where names match nothing.
+        Raises UserError if no attention matches `capture`.
         """
         if not attention and capture and capture != ALL:
             raise UserError(
@@ -390,37 +390,37 @@ class SequencePredictor(Predictor[Recording, Output]):
         ]
 
     def longest_source(self) -> int:
-        """The most tokens, or frames, that a source may have, its end mark not counted, for every model."""
+        """The maximum length of a source for all models, in tokens or frames, without the end-of-sentence token."""
         return min(model.longest_source() for model in self.models)
 
     def longest_target(self, source_length: int) -> int | None:
-        """The most tokens that every model can write beside a source of so many, or None where there is no limit."""
+        """The maximum length in tokens of an output, for all models. None if there is no limit."""
         limits = [model.longest_target(source_length) for model in self.models]
         return min((limit for limit in limits if limit is not None), default=None)
 
     def read(self, line: Any, formatter: Formatter | None = None) -> Encoded:
-        """As much of a source, or of an example with its context, as the recipe reads."""
+        """Encode an input with its context, truncated as the recipe says."""
         text = (formatter or self.formatter(self.Options())).source(self._window(line))
         return self.source.encode(text, self.recipe.data.truncation())
 
     def can_read(self, source: Any, target: str) -> bool:
-        """Whether the model has positions for this source and this target."""
+        """Whether the models have enough positions for this source and this target."""
         length, given = len(self.read(source).values), len(self.target.encode(target).values)
         room = self.longest_target(length)
         return length <= self.longest_source() and (room is None or given <= room)
 
     def attended(self, source: Any) -> list[str]:
-        """The labels of the positions that are read of an encoded source, one for each position of a memory."""
+        """The labels of the positions of the encoder memory, for an encoded source."""
         after = self.models[0].source_lengths(torch.arange(1, self.source.length(source) + 1))
         return self.source.labels(source, np.flatnonzero(np.diff(after.numpy(), prepend=0)).tolist())
 
     def attention_names(self, capture: Capture = ALL) -> list[str]:
-        """The names of the attention that a model has and `capture` asks for, such as `decoder.1.cross`."""
+        """The names of the attention that match `capture`, such as `decoder.1.cross`."""
         return list(self.attention_shapes(capture))
 
     @torch.inference_mode()
     def attention_shapes(self, capture: Capture = ALL) -> dict[str, tuple[int, ...]]:
-        """The shapes (heads, rows, columns) of the attention for one token and one more, by `attention_names`."""
+        """The shapes (heads, rows, columns) of the attention for a source of one token, by name."""
         batch = collate([self.models[0].trial_source(1)], [np.array([UNKNOWN])]).to(self.device)
         attention = self.models[0](batch, capture=patterns_of(capture)).attention
         return {name: tuple(weights.shape[1:]) for name, weights in attention.items()}
@@ -433,7 +433,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         weights: dict[str, NDArray[np.float32]],
         end: int | None = None,
     ) -> Output:
-        """The output for an input; `end` is the most tokens that its hypotheses could have."""
+        """The output for an input. `end` is the maximum length of its hypotheses."""
         example, source = self._example(row.raw), row.encoded
         outputs = []
         for hypothesis, unknown in hypotheses:
@@ -466,20 +466,20 @@ class SequencePredictor(Predictor[Recording, Output]):
         )
 
     def score(self, sources: Recording | Sequence[Recording], targets: str | Sequence[str]) -> list[TextHypothesis]:
-        """Given targets with the log probability of each token and of the end mark, and their scores; as `force`."""
+        """Score targets: the log probabilities of their tokens and end-of-sentence token. Raises as `force` does."""
         return [prediction.hypotheses[0] for prediction in self.force(sources, targets)]
 
     @torch.inference_mode()
     def force(
         self, inputs: Recording | Sequence[Recording | Example], targets: str | Sequence[str], *, capture: Capture = ()
     ) -> list[Output]:
-        """Outputs whose one hypothesis is the given target, scored, with the attention that is asked for.
+        """Outputs whose only hypothesis is the target, with its score and the attention that `capture` names.
 
-        One text, or path, is one line.
+        A single text or path is one line.
 
         Raises:
-            UserError: more than one model, or an engine.
-            ValueError: different numbers of sources and targets.
+            UserError: the predictor has several models, or another engine.
+            ValueError: the numbers of sources and targets differ.
         """
         raw, texts, context = each(inputs), each(targets), self.recipe.data.context
         model = self._own_model()
@@ -531,19 +531,19 @@ class SequencePredictor(Predictor[Recording, Output]):
         against: str | None = None,
         words: bool = False,
     ) -> list[AttentionWeights]:
-        """How much each token of source and prefix counts for each token of the best hypotheses of `outputs`.
+        """The contributions of the source tokens and of earlier output tokens to each token of the best hypotheses.
 
-        Each is (1, T, S + T) under the method's name; an output that is empty has none.
+        The values have the shape (1, T, S + T) and the name of the method. An empty output has no values.
 
         Args:
-            outputs: of `predict` or `force`.
-            method: gradient_input, integrated_gradients, occlusion, value_zeroing, or one with its options.
-            against: a word; then of how much more probable a token is than the one that would go on writing the word.
-            words: rows and columns are words, not tokens.
+            outputs: outputs of `predict` or `force`.
+            method: gradient_input, integrated_gradients, occlusion or value_zeroing, or a dict with its options.
+            against: a word: explain the log-probability difference to the token that would continue this word.
+            words: return rows and columns of words instead of tokens.
 
         Raises:
-            UserError: more than one model, no such method, or one that does not fit the model; a word that the
-                vocabulary does not have.
+            UserError: there are several models, the method is unknown or does not support the model, or the vocabulary
+                lacks the word `against`.
         """
         model = self._own_model(option("attribution"))
         how = method if isinstance(method, Attribution) else ATTRIBUTIONS.build(method, where=option("attribution"))
@@ -552,7 +552,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             what = "the vocabulary of the outputs does not have this word"
             raise UserError(what, where=option("against"), received=against)
         if word is not None and len(word) > 1 and not self.target.decode(word[:1]):
-            word = word[1:]  # the mark of a word's beginning, alone
+            word = word[1:]  # a token that only marks the beginning of a word
         found = []
         for output in [outputs] if isinstance(outputs, Output) else outputs:
             if output.is_empty:
@@ -579,12 +579,11 @@ class SequencePredictor(Predictor[Recording, Output]):
 
 
 class TreePredictor(SequencePredictor):
-    """A parser: sentences in, trees over exactly their words out."""
+    """A parser: its inputs are sentences, and its outputs are trees over exactly their words."""
 
     Options: ClassVar[type[PredictOptions]] = TreeOptions
 
     def formatter(self, options: PredictOptions) -> Formatter:
-        """Trees in the format that the options say, whose words have tags where they say so."""
         assert isinstance(options, TreeOptions)
         return TreeFormatter(options.format, tagged=options.tagged)
 

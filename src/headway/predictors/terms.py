@@ -1,4 +1,4 @@
-"""Terms of a glossary in outputs: marked in the source for models that have learned marks, and preferred in search."""
+"""Glossary terms in outputs: marked in the source for models trained with such marks, and preferred in search."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ WIDER_BEAM = 16
 
 
 class TermFormatter(Formatter):
-    """Marks the terms of a line in the text that the model reads; the rest is done by the formatter within."""
+    """Marks the terms of a line in the model's input, after another formatter."""
 
     def __init__(self, inner: Formatter, glossary: Glossary) -> None:
         self._inner, self._glossary, self.in_lines = inner, glossary, inner.in_lines

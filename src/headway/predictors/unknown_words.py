@@ -1,6 +1,6 @@
-"""Unknown words in outputs, replaced by the source words that they attend to (Luong et al. 2015, section 4.1).
+"""Replace unknown words of outputs by the source words that they attend to (Luong et al. 2015, section 4.1).
 
-Shapes: K heads, S source tokens and T target tokens, both with the end mark.
+Shapes: K heads; S source tokens and T target tokens, both with the end-of-sentence token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from headway.tensors.batch import SPECIALS, UNKNOWN
 
 @dataclass(frozen=True)
 class UnknownWords:
-    """The words that stand for unknown ones in an output.
+    """Replaces unknown words of an output by translations or copies of source words.
 
     Attributes:
-        layer: the name of the attention that aligns.
-        dictionary: the target word of source words; others are copied.
+        layer: the name of the attention that is the alignment.
+        dictionary: translations of source words; other words are copied.
     """
 
     layer: str
@@ -36,13 +36,13 @@ class UnknownWords:
     def __call__(
         self, line: str, source: Sequence[int], target: Sequence[int], weights: NDArray[np.floating[Any]]
     ) -> list[str]:
-        """The words for the unknown tokens of a target, in their order; `<unk>` for one that looked at no word.
+        """The replacements of the unknown tokens of a target, in order. A token that attends to no word stays `<unk>`.
 
         Args:
-            line: the source as it was encoded.
-            source: its ids, of which the line may have more.
-            target: the ids that were written.
-            weights: (K, T, S); the end mark of the source and the tags that it begins with are no words.
+            line: the text of the source.
+            source: the ids of the source, which may be truncated.
+            target: the ids of the output.
+            weights: the attention (K, T, S). The end-of-sentence token and the first tags of the source are not copied.
         """
         tokens = self.source.encode_with_spans(line)[: len(source)]
         prepared = self.source.prepare(line).split()
@@ -51,17 +51,18 @@ class UnknownWords:
         words = []
         for attention in (mean[row] for row, id in enumerate(target) if id == UNKNOWN):
             word = SPECIALS[UNKNOWN]
-            if attention.any():  # white space after the last word may be a token of its own
+            if attention.any():  # trailing white space may be a token
                 word = prepared[min(tokens[tags + attention.argmax()].word, len(prepared) - 1)]
             words.append(self.dictionary.get(word, word))
         return words
 
 
 def copying_layer(names: Sequence[str], vocabulary: type, where: str, received: str = "copy") -> str:
-    """The attention of a model that says what to copy, by the names of all and the kind of its target vocabulary.
+    """The name of the attention that aligns unknown tokens, from all names of a model and its target vocabulary's
+    class.
 
     Raises:
-        UserError: a model that does not attend to its source, or whose unknown tokens are no words.
+        UserError: the model has no cross-attention, or its unknown tokens are not words.
     """
     if not issubclass(vocabulary, WordVocabulary):
         what = "the unknown tokens of this vocabulary are parts of words, which nothing can be copied for"
@@ -76,10 +77,10 @@ def copying_layer(names: Sequence[str], vocabulary: type, where: str, received: 
 def unknown_words(
     names: Sequence[str], source: Processor, target: TextProcessor, dictionary: Path | None
 ) -> UnknownWords:
-    """The way to replace unknown words of a model, by the names of its attention and its processors.
+    """Build the replacement of unknown words for a model with these attention names and processors.
 
     Raises:
-        UserError: a model that reads no words, what `copying_layer` raises, or a file that cannot be read.
+        UserError: the model reads no words or cannot copy (see `copying_layer`), or the dictionary cannot be read.
     """
     where = option("unknown_words")
     layer = copying_layer(names, type(target.vocabulary.untagged), where)
@@ -89,7 +90,7 @@ def unknown_words(
 
 
 def read_dictionary(path: Path) -> dict[str, str]:
-    """Source words with their target words, a pair a line, separated by a tab. Raises UserError with file and line."""
+    """Read translations of words: one pair a line, separated by a tab. Raises UserError with the file and the line."""
     words: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         source, tab, target = line.partition("\t")

@@ -1,6 +1,6 @@
-"""Alignments of words, from the attention of any model to its source.
+"""Word alignments from the cross-attention of a model.
 
-Shapes: K heads, S source tokens and T target tokens, both with the end mark; M source words, N target words.
+Shapes: K heads; S source and T target tokens, both with the end-of-sentence token; M source and N target words.
 """
 
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ from headway.processing.processor import Words
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """The weights (N, M) that target words gave to source words."""
+    """The attention weights (N, M) of target words to source words."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: NDArray[np.floating[Any]]
 
     def links(self) -> list[tuple[int, int]]:
-        """(source, target) of every target word with the source word that it looked at most, counted from 0.
+        """Pairs (source, target) of each target word and the source word with the most attention, counted from 0.
 
-        This is how Luong et al. (2015, appendix A) read alignments. The end mark of the source is no word, so that a
-        target word that looked at it alone has no link.
+        Luong et al. (2015, appendix A) extract alignments this way. The end-of-sentence token is not a word, so a
+        target word that attends to nothing else has no link.
         """
         attended = [(row.argmax(), target) for target, row in enumerate(self.weights) if row.any()]
         return [(int(source), target) for source, target in attended]
@@ -46,16 +46,16 @@ class WordAlignment:
         return " ".join(f"{source}-{target}" for source, target in sorted(self.links()))
 
     def record(self, line: int) -> dict[str, Any]:
-        """Words, weights and links as plain values."""
+        """Words, weights and links as JSON values."""
         weights = self.weights.round(6).tolist()
         values = {"line": line, "source_words": self.source, "target_words": self.target, "weights": weights}
         return values | {"alignment": self.pharaoh()}
 
 
 def merge_words(weights: NDArray[np.floating[Any]], source: Words, target: Words) -> NDArray[np.float64]:
-    """Weights (N, M) from those of tokens (T, S).
+    """Merge the weights of tokens (T, S) into weights of words (N, M), without the end-of-sentence tokens.
 
-    A word gets the sum over its tokens and gives the mean over its tokens; end marks are left out.
+    Weights are summed over the tokens of a source word and averaged over the tokens of a target word.
     """
     merged = np.zeros((len(target.texts), len(source.texts)))
     real = np.ix_(range(len(target.of)), range(len(source.of)))
@@ -66,24 +66,24 @@ def merge_words(weights: NDArray[np.floating[Any]], source: Words, target: Words
 
 @dataclass(frozen=True)
 class Aligner:
-    """The attention that alignments are read from: the mean of some heads, by default of all, in one layer.
+    """Extracts word alignments from the cross-attention of one layer, averaged over the chosen heads (all by default).
 
     Args:
-        layer: its name, such as `decoder.1.cross`.
-        heads: their numbers, from 1.
+        layer: the name of the attention, such as `decoder.1.cross`.
+        heads: the numbers of the heads, from 1.
     """
 
     layer: str
     heads: tuple[int, ...] | None = None
 
     def __call__(self, output: Output, *, split: bool = False) -> WordAlignment:
-        """The alignment of an output that has the attention `layer`; an empty line has an empty one.
+        """The alignment of an output. It is empty if the output has no attention of this layer, as for an empty line.
 
-        Tags before a source are no words.
+        Tags at the beginning of a source are not words.
 
         Args:
-            output: with its attention.
-            split: a side of one word is aligned by its tokens, such as characters.
+            output: an output with captured attention.
+            split: whether a side that is a single word is aligned by its tokens, such as characters.
         """
         source, target = output.source_words, output.target_words
         if split:
@@ -102,7 +102,7 @@ class Aligner:
 
 
 def _split(words: Words, tokens: Sequence[str]) -> Words:
-    """The tokens of a side in the place of its only word, tags aside."""
+    """Replace the only word of a side by its tokens. Tags are kept."""
     if len(words.texts) - words.tags != 1 or len(words.of) != len(tokens):
         return words
     return Words(tuple(tokens), tuple(range(len(tokens))), words.tags)
@@ -111,10 +111,10 @@ def _split(words: Words, tokens: Sequence[str]) -> Words:
 def build_aligner(
     predictor: SequencePredictor, layer: int | None = None, heads: Sequence[int] | None = None
 ) -> Aligner:
-    """An aligner for a model. Raises UserError where it has no attention to the source, or no such layer.
+    """Build the aligner of a model. Raises UserError if the model has no cross-attention, or not in this layer.
 
-    Layers of the decoder and heads count from 1; by default they are those that were taught alignments, else that of
-    `alignment_layer`, and all.
+    Layers of the decoder and heads count from 1. By default the layer and the head trained with guided alignment are
+    used, or else all heads of the layer that `alignment_layer` chooses.
     """
     names = cross_layers(predictor)
     if layer is None:
@@ -131,7 +131,7 @@ def build_aligner(
 
 
 def cross_layers(predictor: SequencePredictor) -> list[str]:
-    """The names of the model's attention to the source, lowest layer first. Raises UserError where it has none."""
+    """The names of the model's cross-attention, lowest layer first. Raises UserError if there is none."""
     names = [name for name in predictor.attention_names() if AttentionName.parse(name).kind == "cross"]
     if not names:
         raise UserError("this model has no attention to the source, so nothing to align by", where=option("alignments"))
@@ -141,7 +141,7 @@ def cross_layers(predictor: SequencePredictor) -> list[str]:
 def check_gold(
     predictor: SequencePredictor, sources: Sequence[Any], targets: Sequence[str], gold: Sequence[str], where: str
 ) -> list[Links]:
-    """The gold links of pairs, as lines of Pharaoh links. Raises UserError for links beyond the words of a pair."""
+    """Parse gold alignments, lines of Pharaoh links. Raises UserError for links beyond the words of a pair."""
     read = predictor.formatter(predictor.Options()).source
     sides = (predictor.source, map(read, sources)), (predictor.target, targets)
     words = [[processor.words(processor.encode(raw).values) for raw in texts] for processor, texts in sides]
@@ -152,18 +152,18 @@ def check_gold(
 def choose_aligner(
     predictor: SequencePredictor, layer: int | None, heads: Sequence[int] | None, gold: Path | None
 ) -> Aligner:
-    """The aligner for a layer and heads; without a layer, the one that is best on dev where `gold` is given.
+    """Build the aligner for a layer and heads. If only `gold` is set, the layer with the lowest AER on dev is used.
 
-    Of equal layers it is the one that is taken without `gold`, else the first.
+    Ties are decided for the default layer, or else for the lowest.
 
     Args:
         predictor: the model.
-        layer: the decoder's layer, from 1.
-        heads: from 1; all by default.
-        gold: alignments of the recipe's dev set, in any format that AER reads.
+        layer: the layer of the decoder, from 1.
+        heads: the heads, from 1; all by default.
+        gold: gold alignments of the recipe's dev set, in any format that AER reads.
 
     Raises:
-        UserError: no such layer or head; gold that is not of the dev set.
+        UserError: the layer or head does not exist, or the gold alignments do not fit dev.
     """
     if gold is None or layer is not None:
         return build_aligner(predictor, layer, heads)
@@ -176,7 +176,7 @@ def choose_aligner(
 
 
 def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] | None = None) -> dict[str, float]:
-    """AER of each layer, by name, on the dev set's own targets. Raises UserError as `choose_aligner` does."""
+    """The AER of each layer on the targets of the dev set, by name. Raises UserError as `choose_aligner` does."""
     metric, dev, where = build_metric("aer"), predictor.recipe.data.dev, f"{option('alignment_gold')} {gold}"
     pairs = [] if dev is None else list(open_source(dev, "data.dev", predictor.recipe.data.broken))
     references = metric.read(gold)

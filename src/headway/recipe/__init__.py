@@ -1,7 +1,7 @@
-"""The recipe: the validated tree of settings that one experiment is made of.
+"""The recipe: the validated settings of one experiment.
 
-A recipe is read from YAML, changed by `key.path=value` overrides, checked as a whole before any work starts and
-written, resolved, into the run folder. A key that does not exist is an error that names the nearest one that does.
+A recipe is read from YAML, changed by `key.path=value` overrides, checked as a whole before any work starts, and
+written to the run folder with all defaults. An unknown key is an error that names the nearest known key.
 """
 
 from headway.formats.corpus_config import parse_corpus

@@ -1,7 +1,7 @@
-"""Run folders of older formats, brought to today's when they are read: the only place that knows older ones.
+"""Convert run folders of older formats when they are read. No other module knows older formats.
 
-The manifest of a run says its format. Where a format changes, `FORMAT` grows by one, and a function that brings a
-recipe, or weights, of the format before to the new one is added below.
+The manifest of a run has the number of its format. When a format changes, `FORMAT` is incremented, and a function that
+converts recipes or weights from the previous format is added below.
 """
 
 import re
@@ -19,7 +19,7 @@ Weights = dict[str, Tensor]
 
 
 def _from_1(recipe: Tree) -> Tree:
-    """Heads of objectives, and layers in patterns of names, counted from 1."""
+    """Count heads of objectives, and layers in name patterns, from 1."""
     objective, training = recipe.get("objective") or {}, recipe.get("training") or {}
     for part in (objective.get("dependency"), objective.get("synchronous"), *objective.get("losses", ())):
         if not isinstance(part, dict) or part.get("kind") not in (None, "dependency", "synchronous"):
@@ -38,31 +38,31 @@ def _from_1(recipe: Tree) -> Tree:
 
 
 def _from_2(recipe: Tree) -> Tree:
-    """TensorBoard as a key of its own, in place of one of several loggers."""
+    """Replace the key `tensorboard` by an entry in the list of loggers."""
     if (recipe.get("training") or {}).pop("tensorboard", False):
         recipe["training"]["loggers"] = [{"kind": "tensorboard"}]
     return recipe
 
 
 def _from_3(recipe: Tree) -> Tree:
-    """Text with all the white space and invisible signs that it has."""
+    """Keep all white space and invisible characters of the text."""
     return merge({"text": {side: {"clean": False} for side in ("source", "target")}}, recipe)
 
 
-# By the format that they start from.
+# By the format that they convert from.
 RECIPES: dict[int, Callable[[Tree], Tree]] = {1: _from_1, 2: _from_2, 3: _from_3}
 WEIGHTS: dict[int, Callable[[Weights], Weights]] = {}
 
 
 def todays_recipe(tree: Tree, version: int) -> Tree:
-    """The tree of a recipe, with today's keys, of a run of the format `version`."""
+    """Convert the tree of a recipe from format `version` to the current keys."""
     for older in range(version, FORMAT):
         tree = RECIPES[older](tree) if older in RECIPES else tree
     return tree
 
 
 def todays_weights(weights: Weights, version: int) -> Weights:
-    """Weights, with today's names, of a run of the format `version`."""
+    """Convert weights from format `version` to the current names."""
     for older in range(version, FORMAT):
         weights = WEIGHTS[older](weights) if older in WEIGHTS else weights
     return weights

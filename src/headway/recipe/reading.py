@@ -1,4 +1,4 @@
-"""Reading, overriding, checking and writing recipes."""
+"""Read, override, check and write recipes."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from headway.processing.text.text_processor import PreparationConfig, TextConfig
 from headway.recipe.migration import FORMAT, todays_recipe
 from headway.recipe.sections import Recipe
 
-MOST_BASES = 20  # below each other
-HANDED_ON = ("task", "text", "vocabulary", "model")  # sections that a run gives to one that goes on from it
+MOST_BASES = 20  # in a chain
+HANDED_ON = ("task", "text", "vocabulary", "model")  # sections that a run inherits from the run in `training.from`
 
 
 def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe, apply `key.path=value` overrides (values are YAML) and check all of it.
+    """Read a recipe, apply `key.path=value` overrides (values are YAML) and check it as a whole.
 
-    `recipe` is a file, or its sections as a mapping.
+    `recipe` is a file, or a mapping of sections.
 
-    A recipe may begin from another: `base: FILE`, relative to itself, gives every key that it does not.
-    Relative paths of data are looked for in `data.folder` where given, else in the current folder, else beside the
+    A recipe may extend another one: `base: FILE`, relative to the recipe, provides all keys that it does not set.
+    Relative paths of data are resolved in `data.folder` if it is set, or else in the current folder or next to the
     recipe.
 
     Raises:
-        UserError: a file that cannot be read, is no YAML mapping, or holds unknown keys or values that are not allowed;
-            overrides as `apply_overrides` says.
+        UserError: the file cannot be read, is not a YAML mapping, or has unknown keys or invalid values; or an override
+            is malformed (see `apply_overrides`).
     """
     if isinstance(recipe, Mapping):
         tree, beside = deepcopy(dict(recipe)), Path()
@@ -51,10 +51,10 @@ def load_recipe(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str]
 
 
 def recipe_of(tree: dict[str, Any], folders: Sequence[Path]) -> Recipe:
-    """The recipe of a raw tree, whose relative paths are looked for as `load_recipe` says, in `folders` at last.
+    """The recipe of a raw tree. Relative paths are resolved as in `load_recipe`, with `folders` as the last ones.
 
     Raises:
-        UserError: unknown keys, or values that are not allowed.
+        UserError: a key is unknown, or a value is invalid.
     """
     _fill_from_origins(tree, [Path(), *folders])
     _resolve_match(tree, [Path(), *folders])
@@ -63,7 +63,7 @@ def recipe_of(tree: dict[str, Any], folders: Sequence[Path]) -> Recipe:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether training, an import or a pack made this folder: a recipe alone may be that of a training to come."""
+    """Whether `folder` is a run folder, from training, an import or a pack. A folder with only a recipe is not one."""
     made = any(
         exists(folder / name) for name in (".lock", "manifest.json", "metrics.jsonl", "vocabulary", "checkpoints")
     )
@@ -71,7 +71,7 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_near(path: Path) -> str:
-    """The end of a message: the runs in `path`, around it, or beside it under a similar name."""
+    """The end of an error message: the run folders in `path`, around it, or beside it under a similar name."""
     folders = [folder for folder in (path, path.parent) if exists(folder, "folder")]
     places = [place for folder in folders for depth in ("*", "*/*") for place in sorted(folder.glob(depth))]
     runs = [run for run in dict.fromkeys([*path.parents, *places]) if is_run(run)]
@@ -80,16 +80,16 @@ def runs_near(path: Path) -> str:
 
 
 def check_run(path: Path, where: str | None = None) -> None:
-    """Raise UserError if `path` is no run folder."""
+    """Raise UserError if `path` is not a run folder."""
     if not is_run(path):
         what = f"this is not a run folder: it has no recipe.yaml that training wrote{runs_near(path)}"
         raise UserError(what, where=where or str(path), received=where and str(path))
 
 
 def _fill_from_origins(tree: dict[str, Any], folders: Sequence[Path]) -> None:
-    """Put into a raw tree what it leaves to the run of `training.from`, or to the model of `model.from`.
+    """Fill in the sections that a raw tree takes from the run `training.from` or the model `model.from`.
 
-    So the copy in the run folder has everything. Raises UserError where there is no such run or model.
+    So the recipe in the run folder is complete. Raises UserError if the run or the model does not exist.
     """
     training, model = tree.get("training"), tree.get("model")
     if isinstance(training, dict) and training.get("from") is not None:
@@ -122,7 +122,7 @@ def _fill_from_origins(tree: dict[str, Any], folders: Sequence[Path]) -> None:
 
 
 def _resolve_match(tree: dict[str, Any], folders: Sequence[Path], below: int = 0) -> None:
-    """Put the model of the recipe that `model.match_parameters` names instead of its path."""
+    """Replace the path in `model.match_parameters` by the model of that recipe."""
     to = _matched(tree)
     if isinstance(to, dict):
         _set_matched(tree, other_model(to).model_dump(mode="json"))
@@ -137,7 +137,7 @@ def _resolve_match(tree: dict[str, Any], folders: Sequence[Path], below: int = 0
 
 
 def _matched(tree: dict[str, Any]) -> Any:
-    """The recipe, the model or the number that `model.match_parameters` names, if it names one."""
+    """The recipe, the model or the number in `model.match_parameters`; None if it is not set."""
     model = tree.get("model")
     match = model.get("match_parameters") if isinstance(model, dict) else None
     return match.get("to") if isinstance(match, dict) else match
@@ -149,15 +149,15 @@ def _set_matched(tree: dict[str, Any], to: Any) -> None:
 
 
 def read_tree(path: Path, below: int = 0, *, alone: bool = False) -> dict[str, Any]:
-    """The raw tree of a recipe file, merged over that of its `base`; that of an older run has today's keys.
+    """The raw tree of a recipe file, merged over its `base`. A recipe of an older run is converted.
 
     Args:
         path: the file.
-        below: how many recipes begin from this one.
-        alone: refuse a `base`: the recipe of a run reads no other file.
+        below: the number of recipes that extend this one.
+        alone: refuse a `base`, which the recipe of a run must not have.
 
     Raises:
-        UserError: a file that cannot be read or is no YAML mapping, or recipes that are each other's base.
+        UserError: a file cannot be read or is not a YAML mapping, or recipes extend each other.
     """
     tree = read_yaml(path, "recipe", piped=not (below or alone))
     if not isinstance(tree, dict):
@@ -168,7 +168,7 @@ def read_tree(path: Path, below: int = 0, *, alone: bool = False) -> dict[str, A
             raise UserError("the recipe of a run has no base", where=f"{path}: base", received=tree["base"])
         return tree
     if isinstance(to := _matched(tree), str) and exists(path.parent / to):
-        _set_matched(tree, str((path.parent / to).resolve()))  # beside this recipe, not one that begins from it
+        _set_matched(tree, str((path.parent / to).resolve()))  # relative to this recipe, not to one that extends it
     if "base" not in tree:
         return tree
     base = tree.pop("base")
@@ -180,7 +180,7 @@ def read_tree(path: Path, below: int = 0, *, alone: bool = False) -> dict[str, A
 
 
 def _format_of(path: Path) -> int:
-    """The format of the run whose recipe this file is; today's for any other file."""
+    """The format of the run that this recipe file belongs to; the current format for any other file."""
     manifest = path.with_name("manifest.json")
     known = read_json(manifest, what="manifest") if path.name == "recipe.yaml" and exists(manifest, "file") else None
     if not isinstance(known, dict) or known.get("next_recipe_sha256") == sha256(path):
@@ -189,14 +189,14 @@ def _format_of(path: Path) -> int:
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Set each `key.path=value` in the raw tree, in their order, so that a later one wins; values are YAML.
+    """Set each `key.path=value` in the raw tree, in order, so a later override wins. Values are YAML.
 
     Args:
-        tree: of the recipe.
-        overrides: several, or one.
+        tree: the raw tree of a recipe.
+        overrides: one override or several.
 
     Raises:
-        UserError: an override of another form.
+        UserError: an override has another form.
     """
     for override in [overrides] if isinstance(overrides, str) else overrides:
         key, separator, text = override.partition("=")
@@ -206,7 +206,7 @@ def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
 
 
 def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set the value at a `key.path` of the raw tree. Raises UserError, at `where`, for a path through a value."""
+    """Set the value at a `key.path` of the raw tree. Raises UserError, at `where`, if a parent is not a section."""
     *parents, last = key.split(".")
     section = tree
     for parent in parents:
@@ -222,7 +222,7 @@ def set_key(tree: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def parse_recipe(tree: dict[str, Any]) -> Recipe:
-    """Check a raw tree. Raises UserError that lists every mistake, with the recipe key of each."""
+    """Validate a raw tree. Raises UserError that lists every mistake with its recipe key."""
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
@@ -230,24 +230,24 @@ def parse_recipe(tree: dict[str, Any]) -> Recipe:
 
 
 def resolve_paths(recipe: Recipe, folders: Sequence[Path]) -> Recipe:
-    """The recipe with absolute paths, found in `folders`, so that its copy in the run folder works from anywhere."""
+    """The recipe with absolute paths, resolved in `folders`, so that the recipe in a run folder works from anywhere."""
 
     def resolve(path: Path) -> Path:
         return first_existing(path, folders)
 
     def parser(config: ParserConfig | None) -> ParserConfig | None:
-        """A model that is a file or folder here; any other model has a name."""
+        """Resolve a model that is a file or folder. Other models are names."""
         path = config and resolve(Path(config.model))
         return config.model_copy(update={"model": str(path)}) if config and path and exists(path) else config
 
     def model(config: ModelSection) -> ModelSection:
-        """An encoder that is a folder here; any other has a name."""
+        """Resolve an encoder that is a folder. Other encoders are names."""
         if not isinstance(config, TaggerConfig) or not exists(folder := resolve(Path(config.encoder)), "folder"):
             return config
         return config.model_copy(update={"encoder": str(folder)})
 
     def prepared(config: PreparationConfig) -> PreparationConfig:
-        """A segmenter whose model is a file here."""
+        """Resolve a segmenter's model that is a file."""
         segment = config.segment
         if isinstance(segment, str) or not isinstance(segment.get("model"), str):
             return config
@@ -283,18 +283,18 @@ def resolve_paths(recipe: Recipe, folders: Sequence[Path]) -> Recipe:
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """The recipe as YAML, every key written out."""
+    """The recipe as YAML with all keys."""
     return dump_yaml(recipe.model_dump(mode="json"))
 
 
 def changed_keys(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
-    """The keys in which two recipes differ, with both values."""
+    """The keys whose values differ between two recipes, with both values."""
     old, new = (flatten(recipe.model_dump(mode="json")) for recipe in (before, after))
     return {key: (old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)}
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of a tree by their whole keys, such as `model.heads`."""
+    """The values of a nested tree by their full keys, such as `model.heads`."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -302,7 +302,7 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def parse_lead(value: str) -> LeadConfig:
-    """A lead given on the command line, such as `8` or `3-sentences`. Raises UserError."""
+    """Parse a lead from the command line, such as `8` or `3-sentences`. Raises UserError."""
     try:
         return LeadConfig.model_validate(value)
     except ValidationError as error:
@@ -317,7 +317,7 @@ class _ParserAlone(Section):
 
 
 def parse_parser(value: str, whitespace: str) -> ParserConfig:
-    """A parser as `data.parses` names it, given on the command line. Raises UserError."""
+    """Parse a parser from the command line, in the notation of `data.parses`. Raises UserError."""
     try:
         parser = _ParserAlone.model_validate({"parser": value}).parser
         return _ParserAlone.model_validate({"parser": parser.model_dump() | {"whitespace": whitespace}}).parser

@@ -1,4 +1,4 @@
-"""The sections of a recipe besides the model, and the whole."""
+"""The sections of a recipe except the model, and the whole recipe."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ USUAL_TOKENS = 4096  # of a batch
 
 
 class DataConfig(Filters):
-    """The corpora, and which of their examples are kept.
+    """The corpora, and filters for their examples.
 
-    `train` and `dev`: a corpus (`headway list formats`), or a list of several, one after the other. `folder`: where
-    their relative paths begin. `general`: a second dev set, of what a model can do before it goes on with other data;
-    it is evaluated beside dev, and what is forgotten is said. `lead`: beginnings of the dev sources that are scored as
-    if they were outputs, beside the model's. `parses` names the parsers of both sides, `links` what aligns words;
-    `audio` says how recordings become frames. `context`: how many sentences before each in its document are read with
-    it, `2` or `{source: 2, target: 1}`; a line whose source is blank ends a document. What gets longer than
-    `max_length` loses the earliest of them.
+    `train` and `dev`: a corpus (`headway list formats`), or a list of corpora, which are concatenated. `folder`: the
+    base of their relative paths. `general`: a second dev set, for abilities that fine-tuning on other data should keep;
+    it is evaluated beside dev, and the loss of quality is logged. `lead`: beginnings of the dev sources that are scored
+    as baselines. `parses` names the parsers of both sides, `links` the source of word alignments; `audio` configures
+    the features of recordings. `context`: the number of earlier sentences of the document that are read with each
+    sentence, `2` or `{source: 2, target: 1}`; a line with a blank source ends a document. The earliest context is
+    dropped if the text would exceed `max_length`.
     """
 
     train: CorpusField
@@ -51,20 +51,20 @@ class DataConfig(Filters):
     context: AnyContext = ContextConfig()
 
     def corpora(self) -> dict[str, AnyCorpus]:
-        """Train and, where there are such, dev and the general dev set, by their keys."""
+        """The training set and, if set, the dev set and the general dev set, by recipe key."""
         others = {"data.dev": self.dev, "data.general": self.general}
         return {"data.train": self.train} | {name: corpus for name, corpus in others.items() if corpus is not None}
 
     def lenient(self) -> DataConfig:
-        """The same corpora, of which all that cannot be read is left out."""
+        """A copy that skips examples which cannot be read."""
         return self.model_copy(update={"broken": "skip", "audio": self.audio.model_copy(update={"broken": "skip"})})
 
 
 class AverageConfig(Section):
-    """The checkpoints that the final model is the mean of: the `count` last, or the `count` best on dev.
+    """The checkpoints that are averaged into the final model: the `count` last, or the `count` best on dev.
 
-    `kind`: `ema` lets checkpoints, their evaluation and the final model have an exponential moving average of the
-    weights, `decay` being what an update leaves of it (0.999 by default), and less in the first updates.
+    `kind`: with `ema`, an exponential moving average of the weights is stored in checkpoints, evaluated and used as the
+    final model. `decay` is its decay rate (0.999 by default), which is lower in the first updates.
     """
 
     of: Literal["last", "best"] = "best"
@@ -80,11 +80,11 @@ class AverageConfig(Section):
 
 
 class LoraConfig(Section):
-    """Low-rank adaptation (Hu et al. 2022): weights stay as they are, and some linear maps learn a small change.
+    """Low-rank adaptation (Hu et al. 2022): the weights are frozen, and some linear maps learn a low-rank change.
 
-    `rank` of the change, which is scaled by `alpha` / `rank`; `dropout` of what it reads. `linears`: patterns of the
-    names of linear maps, whose layers count from 1 (`decoder.1.*`). The final weights have the changes merged
-    into them.
+    `rank`: the rank of the change, which is scaled by `alpha` / `rank`. `dropout`: the dropout of its input. `linears`:
+    patterns of the names of linear maps; layers count from 1 (`decoder.1.*`). The changes are merged into the final
+    weights.
     """
 
     rank: Width = 8
@@ -94,12 +94,12 @@ class LoraConfig(Section):
 
 
 class SubwordSamplingConfig(Section):
-    """Words are cut into other pieces in each epoch, drawn at random; dev and prediction are not touched.
+    """Words are segmented differently in each epoch, at random. Dev and prediction are not affected.
 
-    `alpha`: of a byte-pair encoding the probability with which a merge is left out (Provilkov et al. 2020), of a
-    unigram model the power of the probabilities of segmentations (Kudo 2018). Batches are planned by the lengths of
-    what is drawn. A sentence that would get longer than `data.max_length` keeps its pieces; where that counts words,
-    one that would get longer than the model reads.
+    `alpha`: for byte-pair encoding, the probability of skipping a merge (Provilkov et al. 2020); for a unigram model,
+    the exponent of the probabilities of segmentations (Kudo 2018). Batches are planned with the sampled lengths. A
+    sentence that would exceed `data.max_length` is not sampled; if that counts words, the limit is the model's maximum
+    length.
     """
 
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -107,35 +107,35 @@ class SubwordSamplingConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The training loop.
+    """The settings of training.
 
-    `from`: a run whose vocabulary and final weights training begins with; sections on task, text, vocabulary and model
-    that are left out are that run's.
-    `extend_vocabulary`: the vocabularies of that run get up to so many further tokens each, from the training corpus.
-    `subword_sampling`: other pieces of the same words in each epoch.
-    `lora`: what begins from a run or a model learns low-rank changes alone.
-    `int8_rounding`: training and its evaluation compute with weights and activations that are rounded to 8 bits, as
-    engines round them. The weights that are kept are not rounded.
-    `updates`, `epochs`, `minutes`: the end, whichever comes first. `batch_tokens` counts padded tokens of the longer
-    side (of speech: frames) and is global: over all processes; `auto` finds the most that fit in the memory
-    of a GPU, and is 4,096 elsewhere. With `batch_sentences`, a batch is so many examples instead.
+    `from`: a run whose vocabulary and final weights training starts from. Missing sections on task, text, vocabulary
+    and model are those of that run.
+    `extend_vocabulary`: the maximum number of tokens from the training corpus that are added to each vocabulary of that
+    run.
+    `subword_sampling`: words are segmented differently in each epoch.
+    `lora`: a model that starts from a run or a model learns only low-rank changes.
+    `int8_rounding`: training and evaluation round weights and activations to 8 bits, as engines do. Stored weights are
+    not rounded.
+    `updates`, `epochs`, `minutes`: the limits of training; the first one that is reached ends it.
+    `batch_tokens`: the size of a batch over all processes, in padded tokens of the longer side (frames for speech).
+    `auto` finds the largest batch that fits in the memory of a GPU, and is 4,096 on other devices. `batch_sentences`
+    sets the number of examples of a batch instead.
     `shapes`: with `few`, batches are padded to at most 32 sizes, the same in all epochs. `capture`: on a GPU, a step is
-    recorded for each of these, and from then on replayed.
-    `dev_metrics`: what dev is decoded for (by default the task's metrics; `[]` for none). `best_by`: `loss` or a dev
-    metric; says which checkpoints are the best (of equal scores those with the lower loss) and, with `patience`,
-    ends training once that many evaluations brought no better one. `mean_over`: gradients are those of the mean loss a
-    target token, or a sentence (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends where
-    `data.general` is worse by more than that, in the same measure, than before the first update; checkpoints after that
-    are none of the best.
-    `precision`: `auto` takes bf16 where steps of such a model are measured to be quicker in it, else float32.
-    `float32`: how GPUs with TF32 multiply float32: as `tf32` (the default there), `exact`, or exactly but in cuDNN, as
-    torch itself does (`cudnn`). Everywhere else it is exact.
-    `activation_checkpointing`: layers are computed a second time on the way back, for less memory and more time.
-    `compile`: training steps are compiled first, which takes minutes and makes later ones quicker; the numbers are
-    those of the compiler.
-    `max_bad_updates`: how many NaN or infinite losses in a row are skipped.
-    `loggers`: programs that get the numbers of metrics.jsonl too, by kind or `module:Class`.
-    `wait_minutes`: of several processes, how long one waits for another that works before it gives up.
+    recorded as a CUDA graph for each of these sizes, and replayed.
+    `dev_metrics`: the metrics of the outputs for dev (by default the task's metrics; `[]` for none). `best_by`: `loss`
+    or a dev metric; determines the best checkpoints (ties are decided by the loss). With `patience`, training ends
+    after this number of evaluations without a better one. `mean_over`: the loss is averaged over target tokens or
+    sentences (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends if `data.general`, measured by
+    `best_by`, becomes worse than before the first update by more than this. Later checkpoints are never the best.
+    `precision`: `auto` measures the steps of a similar model, and uses bf16 if it is faster, or else float32.
+    `float32`: how GPUs with TF32 multiply float32: as `tf32` (the default there), `exact`, or exactly except in cuDNN,
+    as torch does (`cudnn`). On other devices it is always exact.
+    `activation_checkpointing`: layers are recomputed in the backward pass, which saves memory and takes more time.
+    `compile`: training steps are compiled first, which takes minutes, and then run faster. Results may differ slightly.
+    `max_bad_updates`: the number of consecutive updates with a NaN or infinite loss or gradient that ends training.
+    `loggers`: experiment trackers that receive the values of metrics.jsonl, by kind or `module:Class`.
+    `wait_minutes`: with several processes, how long a process waits for another one.
     """
 
     updates: Count | None = None
@@ -194,11 +194,11 @@ class TrainingConfig(Section):
 
     @property
     def evaluation_interval(self) -> int:
-        """The number of updates from one evaluation to the next."""
+        """The number of updates between evaluations."""
         return self.evaluate_every or self.checkpoint_every
 
     def batch_sizes(self) -> dict[str, Any]:
-        """The sizes of a batch, as the plan of an epoch takes them; `auto` is as on a CPU until it has been found."""
+        """The batch sizes, as keywords of `TrainingCorpus.plan`. An unresolved `auto` counts as the usual size."""
         tokens = USUAL_TOKENS if self.batch_tokens == "auto" else self.batch_tokens
         return {"batch_tokens": tokens, "batch_sentences": self.batch_sentences}
 
@@ -228,7 +228,7 @@ class Recipe(Section):
     decoding: SearchOptions = SearchOptions()
 
     def model_as(self, kind: type[AnyKind]) -> AnyKind:
-        """The model section, for a task that can use only such. Raises UserError where it is of another kind."""
+        """The model section, for a task that needs this kind of model. Raises UserError if it is of another kind."""
         if not isinstance(self.model, kind):
             raise UserError(
                 f"the task {self.task} cannot use this kind of model",

@@ -1,4 +1,4 @@
-"""Tasks: what can be learned, by name."""
+"""The registry of tasks: what a model can be trained for."""
 
 from collections.abc import Sequence
 
@@ -23,19 +23,19 @@ TASKS: Registry[Task] = Registry(
 
 
 def build_task(name: str) -> Task:
-    """The task of that name, or of that import path. Raises UserError where there is none."""
+    """Build the task with this name or import path. Raises UserError if it does not exist."""
     return TASKS.get(name, "task")()
 
 
 def dev_metrics(recipe: Recipe, *, by_language: bool = True) -> Sequence[Metric]:
-    """The metrics that dev is decoded for, for texts in the language of the target.
+    """The metrics of the outputs for dev, set up for the target language.
 
     Args:
-        recipe: names them, and the language.
-        by_language: whether the language counts; of a run that was begun when it did not, it does not.
+        recipe: the recipe, which names the metrics and the language.
+        by_language: whether metrics depend on the language. False for runs of older versions, in which they did not.
 
     Raises:
-        UserError: unknown ones, or a `best_by` that is not among them.
+        UserError: a metric is unknown, or `best_by` is not one of the metrics.
     """
     task, chosen = build_task(recipe.task), recipe.training.dev_metrics
     chosen = task.metrics if chosen is None else chosen

@@ -1,4 +1,4 @@
-"""Checks before training: of what the objective reads, and of predictions with the recipe's own settings."""
+"""Checks before training: whether the model has the attention for the objective, and can predict with the recipe."""
 
 import numpy as np
 import torch
@@ -18,14 +18,14 @@ from headway.tensors.batch import UNKNOWN, collate
 
 
 def meta_model(recipe: Recipe, source: int = 8) -> Seq2Seq:
-    """The recipe's model without numbers, which says what it can read. Vocabularies may have any size."""
-    config = recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})  # which needs vocabularies
+    """The recipe's model on the meta device, for checks of its limits. Vocabulary sizes are arbitrary."""
+    config = recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})  # matching needs vocabularies
     with torch.device("meta"):
         return build_model(config, source, 8, recipe.vocabulary.shared)
 
 
 def _check_shares(model: Seq2Seq, name: str, where: str) -> None:
-    """Raise UserError where the attention `name` is signed: a constraint would clamp weights below zero, unsaid."""
+    """Raise UserError if the attention `name` has signed weights, which a constraint on it would clamp to zero."""
     side, layer, kind = name.split(".")
     blocks = [module for module in getattr(model, side, ()) if isinstance(module, Block)] if kind == "self" else []
     mixer = blocks[int(layer) - 1].mixer if int(layer) <= len(blocks) else None
@@ -35,13 +35,13 @@ def _check_shares(model: Seq2Seq, name: str, where: str) -> None:
 
 
 def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
-    """Find out, on a sentence of one token, whether the model has the attention that the objective reads.
+    """Check, with a sentence of one token, that the model has the attention that the objective uses.
 
-    Heads that are taught dependencies with the scores Q K^T are warned of, where others have Q U K^T for these
-    (`mixer: dependency`).
+    Warns if dependencies are taught to heads with the scores Q K^T, while others have Q U K^T for this purpose (`mixer:
+    dependency`).
 
     Raises:
-        UserError: attention or heads that the model has not, or weights that are no shares.
+        UserError: the model lacks an attention or a head, or its weights are signed.
     """
     objective = Objective(recipe.objective)
     for key in ("dependency", "synchronous"):
@@ -55,7 +55,7 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
         return
     mixers = {"encoder": config.encoder.mixers(), "decoder": config.decoder.mixers()}
     if all(mixer["kind"] != "dependency" for stack in mixers.values() for mixer in stack):
-        return  # plain attention is taught, and meant to be
+        return  # plain attention is taught on purpose
     for stack in (STACKS[side] for side in taught.sides):
         mixer = mixers[stack][taught.layer - 1]
         biaffine = mixer.get("dependency_heads", 1) if mixer["kind"] == "dependency" else 0
@@ -67,7 +67,7 @@ def check_objective(recipe: Recipe, model: Seq2Seq) -> None:
 
 
 def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
-    """Raise UserError where the model may refuse to read, or to write, what the recipe says; dev would find it late."""
+    """Raise UserError if the model cannot read or write sentences that the recipe allows, before decoding dev fails."""
     longest = recipe.data.max_length
     if (most := model.longest_pair(longest)) < longest:
         what = "sentences may be longer than what the model reads"
@@ -83,7 +83,7 @@ def check_predictions(recipe: Recipe, model: Seq2Seq) -> None:
 
 
 def check_shortest_output(recipe: Recipe, room: int | None) -> None:
-    """Raise UserError where `decoding.min_length` is more than what the model writes beside the longest source."""
+    """Raise UserError if `decoding.min_length` exceeds `room`, the longest output for the longest source."""
     if room is not None and (least := recipe.decoding.min_length) > room:
         what = "the shortest output is longer than what the model writes beside the longest source"
         allowed = f"up to {room}, or a higher model.max_position"
@@ -91,7 +91,7 @@ def check_shortest_output(recipe: Recipe, room: int | None) -> None:
 
 
 def warn_of_cut_sources(name: str, lengths: NDArray[np.integer], model: Seq2Seq, unit: str) -> None:
-    """Say how many sources of a corpus, of `lengths` (N,), are longer than what the model reads when it decodes."""
+    """Warn about the sources of a corpus that decoding truncates. `lengths` (N,) are the lengths of the sources."""
     longest = model.longest_source()
     if count := int((lengths > longest).sum()):
         sources = f"{count:,} of {len(lengths):,} sources are longer than the model reads"

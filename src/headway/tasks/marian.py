@@ -1,7 +1,7 @@
-"""Marian models, such as those of OPUS-MT: from Hugging Face's arrangement to headway's Transformer, and back.
+"""Marian models, such as OPUS-MT: convert weights between Hugging Face's layout and headway's Transformer.
 
-Both add sines and cosines to the embeddings. headway has sine and cosine of a frequency side by side, Hugging Face all
-sines before all cosines. So the elements of every vector of size D change places. What is computed stays the same.
+Both add sinusoidal positions. headway interleaves the sine and cosine of each frequency; Hugging Face has all sines
+before all cosines. So the elements of all vectors of size D are permuted. The results are the same.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.recipe import Recipe
 from headway.tensors.batch import BOS, PAD
 
-NEVER = -100.0  # the logit of a token that the model does not have: its probability is zero in float32
+NEVER = -100.0  # the logit of a token that the model lacks: its probability is zero in float32
 Weights = dict[str, Tensor]
 
-# For each part of a block, what its rows are called in Marian, from the first to the last.
+# For each part of a block, the names in Marian of its rows, from the first to the last.
 PARTS = {
     "mixer.in_projection": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mixer.out_projection": ("self_attn.out_proj",),
@@ -40,17 +40,17 @@ READING = ("in_projection", "query_projection", "memory_projection", "inner")  #
 
 
 def interleaving(dim: int) -> Tensor:
-    """(D,): where Marian keeps each element of headway's vectors."""
+    """The index (D,) of each element of headway's vectors in Marian's vectors."""
     index = torch.arange(dim)
     return torch.where(index % 2 == 0, index // 2, (dim + 1) // 2 + index // 2)
 
 
 def to_marian(weights: Mapping[str, Tensor], *, shared: bool) -> Weights:
-    """The weights of a Transformer under Marian's names.
+    """Convert the weights of a Transformer to Marian's layout and names.
 
     Args:
-        weights: those of a post-norm Transformer with sinusoidal positions, by their names in `state_dict`.
-        shared: whether both sides have the same embedding.
+        weights: the `state_dict` of a post-norm Transformer with sinusoidal positions.
+        shared: whether both sides share the embedding.
     """
     source, target = weights["source_embedding.tokens.weight"], weights["target_embedding.tokens.weight"]
     back = interleaving(source.shape[1]).argsort()
@@ -71,17 +71,17 @@ def to_marian(weights: Mapping[str, Tensor], *, shared: bool) -> Weights:
 
 
 def from_marian(weights: Mapping[str, Tensor], names: Mapping[str, Tensor], source: Tensor, target: Tensor) -> Weights:
-    """Marian's weights under headway's names.
+    """Convert Marian's weights to headway's layout and names.
 
     Args:
-        weights: those of a MarianMTModel.
-        names: the tensors of the Transformer that they are for; their values are not looked at.
-        source: (V,) for each id of headway's source vocabulary the row that it has in Marian.
-        target: (V,) the same of the target vocabulary.
+        weights: the weights of a MarianMTModel.
+        names: the tensors of the Transformer, for their names only.
+        source: the row in Marian of each id of headway's source vocabulary, (V,).
+        target: the same for the target vocabulary, (V,).
 
     Raises:
-        KeyError: a weight that is not there, by Marian's name.
-        UserError: embeddings that are tied and not equal.
+        KeyError: a weight is missing, by Marian's name.
+        UserError: tied embeddings are not equal.
     """
     embeddings = [_first(weights, f"model.{side}.embed_tokens.weight") for side in ("encoder", "decoder")]
     order = interleaving(embeddings[0].shape[1])
@@ -109,12 +109,12 @@ def from_marian(weights: Mapping[str, Tensor], names: Mapping[str, Tensor], sour
 
 
 def _first(weights: Mapping[str, Tensor], *names: str) -> Tensor:
-    """The first of `names` that is there, or the embedding that both sides share."""
+    """The first of the weights `names` that exists, or the shared embedding."""
     return weights[next((name for name in names if name in weights), "model.shared.weight")]
 
 
 def _names(weights: Mapping[str, Tensor]) -> Iterator[tuple[str, tuple[str, int, int]]]:
-    """The weights of all blocks: headway's name, with Marian's, and which of how many parts of the rows that is."""
+    """For each weight of a block, headway's name, and Marian's name, index and number of the parts of its rows."""
     for name in weights:
         stack, _, rest = name.partition(".")
         if stack in ("encoder", "decoder"):
@@ -126,7 +126,7 @@ def _names(weights: Mapping[str, Tensor]) -> Iterator[tuple[str, tuple[str, int,
 
 
 def _reordered(weight: Tensor, name: str, order: Tensor) -> Tensor:
-    """A weight or bias of a block with the elements of the vectors of size D that it reads or writes in this order."""
+    """A weight or bias of a block, with the elements of the vectors of size D permuted by `order`."""
     module, kind = name.split(".")[-2:]
     if module in READING:
         return weight[:, order] if kind == "weight" else weight
@@ -134,10 +134,10 @@ def _reordered(weight: Tensor, name: str, order: Tensor) -> Tensor:
 
 
 def marian_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
-    """The processors of the model that a recipe begins from.
+    """The processors of the model in `model.from`.
 
     Raises:
-        UserError: no such model, or a recipe that prepares text in a way that the model has not seen.
+        UserError: the model does not exist, or the recipe prepares text in another way than the model.
     """
     assert recipe.model.from_ is not None
     for name, config in (("source", recipe.text.source), ("target", recipe.text.target)):
@@ -149,14 +149,14 @@ def marian_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
 
 
 def fill_from_marian(model: nn.Module, place: str) -> None:
-    """Give a Transformer the weights of a Marian model.
+    """Load the weights of a Marian model into a Transformer.
 
     Args:
-        model: of the shape that the model's configuration says.
+        model: the Transformer, with the sizes in the Marian model's configuration.
         place: `hf:FOLDER_OR_NAME`.
 
     Raises:
-        UserError: weights that are missing, damaged or of another shape.
+        UserError: weights are missing, damaged or of another shape.
     """
     tensors = dict(model.named_parameters())
     carried = marian_weights(marian_folder(place), tensors)
@@ -166,10 +166,10 @@ def fill_from_marian(model: nn.Module, place: str) -> None:
 
 
 def marian_weights(folder: Path, tensors: Mapping[str, Tensor]) -> Weights:
-    """The weights of a Marian model for a Transformer with these parameters, whose values are not looked at.
+    """The weights of a Marian model for a Transformer. Only the names and shapes of `tensors` are used.
 
     Raises:
-        UserError: weights that are missing, too many, damaged or of another shape.
+        UserError: weights are missing, superfluous, damaged or of another shape.
     """
     tokenizers, weights = read_tokenizers(folder), read_weights(folder, WHERE)
     try:

@@ -1,7 +1,7 @@
-"""Models of Marian's own: from its options and the names of its arrays to headway's Transformer, and back.
+"""Marian's native format: convert its options and arrays to headway's Transformer, and back.
 
-A matrix of Marian is (in, out), and a vector (1, n). Its decoder has no begin mark, and it has no padding: their rows
-are zero here, and their logits so low that their probability is zero in float32.
+A matrix in Marian has the shape (in, out), and a vector (1, n). Marian has no begin-of-sentence token in the decoder,
+and no padding token. Their rows are zero here, and their logits so low that the probability is zero in float32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headway.processing.text.vocabulary import Vocabulary
 from headway.tasks.marian import NEVER, Weights
 from headway.tensors.batch import BOS, PAD
 
-# What headway's Transformer computes alike, for each option; the first is what Marian does without the option.
+# The values of each option that headway's Transformer supports. The first is Marian's default.
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention", "rnn"),
@@ -45,8 +45,8 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
 NORMS: dict[tuple[str, ...], str] = {
     ("", "an", ""): "post",
     ("n", "a", "n"): "pre",
-}  # before, after, and at the top, without dropout
-# What every model of Marian is.
+}  # preprocess, postprocess and postprocess-top, without dropout
+# The settings that all models of Marian share.
 COMMON: dict[str, Any] = {
     "norm_kind": {"kind": "layer", "eps": 1e-6},
     "position": {"kind": "sinusoidal", "arrangement": "halves"},
@@ -55,7 +55,7 @@ COMMON: dict[str, Any] = {
     "first_input": "zero",
 }
 OUTPUT, OUTPUT_BIAS, LEGACY_OUTPUT = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_b", "decoder_ff_logit_out_W"
-# For each part of a block, what its rows are called, from the first to the last; {} is W or b, or the end of a norm.
+# For each part of a block, the names of its rows, from the first to the last; {} is W, b, or a suffix of a norm.
 PARTS = {
     "mixer.in_projection": ("self_{}q", "self_{}k", "self_{}v"),
     "mixer.out_projection": ("self_{}o",),
@@ -74,7 +74,7 @@ TOKENS = ("source_embedding.tokens.weight", "target_embedding.tokens.weight", "p
 
 
 class MarianModel(NamedTuple):
-    """A model that was read: the sections of a recipe, both vocabularies, and the way to weights for given tensors."""
+    """A Marian model: the recipe sections, both vocabularies, and a function that returns weights for given tensors."""
 
     sections: dict[str, Any]
     vocabularies: tuple[Vocabulary, Vocabulary]
@@ -82,7 +82,7 @@ class MarianModel(NamedTuple):
 
 
 def read_marian(model: Path, vocabularies: Sequence[Path]) -> MarianModel:
-    """A model with its vocabularies. Raises UserError where a file is damaged, or headway computes no such model."""
+    """Read a model with its vocabularies. Raises UserError if a file is damaged, or the model is not supported."""
     arrays = read_npz(model)
     section = marian_section(read_options(arrays, model), arrays, model)
     source, target = read_vocabularies(vocabularies)
@@ -93,7 +93,7 @@ def read_marian(model: Path, vocabularies: Sequence[Path]) -> MarianModel:
 
 
 def marian_section(options: Mapping[str, Any], arrays: Arrays, file: Path) -> dict[str, Any]:
-    """The `model` section of a recipe. Raises UserError for options that headway's Transformer does not have."""
+    """The `model` section of a recipe. Raises UserError if headway's Transformer does not support an option."""
 
     def refuse(keys: str, received: Any, allowed: str | Sequence[Any]) -> UserError:
         what = "headway computes no such model of Marian"
@@ -144,7 +144,7 @@ def marian_section(options: Mapping[str, Any], arrays: Arrays, file: Path) -> di
 
 
 def marian_names(names: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """For each weight of a Transformer, what its rows are called in Marian, from the first to the last."""
+    """For each weight of a Transformer, the names in Marian of its rows, from the first to the last."""
     pre = "encoder_norm.weight" in names
     parts = {"encoder": PARTS, "decoder": dict(PARTS)}
     if "decoder.0.mixer.bias" in names:
@@ -172,16 +172,16 @@ def marian_names(names: Collection[str]) -> dict[str, tuple[str, ...]]:
 def weights_of(
     arrays: Arrays, rows: tuple[Sequence[int], Sequence[int]], where: str, tensors: Mapping[str, Tensor]
 ) -> Weights:
-    """The weights for a model with these tensors.
+    """The weights for a model whose tensors have the names and shapes of `tensors`.
 
     Args:
-        arrays: those of the model.
-        rows: of each side, for each id of headway's vocabulary its row; -1 for none.
+        arrays: the arrays of the Marian model.
+        rows: for each side, the row of each id of headway's vocabulary; -1 if it has no row.
         where: the file, for messages.
-        tensors: those of headway's model; their values are not looked at.
+        tensors: the tensors of headway's model; their values are not used.
 
     Raises:
-        UserError: arrays that are missing, that are too many, or of another shape.
+        UserError: arrays are missing, superfluous, or of another shape.
     """
     left = {name: array for name, array in arrays.items() if name != CONFIG}
     if LEGACY_OUTPUT in left:
@@ -212,7 +212,7 @@ def weights_of(
 
 
 def kept_ids(weights: Mapping[str, Tensor]) -> tuple[list[int], list[int]]:
-    """Of each side the ids that a model of Marian has: all but those that stand for nothing there."""
+    """For both sides, the ids that a Marian model has: all but unused padding and begin-of-sentence tokens."""
     bias = weights[TOKENS[3]]
     target = [id for id in range(len(bias)) if id not in (PAD, BOS) or bias[id] > NEVER / 2]
     if TOKENS[1] not in weights:
@@ -222,7 +222,7 @@ def kept_ids(weights: Mapping[str, Tensor]) -> tuple[list[int], list[int]]:
 
 
 def arrays_of(weights: Mapping[str, Tensor], orders: Sequence[Sequence[int]]) -> Arrays:
-    """The arrays of a model with these weights; `orders` are the ids of its rows, of each side."""
+    """The arrays of a model with these weights. `orders` are the ids of the rows, for each side."""
     arrays: Arrays = {}
     for name, parts in marian_names(weights).items():
         array = weights[name].numpy()
@@ -234,7 +234,7 @@ def arrays_of(weights: Mapping[str, Tensor], orders: Sequence[Sequence[int]]) ->
 
 
 def options_of(weights: Mapping[str, Tensor], heads: int, activation: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """The options of a model with these weights; `sizes` are those of its vocabularies."""
+    """The options of a model with these weights. `sizes` are the sizes of both vocabularies."""
     inner = weights["encoder.0.feed_forward.inner.weight"]
     depths = {
         stack: sum(name.endswith("feed_forward.inner.weight") for name in weights if name.startswith(stack))

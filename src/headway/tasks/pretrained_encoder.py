@@ -13,7 +13,7 @@ from headway.core.errors import UserError
 from headway.models import Tagger, TaggerConfig
 from headway.processing.pretrained import encoder_location, loading
 
-# The most that an encoder can ask for, by the key of its configuration.
+# The maximum of each size in the configuration of an encoder.
 LARGEST = {"hidden_size": 1 << 16, "num_hidden_layers": 1000, "vocab_size": 1 << 24, "max_position_embeddings": 1 << 24,
            "intermediate_size": 1 << 20, "num_attention_heads": 1 << 12}  # fmt: skip
 
@@ -22,11 +22,11 @@ def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
     """The configuration of a Hugging Face encoder.
 
     Args:
-        name_or_path: a name or a folder.
-        stored: whether it is a folder of this machine, so that nothing else is asked.
+        name_or_path: the name of an encoder, or its folder.
+        stored: whether only local files are read.
 
     Raises:
-        UserError: there is none, or it is no encoder.
+        UserError: the configuration does not exist, or belongs to a model with a decoder.
     """
     with loading("this encoder", name_or_path) as transformers:
         config = transformers.AutoConfig.from_pretrained(name_or_path, trust_remote_code=False, local_files_only=stored)
@@ -45,10 +45,10 @@ def encoder_config(name_or_path: str, *, stored: bool = False) -> Any:
 
 
 def longest_read(config: Any) -> int | None:
-    """The most tokens that an encoder of this configuration reads, special ones among them; None without a bound.
+    """The maximum length that an encoder reads, in tokens including special ones. None if it is unlimited.
 
-    Positions that are numbered from behind a padding index, as RoBERTa's are, are so many fewer than the configuration
-    says. The encoder is built without weights, to look.
+    Positions that are numbered after a padding index, as in RoBERTa, are fewer than the configuration says. The encoder
+    is built without weights to check this.
     """
     said = getattr(config, "max_position_embeddings", None)
     limits = [said] if isinstance(said, int) and said > 0 else []  # XLNet's is -1
@@ -61,17 +61,17 @@ def longest_read(config: Any) -> int | None:
 
 
 def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bool) -> Tagger:
-    """The model that `config` describes.
+    """Build the tagger that `config` describes.
 
     Args:
         config: the recipe's model section.
-        labels: V.
+        labels: the number V of labels.
         stored: the folder with the encoder's configuration.
-        initial: whether the encoder begins with its pretrained weights, where the recipe wants them; its other weights,
-            and all others, are drawn from torch's global generator.
+        initial: whether the encoder gets its pretrained weights, if the recipe enables them. All other weights are
+            drawn from torch's global generator.
 
     Raises:
-        UserError: an encoder that cannot be loaded.
+        UserError: the encoder cannot be loaded.
     """
     if initial and config.pretrained:
         name_or_path = encoder_location(config.encoder)
@@ -84,5 +84,5 @@ def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bo
         with loading("this encoder", str(stored)) as transformers:
             encoder = transformers.AutoModel.from_config(config_of_run, dtype=torch.float32, trust_remote_code=False)
     if getattr(encoder, "pooler", None) is not None:
-        encoder.pooler = None  # it reads the whole sentence, which no word's label depends on
+        encoder.pooler = None  # the labels of words do not depend on its output
     return Tagger(config, encoder, labels)

@@ -36,21 +36,21 @@ from headway.recipe import Recipe
 from headway.tasks.checks import check_shortest_output, meta_model, warn_of_cut_sources
 from headway.tasks.task import Corpora, DevSet, Task, outputs_of
 
-FIELDS = ("audio", "text")  # of a manifest in JSON, where the run was trained on another kind
+FIELDS = ("audio", "text")  # of a JSON manifest, if the run was trained on another format
 TARGET = "target"  # the folder of the transcripts' processor
 
 Both = tuple[AudioProcessor, TextProcessor]
 
 
 class Heard(NamedTuple):
-    """A corpus of speech: its utterances, their frames, and the rows that could not be read."""
+    """A speech corpus: its utterances, their frames, and a report of unreadable rows."""
 
     utterances: list[Utterance]
     store: FrameStore
     rows: RowReport
 
     def pairs(self) -> list[Pair]:
-        """The utterances as pairs of a name and a transcript."""
+        """The utterances as pairs of a recording's name and its transcript."""
         return [Pair(heard.line, str(heard.audio), heard.text) for heard in self.utterances]
 
 
@@ -172,7 +172,7 @@ def _examples(utterances: Sequence[Utterance]) -> list[Example]:
 
 
 def read_manifest(path: Path, recipe: Recipe, where: str) -> list[Utterance]:
-    """The utterances of a manifest with the columns of the run's own, where these are of the same kind."""
+    """The utterances of a manifest. Columns are named as in the run's own manifest if both have the same format."""
     kind = "jsonl" if ".jsonl" in path.suffixes else "tsv"
     _, train = parts(recipe.data.train, "data.train")[0]
     columns = getattr(train, "columns", None) if kind == train.kind else FIELDS if kind == "jsonl" else None
@@ -195,7 +195,7 @@ def _frames(name: str, utterances: Sequence[Utterance], config: AudioConfig) -> 
 
 
 def _check_train(train: SpeechCorpus) -> None:
-    """Raise UserError where nothing is left of the corpus."""
+    """Raise UserError if the corpus is empty."""
     if not len(train):
         raise UserError(
             "no recording is left to train on",
@@ -214,7 +214,7 @@ def _corpus(name: str, recipe: Recipe, heard: Heard, processors: Both) -> Speech
 
 
 def _prepared_processors(recipe: Recipe, folder: Path, heard: Heard) -> Both:
-    """The run's processors: read from `folder`, or made from the training corpus and stored there."""
+    """The run's processors: read from `folder`, or trained on the training corpus and stored in `folder`."""
     if folder.is_dir():
         return AudioProcessor.load(folder), TextProcessor.load(folder / TARGET)
     texts = fingerprint([utterance.text for utterance in heard.utterances])

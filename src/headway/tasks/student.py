@@ -1,7 +1,7 @@
-"""Students of browsers' engines: models of Marian's whose matrices are integers.
+"""Students for the engines of browsers: models in Marian's format with integer matrices.
 
-An engine has two special ids, the end of a sentence (0) and the unknown token (1). So the pieces of a vocabulary change
-places, and the vectors of padding and of the begin mark are not in its files.
+An engine has two special ids, the end-of-sentence token (0) and the unknown token (1). So the pieces of a vocabulary
+are permuted, and the files lack the embeddings of padding and begin-of-sentence tokens.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from headway.tasks.marian import NEVER
 from headway.tasks.marian_transformer import TOKENS, arrays_of, options_of
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 
-FACTOR = "_QuantMultA"  # ends the name of the factor of what a matrix is multiplied with
-EPSILON = 1e-6  # of its norms
+FACTOR = "_QuantMultA"  # suffix of the factor of a matrix's input
+EPSILON = 1e-6  # of the normalisation layers
 END = 0
-# What an engine computes where a model does not say so.
+# The fixed settings of an engine.
 ENGINE_OPTIONS = {
     "transformer-decoder-autoreg": "rnn",
     "dec-cell": "ssru",
@@ -36,13 +36,13 @@ ENGINE_OPTIONS = {
 
 
 def engine_rows(size: int) -> list[int]:
-    """For each id of an engine's vocabulary the id in headway's of this size; -1 for one that fills it up to eights."""
+    """The ids in headway's vocabulary of the engine's ids; -1 for the padding to a multiple of 8."""
     rows = [EOS, UNKNOWN, *range(len(SPECIALS), size)]
     return [*rows, *[-1] * (-len(rows) % EIGHT)]
 
 
 def vocabulary_fault(vocabulary: SubwordVocabulary) -> str | None:
-    """The lack of a vocabulary whose SentencePiece model does not tell its ids; None where it does."""
+    """The fault of a vocabulary whose ids do not follow from its SentencePiece model; None if they do."""
     own = SubwordVocabulary(vocabulary.serialised)
     pieces, special = list(map(own.token, range(len(own)))), {*own.special_ids().values(), -1}
     ordinary = [piece for id, piece in enumerate(pieces) if id not in special]
@@ -52,7 +52,7 @@ def vocabulary_fault(vocabulary: SubwordVocabulary) -> str | None:
 
 
 def engine_vocabulary(vocabulary: SubwordVocabulary) -> bytes:
-    """The SentencePiece model of a vocabulary as an engine reads it, with the pieces of `engine_rows`."""
+    """The SentencePiece model of a vocabulary for an engine, with the pieces in the order of `engine_rows`."""
     from sentencepiece import sentencepiece_model_pb2
 
     messages: Any = sentencepiece_model_pb2
@@ -72,11 +72,11 @@ def engine_vocabulary(vocabulary: SubwordVocabulary) -> bytes:
 
 
 def student_items(weights: Mapping[str, Tensor], heads: int) -> tuple[Items, dict[str, Floats]]:
-    """A student's items but for the factors of activations, and its matrices (out, in) or, of embeddings, (V, D).
+    """The items of a student without the factors of activations, and the matrices: (out, in), or (V, D) for embeddings.
 
     Args:
-        weights: those of a Transformer with one embedding, each once.
-        heads: of its attention.
+        weights: the weights of a Transformer with a single embedding, without duplicates.
+        heads: the number of attention heads.
     """
     filled = {name: weight.detach().to("cpu", torch.float32) for name, weight in weights.items()}
     size = len(filled[TOKENS[3]])
@@ -95,7 +95,7 @@ def student_items(weights: Mapping[str, Tensor], heads: int) -> tuple[Items, dic
 
 
 def float_arrays(items: Mapping[str, Item]) -> Arrays:
-    """A student's arrays as Marian has them before it is made of integers."""
+    """The arrays of a student in float32, as in Marian before the conversion to integers."""
     arrays: Arrays = {}
     for name, item in items.items():
         if isinstance(item, bytes):
@@ -108,10 +108,10 @@ def float_arrays(items: Mapping[str, Item]) -> Arrays:
 
 
 def factor_name(matrix: str) -> str:
-    """The name of the factor of what a matrix is multiplied with; that of the embedding has a name of its own."""
+    """The name of the factor of a matrix's input. The factor of the embedding has a special name."""
     return ("none" if matrix == EMBEDDING else matrix) + FACTOR
 
 
 def student_options(items: Mapping[str, Item], where: str) -> dict[str, Any]:
-    """The options of a student. Raises UserError where there are none."""
+    """The options of a student. Raises UserError if they are missing."""
     return read_options(float_arrays({CONFIG: items.get(CONFIG, b"")}), Path(where))

@@ -1,8 +1,8 @@
-"""The contract of a task: all that training, reports and shells know of what is learned.
+"""The interface of a task, for training, reports and commands.
 
-A task says what its examples are, which model reads them, what is compared on dev and what predicts with a trained
-model. The loop, resumption, the run folder, scores and reports are the same for all. A task reads no standard input,
-prints nothing and knows no flags.
+A task defines the examples, the model, the metrics on dev, and the predictor of a trained model. The training loop,
+resuming, the run folder, scores and reports are the same for all tasks. A task reads no standard input, prints nothing
+and knows no flags.
 """
 
 from __future__ import annotations
@@ -40,46 +40,46 @@ from headway.tensors.batch import Indices, TargetBatch
 
 
 class TrainingCorpus(Protocol):
-    """Encoded examples: how they are put into batches.
+    """A corpus of encoded examples, which plans and collates batches.
 
     Attributes:
-        lines: (N,) where each example begins in its origin, counted from 1, for messages.
-        fingerprint: a hash of all that decides the content.
+        lines: the line (N,) of each example in its source, counted from 1, for messages.
+        fingerprint: a hash of everything that determines the content.
     """
 
     lines: npt.NDArray[np.int64]
     fingerprint: str
 
     def __len__(self) -> int:
-        """N."""
+        """The number N of examples."""
 
     def widths(self) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
-        """(N,) twice: what the source and the target of each example take of a row of a batch."""
+        """The lengths of sources and of targets, (N,) each, that count for the size of a batch."""
 
     def plan(self, seed: int, epoch: int, **sizes: Any) -> list[Indices]:
-        """The batches of one epoch, as positions; each example is in exactly one, unless
-        corpora are sampled by weight. A pure function.
+        """The batches of one epoch, as indices of examples. Each example is in exactly one batch, unless corpora are
+        sampled by weight. The result depends on the arguments only.
 
-        `sizes` are `batch_tokens`, `batch_sentences` and `shapes`, as `plan_epoch` takes them.
+        `sizes` are `batch_tokens`, `batch_sentences` and `shapes`, as in `plan_epoch`.
         """
 
     def collate(
         self, indices: Indices, generator: torch.Generator | None = None, epoch: int | None = None
     ) -> TargetBatch:
-        """The batch of the examples at `indices`, on the CPU; random numbers, if it needs any, are the generator's.
+        """The batch of the examples at `indices`, on the CPU. Random numbers, if any, are drawn from `generator`.
 
-        With an epoch, which training gives, an example may be cut into other pieces in each.
+        With an epoch, as in training, the segmentation of an example may differ between epochs.
         """
 
 
 class DevSet(NamedTuple):
-    """Examples that are not learned from.
+    """A set of held-out examples.
 
     Attributes:
         corpus: the examples, encoded.
-        examples: the same as text.
-        predictor: what predicts with a model, in evaluation mode on a device; draws no randomness.
-        together: how many examples are in memory at once.
+        examples: the examples as text.
+        predictor: returns the predictor of a model in evaluation mode on a device; it draws no random numbers.
+        together: the number of examples in memory at once.
     """
 
     corpus: TrainingCorpus
@@ -89,35 +89,35 @@ class DevSet(NamedTuple):
 
     @property
     def references(self) -> list[list[str]]:
-        """Sets of wanted outputs."""
+        """The references as sets: set i has the i-th reference of every example."""
         return [list(texts) for texts in zip(*(example.references for example in self.examples), strict=True)]
 
     def outputs(self, model: Model[Any], device: torch.device) -> list[str]:
-        """The text that a model writes for each example, before a task makes anything else of it."""
+        """The raw text that a model writes for each example, before the task converts it."""
         predictor, texts = self.predictor(model, device), list[str]()
         cut: dict[str, Any] = {"truncate": True} if "truncate" in predictor.Options.model_fields else {}
         shown = progress("decoding dev", len(self.examples), "examples")
-        with accounted(InputAccount()), shown as line:  # the account of the data has told what there is to tell
+        with accounted(InputAccount()), shown as line:  # training has logged these warnings already
             predictor.answered = lambda count: line.update(line.done + count)
             for some in batched(self.examples, self.together):
                 texts += [output.written for output in predictor.predict(some, **cut)]
         return texts
 
     def sample(self, most: int) -> DevSet:
-        """The same with at most so many examples, evenly spread; the encoded ones are all there still."""
+        """A copy with at most `most` evenly spread examples. The encoded corpus stays complete."""
         return self._replace(examples=self.examples[:: max(1, math.ceil(len(self.examples) / most))])
 
 
 @dataclass(frozen=True)
 class Corpora:
-    """All that training needs, made from a recipe.
+    """The data for training with a recipe.
 
     Attributes:
-        processors: what encoded the examples.
-        train: the examples that are learned from.
-        dev: those that are not; None without them.
-        general: those of `data.general`, likewise.
-        baselines: outputs for dev that need no model, by name, to be scored beside it.
+        processors: the processors that encoded the examples.
+        train: the training examples.
+        dev: the dev set; None if there is none.
+        general: the general dev set `data.general`; None if there is none.
+        baselines: outputs for dev from simple baselines without a model, by name.
         references: the steps that normalised the references, separated by commas.
     """
 
@@ -129,7 +129,7 @@ class Corpora:
     references: str = ""
 
     def as_written(self, config: PreparationConfig) -> Corpora:
-        """The same with references, and baselines, as a model can write them."""
+        """A copy with references and baselines normalised to what a model can write."""
 
         def changed(dev: DevSet | None) -> DevSet | None:
             return dev and dev._replace(examples=[example.as_written(config) for example in dev.examples])
@@ -139,19 +139,19 @@ class Corpora:
         return replace(self, dev=dev, general=general, baselines=baselines, references=steps)
 
     def held_out(self) -> list[DevSet]:
-        """Dev and general, where they are."""
+        """The dev set and the general dev set, if they exist."""
         return [dev for dev in (self.dev, self.general) if dev is not None]
 
 
 class Task(ABC):
-    """A kind of work: its examples, its model and its metrics.
+    """The base class of tasks: the examples, the model and the metrics.
 
     Attributes:
         name: the name in the recipe's `task`.
-        metrics: what dev is scored by unless the recipe says otherwise.
-        writes: what its outputs are, which says by what they can be scored.
-        reads_text: whether its sources are texts.
-        mixes_corpora: whether it reads `data.general`, and weights and tags of corpora.
+        metrics: the default dev metrics.
+        writes: the kind of outputs, which determines the possible metrics.
+        reads_text: whether the sources are texts.
+        mixes_corpora: whether the task supports `data.general`, and weights and tags of corpora.
     """
 
     mixes_corpora: ClassVar[bool] = False
@@ -161,79 +161,78 @@ class Task(ABC):
     reads_text: ClassVar[bool] = True
 
     def written(self, recipe: Recipe) -> PreparationConfig | None:
-        """How outputs are normalised, and so references before they are scored; None where these stay as they are."""
+        """The normalisation of outputs, which is applied to references before scoring; None if there is none."""
         return recipe.text.target if self.writes == "text" else None
 
     @abstractmethod
     def check(self, recipe: Recipe) -> None:
-        """Find what cannot work before any work is done. Raises UserError."""
+        """Check the recipe before any work is done. Raises UserError."""
 
     def check_origin(self, recipe: Recipe) -> Model[Any] | None:
-        """The model that begins as `model.from` says; None where that says nothing. Raises UserError."""
+        """The model initialised from `model.from`; None if that is not set. Raises UserError."""
         if recipe.model.from_ is not None:
             what = f"a model for {self.name} does not begin from another"
             raise UserError(what, where="model.from", received=recipe.model.from_)
         return None
 
     def check_extension(self, recipe: Recipe, processors: Processors) -> None:
-        """Raise UserError where these processors cannot get further tokens; reads no data."""
+        """Raise UserError if tokens cannot be added to these processors. Reads no data."""
         what = f"the vocabulary of a model for {self.name} does not grow"
         raise UserError(what, where=EXTENSION, received=recipe.training.extend_vocabulary, allowed="translation")
 
     def extend(self, recipe: Recipe, older: Path, folder: Path) -> None:
-        """Store processors in `folder`: those of the folder `older`, with up to `training.extend_vocabulary` tokens
-        of the training corpus each. Called after `check_extension`."""
+        """Store the processors in `older` with up to `training.extend_vocabulary` new tokens each in `folder`."""
         raise NotImplementedError
 
     @abstractmethod
     def check_data(self, recipe: Recipe) -> DataCheck:
-        """Read the recipe's corpora as training would. Raises UserError."""
+        """Read the recipe's corpora as training does, and report their problems. Raises UserError."""
 
     @abstractmethod
     def corpora(self, recipe: Recipe, folder: Path) -> Corpora:
-        """All that training needs, logging what was read.
+        """Read and encode the corpora, and log what was read.
 
         Args:
-            recipe: what to train.
-            folder: where the processors are; where it does not exist they are made, and stored there whole.
+            recipe: the recipe to train.
+            folder: the folder of the processors. If it does not exist, they are trained and stored in it.
 
         Raises:
-            UserError: files that are missing or at fault; nothing to train on.
+            UserError: files are missing or damaged, or no training example is left.
         """
 
     @abstractmethod
     def processors(self, folder: Path) -> Processors:
-        """The processors that `corpora` stored. Raises UserError where they are missing or damaged."""
+        """Load the processors that `corpora` stored. Raises UserError if they are missing or damaged."""
 
     @abstractmethod
     def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Model[Any]:
-        """The recipe's model: with its initial weights, drawn from torch's global generator, or for others to come."""
+        """Build the recipe's model, with initial weights from torch's global generator or for loading weights."""
 
     @abstractmethod
     def predictor(self, runs: Sequence[Run], device: torch.device) -> Predictor[Any, Any]:
-        """The predictor of a run, or of several together. Raises UserError where these do not go together."""
+        """The predictor of one run, or of an ensemble. Raises UserError if the runs do not fit together."""
 
     @abstractmethod
     def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
-        """The examples of a corpus that the key `where` names, read as the recipe says.
+        """The examples of a corpus, read as the recipe says. `where` is its key, for messages.
 
         Raises:
-            UserError: files that are missing or at fault.
+            UserError: files are missing or damaged.
         """
 
     @abstractmethod
     def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
-        """The examples of files: of one source, `reference` has the targets where these are not in the same file.
+        """The examples of files. For a single source, `reference` has the targets if they are in another file.
 
         Raises:
             UserError: as `test_set`.
         """
 
     def given_test_set(self, recipe: Recipe, sources: Sequence[Path] = (), reference: Path | None = None) -> TestSet:
-        """The examples of files, or of the recipe's dev, as a model of this task can be given them.
+        """The examples of files or, without files, of the recipe's dev set.
 
         Raises:
-            UserError: as `test_set`; no dev.
+            UserError: as `test_set`, or the recipe has no dev set.
         """
         files = f"{option('input')} FILE"
         if reference is not None and len(sources) != 1:
@@ -247,7 +246,7 @@ class Task(ABC):
         return self.test_set(recipe, recipe.data.dev, "data.dev")
 
     def examples(self, predictor: Any, count: int) -> list[Output]:
-        """The first `count` dev examples with what the task's predictor makes of them; none without dev."""
+        """The outputs for the first `count` examples of dev, for reports. Empty without a dev set."""
         dev = predictor.recipe.data.dev
         return (
             []
@@ -256,12 +255,12 @@ class Task(ABC):
         )
 
     def drawings(self, output: Output) -> dict[str, str]:
-        """Pictures of an output made of characters, by name."""
+        """Text drawings of an output, by name."""
         return {}
 
 
 def outputs_of(predictor: Any, examples: Sequence[Example]) -> list[Output]:
-    """Outputs with their cross-attention, where the model has it; of examples without a source there are none."""
+    """Outputs with their cross-attention, if the model has it. Examples without a source have no output."""
     capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
     shown = [example for example in examples if example.source.strip()]
     outputs = predictor.predict(shown, capture=capture, truncate=True, skip_broken=True)
@@ -269,5 +268,5 @@ def outputs_of(predictor: Any, examples: Sequence[Example]) -> list[Output]:
 
 
 def given_pairs(source: Path, reference: Path) -> PairSource:
-    """The lines of two files. Raises UserError where one is missing or empty."""
+    """Open a source and a reference file as pairs. Raises UserError if a file is missing or empty."""
     return open_source({"source": source, "target": reference}, option("input"))

@@ -58,7 +58,7 @@ class Translation(Task):
     """Pairs of lines, an encoder-decoder, and search.
 
     Attributes:
-        product: what corpora are read as.
+        product: the kind of examples that corpora contain.
     """
 
     name = "translation"
@@ -113,14 +113,14 @@ class Translation(Task):
     def check_data(self, recipe: Recipe) -> DataCheck:
         given = recipe.data.corpora()
         broken = {name: every_error(open_source(corpus, name, "skip")) for name, corpus in given.items()}
-        # Where nothing is left out, training finds in the cache what this has made.
+        # If nothing is left out, training reuses the cached results of this check.
         lenient = recipe.model_copy(update={"data": recipe.data.lenient()}) if any(broken.values()) else recipe
         sources = {
             name: open_read(corpus, name, lenient.data.broken, recipe.data.context) for name, corpus in given.items()
         }
         try:
             processors = _new_processors_once(lenient)
-        except UserError as cause:  # too little is left: the rows that cannot be read are the reason
+        except UserError as cause:  # too few examples are left because of unreadable rows
             if not broken["data.train"]:
                 raise
             what = f"{counted(len(broken['data.train']), 'row')} cannot be read, the first: {broken['data.train'][0]}"
@@ -187,7 +187,7 @@ class Translation(Task):
         return Corpora(Processors(*both), train, held_out.get("data.dev"), held_out.get("data.general"), beginnings)
 
     def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:
-        """The beginnings of dev sources that are scored beside the model; by default those of the recipe."""
+        """The leads of the dev sources that are scored as baselines; by default those of the recipe."""
         return recipe.data.lead if dev else ()
 
     def processors(self, folder: Path) -> Processors:
@@ -223,14 +223,14 @@ class Summarization(Translation):
     metrics = ({"name": "rouge-1"}, {"name": "rouge-2"}, {"name": "rouge-l"})
 
     def leads(self, recipe: Recipe, dev: Sequence[Pair]) -> Sequence[LeadConfig]:
-        """The recipe's beginnings or, where it has none, one that is as long as the references."""
+        """The recipe's leads or, if it has none, a lead as long as the average reference."""
         if recipe.data.lead or not dev:
             return super().leads(recipe, dev)
         return (as_long_as_references(dev),)
 
 
 class Parsing(Translation):
-    """A sentence is translated into the linear form of its tree, of which a tree over exactly its words is made."""
+    """Sentences are translated into linear forms of trees, which are repaired to trees over exactly their words."""
 
     name = "parsing"
     metrics = ({"name": "bracket-f1"}, {"name": "tagging-accuracy"}, {"name": "well-formed"})
@@ -265,7 +265,7 @@ class Parsing(Translation):
 
 
 def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
-    """The lead of as many words, or characters without spaces, as the references have on average."""
+    """A lead with as many words (or characters, in languages without spaces) as the average reference."""
     texts = [text.strip() for pair in pairs for text in pair.references if text.strip()]
     unspaced = look_unspaced(texts)
     count = sum(len(text if unspaced else text.split()) for text in texts) / max(1, len(texts))
@@ -273,7 +273,7 @@ def as_long_as_references(pairs: Sequence[Pair]) -> LeadConfig:
 
 
 def _examples(pairs: PairSource) -> Iterator[Example]:
-    """The pairs as examples, which know those before them where the recipe has a context."""
+    """The pairs as examples, with the earlier sentences of the document if the recipe has a context."""
     for pair, before in pairs.with_earlier() if isinstance(pairs, Windows) else ((pair, ()) for pair in pairs):
         context = tuple((each.source, each.target) for each in before)
         yield Example(pair.source, pair.target, pair.references, context=context)
@@ -291,9 +291,9 @@ def _both(processors: Processors) -> tuple[TextProcessor, TextProcessor]:
 
 
 def _check_lengths(recipe: Recipe, corpus: Corpus, where: str) -> None:
-    """Raise UserError where a corpus has longer sources, or targets, than the model reads: words have many tokens.
+    """Raise UserError if the model cannot read a pair of the corpus; counts in words allow too many tokens.
 
-    What is only evaluated may be longer than `max_position`, unless each position of a source, or a target, is learned.
+    Examples that are only evaluated may exceed `max_position`, unless the model's positions are learned.
     """
     model = meta_model(recipe)
     learned_from = where == "data.train"
@@ -319,7 +319,7 @@ def _predictor(recipe: Recipe, processors: Processors, model: Model[Any], device
 
 
 def _prepared_processors(recipe: Recipe, folder: Path) -> tuple[TextProcessor, TextProcessor]:
-    """The run's processors: read from `folder`, or trained on the training corpus and stored there."""
+    """The run's processors: read from `folder`, or trained on the training corpus and stored in `folder`."""
     if folder.is_dir():
         return load_processors(folder)
     processors = _new_processors_once(recipe) if recipe.model.from_ is None else marian_processors(recipe)
@@ -332,7 +332,7 @@ def _new_processors_once(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
 
 
 def _made_of(recipe: Recipe) -> list[Any]:
-    """All of a recipe that decides its vocabularies."""
+    """Everything in a recipe that determines its vocabularies, as the key of the cache."""
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
     sections = [section.model_dump(mode="json") for section in (recipe.text, recipe.vocabulary)]
     kinds = [part.kind for _, part in parts(recipe.data.train, "data.train")]
@@ -342,7 +342,7 @@ def _made_of(recipe: Recipe) -> list[Any]:
 
 
 def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
-    """Processors with vocabularies trained on the training corpus."""
+    """Train the vocabularies of both processors on the training corpus."""
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
     check_sides(corpus)
     characters: tuple[set[str], set[str]] = set(), set()
@@ -364,7 +364,7 @@ def new_processors(recipe: Recipe) -> tuple[TextProcessor, TextProcessor]:
 
 
 def _extended(recipe: Recipe, older: Path) -> tuple[TextProcessor, TextProcessor]:
-    """Processors of an older run with further tokens, of the training corpus."""
+    """The processors of an older run with new tokens from the training corpus."""
     count, before = recipe.training.extend_vocabulary, load_processors(older)
     corpus = open_source(recipe.data.train, "data.train", recipe.data.broken, tags=False)
     assert count is not None
@@ -380,20 +380,20 @@ def _extended(recipe: Recipe, older: Path) -> tuple[TextProcessor, TextProcessor
 
 
 def _labellers(recipe: Recipe) -> list[Labeller]:
-    """The labellers of what the objective learns. Raises UserError where their labels are not there."""
+    """The labellers for the objective. Raises UserError if labels are missing."""
     train, data, names = recipe.data.train, recipe.data, Objective(recipe.objective).labels
     heads = head_labellers(train, data.parses, [name for name in names if name != LINKS])
     return [*heads, *(link_labellers(train, data.links, recipe.text) if LINKS in names else ())]
 
 
 def _tags(recipe: Recipe) -> list[str]:
-    """The tags of the corpora that are trained on, in their order, each once."""
+    """The distinct tags of the training corpora, in order."""
     tags = (part.tag.split() for _, part in parts(recipe.data.train, "data.train") if part.tag)
     return list(dict.fromkeys(chain.from_iterable(tags)))
 
 
 def _check_tags(recipe: Recipe, known: Sequence[str]) -> None:
-    """Raise UserError where a corpus has a tag that is not known."""
+    """Raise UserError if a corpus has a tag that is not in `known`."""
     for name, corpus in recipe.data.corpora().items():
         for key, part in parts(corpus, name):
             if new := [tag for tag in (part.tag or "").split() if tag not in known]:
@@ -402,7 +402,7 @@ def _check_tags(recipe: Recipe, known: Sequence[str]) -> None:
 
 
 def _check_context(recipe: Recipe, task: Translation) -> None:
-    """Raise UserError where a recipe's context does not go with the rest of it."""
+    """Raise UserError if other settings of the recipe exclude its context."""
     context, data, labels = recipe.data.context, recipe.data, Objective(recipe.objective).labels
     if not context.most:
         return
@@ -434,7 +434,7 @@ def _marked(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> tuple[
 
 
 def _check_marks(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> None:
-    """Raise UserError where a vocabulary lacks the mark between sentences that the context needs."""
+    """Raise UserError if a vocabulary lacks the mark between sentences that context requires."""
     for side, processor in zip(SIDES, both, strict=True):
         if getattr(recipe.data.context, side) and processor.vocabulary.mark is None:
             what, allowed = f"the vocabulary of the {side} has no mark between sentences", f"{EXTENSION} adds it"
@@ -453,7 +453,7 @@ def _sampler(recipe: Recipe, both: tuple[TextProcessor, TextProcessor]) -> PairS
     except ValueError as error:
         raise UserError(str(error), where="training.subword_sampling") from error
     longest = recipe.data.max_length
-    if recipe.data.count == "words":  # of which other pieces make no more
+    if recipe.data.count == "words":  # sampling does not change the number of words
         longest = meta_model(recipe).longest_pair(recipe.model_as(ModelConfig).max_position)
     return PairSampler((source, target), recipe.training.seed, longest)
 
@@ -466,7 +466,7 @@ def _check_train(recipe: Recipe, train: Corpus) -> None:
 
 
 def _check_corpora(recipe: Recipe, corpora: Mapping[str, Corpus]) -> None:
-    """Raise UserError where `_check_train` does, or another corpus is longer than what the model reads."""
+    """Raise UserError as `_check_train` does, or if another corpus has pairs that the model cannot read."""
     _check_train(recipe, corpora["data.train"])
     for name, corpus in corpora.items():
         _check_lengths(recipe, corpus, name)
@@ -480,7 +480,6 @@ def _encode(
     keep_all: bool,
     labellers: Sequence[Labeller] = (),
 ) -> Corpus:
-    """The encoded corpus."""
     with progress(f"encoding {name}", unit="pairs") as line:
         return build_corpus(
             source, processors, recipe.data, name=name, filter=not keep_all,

@@ -33,12 +33,12 @@ from headway.tasks.task import Corpora, DevSet, Task, given_pairs
 
 
 class TokenTask(Task):
-    """Sentences of labelled words, and a tagger over a pretrained encoder.
+    """The base class of tasks that label words, with a tagger over a pretrained encoder.
 
     Attributes:
-        labels: the labels there are; None where they are those of the training corpus.
-        positive: the label that is sought, which a threshold and a mark are about; None where all are alike.
-        product: what corpora are read as.
+        labels: the possible labels; None to use the labels of the training corpus.
+        positive: the label to detect, for thresholds and highlighting; None if all labels are equally important.
+        product: the kind of examples that corpora contain.
     """
 
     labels: ClassVar[tuple[str, ...] | None]
@@ -144,7 +144,7 @@ class TokenTask(Task):
         return corpus
 
     def learned(self, sentence: Labelled) -> Sequence[str]:
-        """The label a word to learn from, where annotators may differ."""
+        """The label of each word to train on, if annotators disagree."""
         return sentence.labels[0]
 
     def processors(self, folder: Path) -> Processors:
@@ -162,7 +162,7 @@ class TokenTask(Task):
         return LabelPredictor(runs, device, self.positive, dev_sentences)
 
     def _dev(self, recipe: Recipe) -> list[Labelled]:
-        """The sentences of dev, without those that cannot be read where the recipe leaves them out."""
+        """The sentences of dev, without unreadable ones if the recipe skips them."""
         assert recipe.data.dev is not None
         return self._open(recipe.data.dev, "data.dev", RowErrors(recipe.data.broken))
 
@@ -172,7 +172,7 @@ class TokenTask(Task):
         return [self._shown(predictor, sentence) for sentence in self._dev(predictor.recipe)[:count]]
 
     def _shown(self, predictor: LabelPredictor, sentence: Labelled) -> Output:
-        """A sentence as reports show it, with the last layer's self-attention in its first window."""
+        """The output of a sentence for reports, with the last layer's self-attention in the first window."""
         (labelled,) = predictor.predict([sentence.words], capture="all")
         reference = mark(sentence.words, tuple(self.learned(sentence)), self.positive)
         shown = TextHypothesis(mark(sentence.words, labelled.labels, self.positive), math.nan, [], [])
@@ -185,8 +185,9 @@ class TokenTask(Task):
         return TestSet(len(sentences), map(self._example, sentences))
 
     def test_set_of_files(self, recipe: Recipe, sources: Sequence[Path], reference: Path | None) -> TestSet:
-        """See `Task.test_set_of_files`. CoNLL-U, and a file whose first line has a tab, hold a word a line with its
-        labels, others lines of words."""
+        """See `Task.test_set_of_files`. CoNLL-U files, and files with a tab in the first line, have a word with its
+        labels on each line; other files have a sentence on each line.
+        """
         columns = any(is_conllu(source) or "\t" in next(read_lines(source), "") for source in sources)
         if reference is not None or not columns:
             lines = chain.from_iterable(_given(source, reference) for source in sources)
@@ -201,7 +202,7 @@ class TokenTask(Task):
 
 
 def _given(source: Path, reference: Path | None) -> Iterator[Example]:
-    """Lines of words with those of their labels, where there are any. Raises UserError where these do not match."""
+    """Yield lines of words with their labels, if any. Raises UserError if a line has another number of labels."""
     if reference is None:
         yield from map(Example, read_lines(source))
         return
@@ -227,7 +228,7 @@ class ErrorDetection(TokenTask):
 
 
 class Tagging(TokenTask):
-    """A label a word out of those of the training corpus, such as its part of speech."""
+    """A label for each word, such as its part of speech, from the labels of the training corpus."""
 
     name = "tagging"
     metrics = ({"name": "accuracy"},)

@@ -1,4 +1,4 @@
-"""The precision, the library of products and the threads of a run: chosen when it begins, kept when it goes on."""
+"""The precision, matrix-product library and threads of a run: chosen when the run begins, and kept when it resumes."""
 
 import json
 import os
@@ -44,24 +44,24 @@ from headway.tensors.precision import (
 from headway.training.batch_size import SIZES, is_sought
 from headway.training.trial import Trial
 
-Changes = dict[str, tuple[Any, Any]]  # by key, the value of a run and the one it is to have
-AUTO = "auto"  # the recipe's word for a choice when the run begins
-WAIT = 60.0  # seconds for another process that measures
+Changes = dict[str, tuple[Any, Any]]  # by key, the old and the new value
+AUTO = "auto"  # in a recipe: chosen when the run begins
+WAIT = 60.0  # seconds to wait while another process measures
 SPEED = TypeAdapter(Speed)
 PRODUCTS = 1 << 31  # multiplications of a forward pass that a CPU has time for: a quarter of a second or less
 
 
 class Arithmetic(NamedTuple):
-    """How a run computes."""
+    """The precision, libraries and threads of a run."""
 
     precision: str  # float32 or bf16
-    bf16_speed: float | None  # of a step here, in times that in float32, where it was looked up; 0 where it is refused
-    backend: str  # the library that multiplies in float32, as `headway.tensors.linear` has it
+    bf16_speed: float | None  # relative to float32; None if not measured, 0 if not supported
+    backend: str  # the library of float32 products, see `headway.tensors.linear`
     threads: Threads  # of this process
-    float32: str  # how a device with TF32 multiplies in float32, as `headway.tensors.precision` has it
+    float32: str  # the float32 mode, see `headway.tensors.precision`
 
     def text(self) -> str:
-        """All choices in words, with their reasons."""
+        """All choices with their reasons, in words."""
         number, in_float32 = self.threads.number, self.precision == "float32"
         measured = "" if self.bf16_speed is None else f" (bf16 {compared(self.bf16_speed)}, {instruction_set()})"
         by = " by oneDNN" if self.backend == "onednn" and in_float32 else ""
@@ -73,17 +73,17 @@ class Arithmetic(NamedTuple):
 def choose_arithmetic(
     recipe: Recipe, manifest: Mapping[str, Any], device: torch.device, processes: int = 1
 ) -> Arithmetic:
-    """The run's own precision, library and threads where its manifest has them, else those that suit this machine.
+    """The precision, library and threads in the run's manifest, or else the ones that suit this machine.
 
-    Another number of threads changes the last bits of sums, so a run keeps its number on the machine that it began on.
+    The number of threads changes the last bits of sums, so a run keeps its number on the machine that it began on.
 
     Raises:
-        UserError: bf16 is asked for where the device refuses it.
+        UserError: the recipe asks for bf16, and the device does not support it.
     """
     wanted, kept = recipe.training.precision, manifest.get("precision")
     backend, float32 = _backend(manifest, device), _float32(recipe, manifest, device)
     speed, factor = None, manifest.get("bf16_speed")
-    # Whoever asks for bf16 gets it; on a CPU, where it may be far slower, not without being told.
+    # An explicit bf16 is used, but measured on a CPU, where it may be far slower and deserves a warning.
     if not kept and (wanted == AUTO or (wanted == "bf16" and device.type == "cpu")):
         speed = measured_speed(computing(recipe, float32=float32), device, backend, processes)
         factor = speed.median
@@ -94,14 +94,14 @@ def choose_arithmetic(
 
 
 def _backend(manifest: Mapping[str, Any], device: torch.device) -> str:
-    """The library that the run began with, if it is here; runs from before there was a choice began with torch."""
+    """The library that the run began with, if it is available. Runs older than this choice began with torch."""
     if "machine" not in manifest:  # nothing has been computed yet
         return suited_backend(device, processor())
     return "onednn" if manifest.get("backend") == "onednn" and device.type == "cpu" and has_onednn() else "torch"
 
 
 def _float32(recipe: Recipe, manifest: Mapping[str, Any], device: torch.device) -> str:
-    """How float32 is multiplied: as the recipe says, else as the run began, else as TF32; exactly where that lacks."""
+    """How float32 products are computed: the recipe's value, or else the run's, or else TF32 if the device has it."""
     wanted = recipe.training.float32
     if not has_tf32(device):
         return "exact"
@@ -109,14 +109,14 @@ def _float32(recipe: Recipe, manifest: Mapping[str, Any], device: torch.device) 
 
 
 def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes: int = 1) -> Speed:
-    """The speed of bf16 here, for steps of the recipe's model, as it was measured once; draws no random numbers.
+    """The speed of bf16 on this machine, for training steps of the recipe's model. No random numbers are drawn.
 
-    The cache keeps a record a machine, library, kind of model and size class, so that all runs of a size decide alike,
-    whatever else the machine does when they begin.
+    The result is cached by machine, library, kind of model and size class, so that all runs of a size make the same
+    choice, whatever else is running when they begin.
     """
     float32, sought = _float32(recipe, {}, device), is_sought(recipe, device)
     sizes = [size * processes for size in reversed(SIZES)] if sought else [recipe.training.batch_tokens]
-    trials = [Trial(computing(recipe, batch_tokens=size), device) for size in sizes]  # the first that fits counts
+    trials = [Trial(computing(recipe, batch_tokens=size), device) for size in sizes]  # the first that fits
     with torch.random.fork_rng([device] if device.type == "cuda" else []), threads_set(1):
         with torch.device("meta"):
             model = trials[0].model()
@@ -142,7 +142,7 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
                 if not smaller:
                     raise
             finally:
-                if device.type == "cuda":  # the run's own peak is counted from here on
+                if device.type == "cuda":  # the peak of the run itself is counted
                     torch.cuda.empty_cache()
                     torch.cuda.reset_peak_memory_stats(device)
             return measure(*smaller)
@@ -155,13 +155,13 @@ def measured_speed(recipe: Recipe, device: torch.device, backend: str, processes
 
 
 def _recorded(key: Mapping[str, Any], measure: Callable[[], Speed]) -> Speed:
-    """The record of a key; measured where there is none, or the cache cannot be used."""
+    """The cached speed for `key`. It is measured if there is no record, or if the cache is not usable."""
     try:
         path = cache_folder() / "precision" / f"{sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
         with locked(path.with_suffix(".lock"), WAIT):
             try:
                 return SPEED.validate_python(read_json(path)["speed"])
-            except (UserError, ValidationError, KeyError, TypeError):  # none yet, or a damaged one
+            except (UserError, ValidationError, KeyError, TypeError):  # no record, or a damaged one
                 speed = measure()
             write_json(path, {"machine": key, "speed": speed})
             return speed
@@ -170,7 +170,7 @@ def _recorded(key: Mapping[str, Any], measure: Callable[[], Speed]) -> Speed:
 
 
 def _threads(before: Mapping[str, Any]) -> Threads:
-    """The number of threads that the run began with, if on a machine like this one and nothing else is asked for."""
+    """The number of threads that the run began with, if this machine is the same and no number is set explicitly."""
     chosen, here = choose_threads(), machine()
     known = ("processor", "cores")
     if chosen.fixed or "threads" not in before or any(before.get(key) != here[key] for key in known):
@@ -179,22 +179,22 @@ def _threads(before: Mapping[str, Any]) -> Threads:
 
 
 def computing(recipe: Recipe, **choices: str | int) -> Recipe:
-    """`recipe` with these choices of `training`, such as `precision` or `float32`."""
+    """A copy of `recipe` with these values in `training`, such as `precision` or `float32`."""
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=choices)})
 
 
 def chosen(manifest: Mapping[str, Any], recipe: Recipe) -> dict[str, str]:
-    """How a run computes, by key: as its recipe says or, where that leaves it open, as its manifest does."""
+    """The precision and float32 mode of a run: the recipe's value, or else the manifest's, or else `auto`."""
     made = {"precision": manifest.get("precision"), "float32": float32_of(manifest)}
     named = {key: getattr(recipe.training, key) for key in made}
     return {key: (made[key] or AUTO) if named[key] == AUTO else named[key] for key in made}
 
 
 def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Changes]:
-    """A recipe for a run that is there, and its changes: the keys with the run's own values and those of `recipe`.
+    """The recipe for resuming a run, and its changes: for each key, the run's value and the value in `recipe`.
 
-    A precision, or a float32, that `recipe` leaves open or that the run has chosen is no change. While the run has
-    chosen none, it can be given one. A language that `recipe` leaves open is no change either.
+    It is not a change if `recipe` leaves precision, float32 or the languages open, or names the run's choice. A run
+    that has not chosen a precision yet may get one.
     """
     before = folder.read_recipe()
     recipe = recipe.model_copy(update={"text": with_languages(recipe.text, before.text)})
@@ -208,20 +208,20 @@ def compared_with_run(folder: RunFolder, recipe: Recipe) -> tuple[Recipe, Change
 
 
 class SharedPrecision:
-    """The precision, and the float32, of runs that are compared, where their recipes leave these open: those of runs
-    which are there, else what suits all of them here.
+    """The common precision and float32 mode of runs that are compared, if their recipes leave these open.
 
-    If each chose for itself, models of different sizes would be rounded differently.
+    Existing runs determine them, or else a choice that suits all runs on this machine. With a choice for each run,
+    models of different sizes would be rounded differently.
 
     Args:
-        runs: the recipes and folders of all runs, made or not.
+        runs: the recipes and folders of all runs, whether the folders exist or not.
     """
 
     def __init__(self, runs: Sequence[tuple[Recipe, Path]]) -> None:
         self._runs = [(recipe, RunFolder(folder)) for recipe, folder in runs]
 
     def _made(self, key: str) -> str | None:
-        """The choice of the first run that was left one."""
+        """The choice of the first existing run whose recipe left it open, or None."""
         left = ((recipe, folder) for recipe, folder in self._runs if getattr(recipe.training, key) == AUTO)
         made = (chosen(folder.read_manifest(), recipe)[key] for recipe, folder in left)
         return next((choice for choice in made if choice != AUTO), None)
@@ -247,6 +247,6 @@ class SharedPrecision:
         return computing(recipe, float32=self._float32) if recipe.training.float32 == AUTO else recipe
 
     def given(self, recipe: Recipe) -> Recipe:
-        """`recipe` with a precision and, where there is TF32, a float32; measures where no run has one yet."""
+        """A copy of `recipe` with the precision and float32 mode. Measures the speed if no run has chosen yet."""
         recipe = self._with_float32(recipe)
         return computing(recipe, precision=self._precision) if recipe.training.precision == AUTO else recipe

@@ -1,4 +1,4 @@
-"""`training.batch_tokens: auto`: the largest batches whose whole update fits in the memory of a GPU."""
+"""`training.batch_tokens: auto`: find the largest batches whose whole update fits in the memory of a GPU."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
@@ -20,13 +20,13 @@ from headway.training.parallel import Parallel
 from headway.training.updates import compute_gradients, make_update
 
 SIZES = tuple(1 << power for power in range(10, 17))  # tokens of a batch, of one process
-MEMORY = 0.9  # the share that a trial may take, since later updates find memory in pieces; half beside recordings
+MEMORY = 0.9  # the share for a trial, as later updates see fragmented memory; halved with capture
 
 
 def batch_tokens(
     recipe: Recipe, manifest: Mapping[str, Any], parallel: Parallel, fits: Callable[[int], bool]
 ) -> int | None:
-    """The number that stands for `auto`: the run's own, or what is found now; None where the recipe has a number."""
+    """The batch size for `auto`: the run's value, or else a search by `fits`. None if the recipe has a number."""
     if recipe.training.batch_tokens != "auto":
         return None
     if "batch_tokens" in manifest:
@@ -39,19 +39,20 @@ def batch_tokens(
 
 
 def is_sought(recipe: Recipe, device: torch.device) -> bool:
-    """Whether `auto` tries batches, as it does on a GPU: a trial may reach the end of its memory without harm."""
+    """Whether `auto` searches for a batch size: only on a GPU, where running out of memory does no harm."""
     training = recipe.training
     return training.batch_tokens == "auto" and training.batch_sentences is None and device.type == "cuda"
 
 
 def largest_fitting(fits: Callable[[int], bool], sizes: Sequence[int] = SIZES) -> int:
-    """The largest of ascending sizes that fits; the smallest where none does, so that training itself says so."""
+    """The largest of the ascending `sizes` that fits. The smallest if none fits, so that training reports the error."""
     return max(takewhile(fits, sizes), default=sizes[0])
 
 
 def largest_batches(corpus: TrainingCorpus, tokens: int) -> list[TargetBatch]:
-    """The batches of so many tokens that may take the most memory: rows as long as the longest source and target of a
-    corpus, and rows whose sides are most alike, since the longer side alone counts."""
+    """The batches of `tokens` tokens that may need the most memory: one with the longest source and the longest target,
+    and one with the longest pair whose sides are the most similar in length.
+    """
     source, target = corpus.widths()
     longer = np.maximum(source, target)
     share = np.minimum(source, target) / longer
@@ -63,12 +64,12 @@ def largest_batches(corpus: TrainingCorpus, tokens: int) -> list[TargetBatch]:
 def update_fits(
     recipe: Recipe, corpus: TrainingCorpus, model: Model[Any], step: nn.Module, parallel: Parallel
 ) -> Callable[[int], bool]:
-    """Make a function that tells whether updates with the largest batches of so many tokens fit. It keeps weights."""
+    """Return a function that says whether updates with the largest batches of a size fit. The weights are restored."""
 
     def make_updates(tokens: int) -> None:
         optimizer = build_optimizer(recipe.optimizer, step, model.blocks())
-        for batch in largest_batches(corpus, tokens) * 2:  # the optimizer makes its state at the end of the first
-            batches = [batch] * min(2, parallel.config.accumulate)  # gradients are there during the second
+        for batch in largest_batches(corpus, tokens) * 2:  # the first update creates the optimizer's state
+            batches = [batch] * min(2, parallel.config.accumulate)  # with gradients in memory during the second
             make_update(optimizer, compute_gradients(step, batches, parallel, parallel.config.clip_norm, None), 0.0)
 
     def fits(tokens: int) -> bool:
@@ -89,7 +90,7 @@ def update_fits(
             model.load_state_dict(before)
             if own_memory:
                 torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()  # the run's own is counted
+                torch.cuda.reset_peak_memory_stats()  # the peak of the run itself is counted
                 torch.cuda.set_per_process_memory_fraction(1.0)
 
     return fits

@@ -1,9 +1,9 @@
-"""Training steps that are recorded once for each shape of a batch, and from then on replayed.
+"""Training steps that are recorded once for each batch shape, and replayed from then on.
 
-On a GPU a recording is a CUDA graph: the starts of all kernels, with the addresses that they read and write. So all
-that differs between two updates, batches, rates and counts, is copied into tensors that stay where they are; gradients
-stay as well, and are set to zero by the recording that takes the optimizer's step. What recordings need in between is
-one pool of memory, since nothing of it outlives a replay. Elsewhere a replay is a call, of the very same functions.
+On a GPU a recording is a CUDA graph: the launches of all kernels, with fixed memory addresses. Values that differ
+between updates, such as batches and learning rates, are therefore copied into tensors that are never moved. Gradients
+keep their memory, too, and are zeroed by the recording of the optimizer's step. All recordings share one memory pool,
+since no temporary tensor outlives a replay. On other devices a replay is a call of the same functions.
 """
 
 import math
@@ -31,7 +31,7 @@ from headway.training.updates import SMALLER_BATCHES, Gradients, decides_itself,
 
 
 def check_capture(recipe: Recipe, processes: int) -> None:
-    """Raise UserError for what cannot be recorded, since what comes next depends on numbers that a device computes."""
+    """Raise UserError if the recipe cannot be recorded because its computation depends on values on the device."""
     model, kind = recipe.model, recipe.optimizer.kind
     cell, attention = (model.cell, model.attention.kind) if isinstance(model, RecurrentConfig) else ("", "")
     learned = isinstance(model, DecoderOnlyConfig) and model.trained_positions() is not None
@@ -48,15 +48,15 @@ def check_capture(recipe: Recipe, processes: int) -> None:
 
 
 class CapturedUpdate:
-    """Updates of one process, as `compute_gradients` and `make_update` make them.
+    """Makes updates by recordings, with the results of `compute_gradients` and `make_update`, in a single process.
 
-    The first use of each recording is no replay: the optimizer makes its state then, and gradients get their places.
+    The first use of each recording runs normally, to create the optimizer's state and the gradients.
 
     Args:
         step: a `TrainingStep`.
-        optimizer: a fused one; its learning rate is a tensor from here on.
-        parallel: this process.
-        recorder: what records; by default that of the device.
+        optimizer: a fused optimizer, whose learning rate becomes a tensor.
+        parallel: the settings of this process.
+        recorder: makes the recordings; by default the recorder of the device.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class CapturedUpdate:
         self._rate = torch.zeros((), device=device)
         self._scale, self._norm = (torch.zeros((), dtype=exact, device=device) for _ in range(2))
         self._names: tuple[str, ...] = ()
-        self._sums = torch.zeros(0, dtype=exact, device=device)  # of the parts of the loss, and the unsmoothed one
+        self._sums = torch.zeros(0, dtype=exact, device=device)  # of the parts of the loss, and of the unsmoothed loss
         self._held: dict[Any, TargetBatch] = {}
         self._used, self._recordings = set[Any](), dict[Any, Work]()
         for group in optimizer.param_groups:
             group["lr"] = self._rate
 
     def __call__(self, batches: Sequence[TargetBatch], count: int | None, rate: float) -> Gradients:
-        """Make an update of `batches` at a learning rate; `count` is what the mean is over, None for target tokens."""
+        """Make an update with `batches` at a learning rate. `count` divides the loss; None for target tokens."""
         tokens = batches[0].counts["target_tokens"]
         self._rate.fill_(rate)
         self._scale.fill_(1 / (count or tokens))
@@ -89,7 +89,7 @@ class CapturedUpdate:
         return Gradients(self._names, torch.stack(sums), unsmoothed, self._norm.clone(), tokens)
 
     def _copied(self, batch: TargetBatch) -> Any:
-        """The key of the tensors that hold batches of this shape, this one from now on."""
+        """Copy a batch into the tensors that hold batches of its shape, and return their key."""
         tensors = _named(batch)
         key = tuple((name, each.shape) for name, each in tensors.items())
         if key not in self._held:
@@ -103,15 +103,15 @@ class CapturedUpdate:
         return key
 
     def _run(self, key: Any, work: Work) -> None:
-        """Do some work: by its recording, which is made when it is done for the second time."""
+        """Run some work: by its recording, which is made at the second call, or directly."""
         room = key is None or len(self._recordings) <= MOST
         if room and key not in self._recordings and key in self._used and decides_itself(self._optimizer):
             for group in self._optimizer.param_groups if key is None else ():
-                group["capturable"] = True  # where its step is recorded, and not before, torch asks for this word
+                group["capturable"] = True  # torch requires this flag to record the step
             try:
                 self._recordings[key] = self._recorder.record(work)
             except RuntimeError as error:
-                cause = error.__context__ or error  # the end of a recording that has failed fails as well
+                cause = error.__context__ or error  # ending a failed recording fails as well
                 if is_out_of_memory(cause):
                     raise cause from None
                 what = f"a step of this model cannot be recorded ({cause}); set training.capture to false"
@@ -142,5 +142,5 @@ class CapturedUpdate:
 
 
 def _named(batch: TargetBatch) -> dict[str, Tensor]:
-    """All tensors of a batch."""
+    """The tensors of a batch by name, including the labels."""
     return batch.own_tensors() | {f"labels.{name}": each for name, each in batch.labels.items()}

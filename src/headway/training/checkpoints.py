@@ -1,4 +1,4 @@
-"""Checkpoints in training: written whole or not at all, read back, and pruned."""
+"""Checkpoints of training: written atomically, read back, and pruned."""
 
 import json
 import shutil
@@ -36,68 +36,69 @@ from headway.runs.run_folder import (
 )
 from headway.training.parallel import like, whole
 
-RAW = "#weight"  # ends the names of weights as they are, where a checkpoint's are moving averages
-NUMBER = "#number"  # ends the names of entries that are Python's numbers
-GROUPS = "param_groups"  # in the place of a parameter's name
+RAW = "#weight"  # suffix of weights whose moving averages the checkpoint has, too
+NUMBER = "#number"  # suffix of entries that are Python numbers
+GROUPS = "param_groups"  # instead of a parameter's name
 
 
 @dataclass
 class UpdateWindow:
-    """The updates since the last line of metrics.jsonl, summed."""
+    """Sums over the updates since the last line of metrics.jsonl."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    updates: int = 0  # that were made
-    skipped: int = 0  # whose loss or gradients were not finite
-    tokens: int = 0  # target tokens of those that were made
+    updates: int = 0  # without the skipped ones
+    skipped: int = 0  # updates whose loss or gradients were not finite
+    tokens: int = 0  # target tokens of `updates`
     loss: float = 0.0  # summed over these tokens
-    unsmoothed: float = 0.0  # the cross-entropy without label smoothing, summed over `unsmoothed_tokens` of these
-    unsmoothed_tokens: int = 0  # older checkpoints do not know it
+    unsmoothed: float = 0.0  # the cross-entropy without label smoothing, summed over `unsmoothed_tokens`
+    unsmoothed_tokens: int = 0  # fewer than `tokens` after an older checkpoint
     parts: dict[str, float] = field(default_factory=dict)  # of the loss
-    norm: float = 0.0  # of the gradients, summed over updates
+    norm: float = 0.0  # the norm of the gradients, summed over updates
     began: float = 0.0  # seconds of training when the window began
-    rate: float = 0.0  # the learning rate of the last of them
+    rate: float = 0.0  # the learning rate of the last update
 
 
 class Ranked(NamedTuple):
-    """One of the best evaluations."""
+    """One of the best evaluations of a run."""
 
-    score: float  # the lower the better; of a metric whose higher scores are better, minus the score
+    score: float  # lower is better; negated for a metric whose higher scores are better
     update: int
     loss: float | None = None  # on dev; None in checkpoints of older versions
 
     @property
     def place(self) -> tuple[float, float]:
-        """The lower the better."""
+        """The sort key: lower is better."""
         return rank(self.score, self.loss, higher_is_better=False)
 
 
 @dataclass
 class TrainingState:
-    """Where training stands; with the weights and the optimizer's tensors, all that the next update depends on.
+    """The counters of a training run. Together with the weights and the optimizer's state, they determine the next
+    update.
 
-    The random numbers of an update are a function of seed, update and rank, so there is no random state to keep.
-    `best_at_end` is `best` with the evaluation of an end at which none was due; training that goes on forgets it.
+    Random numbers are a function of seed, update and rank, so no random state is stored. `best_at_end` is `best` with
+    an evaluation at the end of training that was not due; it is cleared if training continues.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     update: int = 0
     epoch: int = 0
-    batch: int = 0  # batches of the epoch that are done
+    batch: int = 0  # finished batches of the epoch
     bad_updates: int = 0
     evaluations_without_gain: int = 0
     best: list[Ranked] = field(default_factory=list)  # evaluations, best first
     best_at_end: list[Ranked] = field(default_factory=list)
-    gains: list[bool] = field(default_factory=list)  # of each evaluation, whether it was better than all before
+    gains: list[bool] = field(default_factory=list)  # for each evaluation, whether it was better than all before
     target_tokens: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     stopped: str = ""
-    evaluation_pending: bool = False  # the checkpoint's own evaluation is due and not yet among `gains`
+    evaluation_pending: bool = False  # the evaluation of this checkpoint is due, and not yet in `gains`
     window: UpdateWindow = field(default_factory=UpdateWindow)
-    general: float | None = None  # the general dev set before the first update, by the measure that says what is best
-    forgotten: float = 0.0  # how much worse that is now
+    general: float | None = None  # the score of the general dev set before the first update
+    forgotten: float = 0.0  # by how much that score has become worse
 
 
 STATE_SHAPE = TypeAdapter(TrainingState)
@@ -106,10 +107,10 @@ STATE_SHAPE = TypeAdapter(TrainingState)
 def save_checkpoint(
     checkpoints: Path, state: TrainingState, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]
 ) -> Path:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint atomically, and return its folder.
 
     Raises:
-        RunError: the disk is full or not writable; what was written before is untouched.
+        RunError: the disk is full or not writable; earlier checkpoints are unchanged.
     """
     final = folder_of(checkpoints, state.update)
 
@@ -129,7 +130,7 @@ def save_checkpoint(
 
 
 def rewrite_state(checkpoints: Path, state: TrainingState) -> None:
-    """Replace the state of the checkpoint after `state.update`, whose tensors stay as they are."""
+    """Replace the state of the checkpoint after `state.update`, but not its tensors."""
     folder = folder_of(checkpoints, state.update)
     _write_state(folder, state, read_state(folder)["sha256"])
 
@@ -141,7 +142,7 @@ def _write_state(folder: Path, state: TrainingState, hashes: Mapping[str, str]) 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read and found whole. `raw` are weights as they are, where `weights` are averages."""
+    """A checkpoint in memory. If `weights` are moving averages, `raw` are the weights that training continues with."""
 
     state: TrainingState
     weights: dict[str, Tensor]
@@ -150,9 +151,9 @@ class Checkpoint:
 
 
 def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None.
+    """Load the newest undamaged checkpoint, or None if there is none.
 
-    Damaged ones are named to `warn` and removed, also among the older: the final model may be a mean of those.
+    Damaged checkpoints, even older ones, are reported to `warn` and removed, as the final model may average old ones.
     """
     whole_ones = []
     for folder in list_checkpoints(checkpoints):
@@ -176,7 +177,7 @@ def load_latest(checkpoints: Path, warn: Callable[[str], None]) -> Checkpoint | 
 
 
 def _parsed_state(folder: Path) -> TrainingState:
-    """The state of a checkpoint that is whole. Raises UserError where another version of headway wrote it."""
+    """The state of an undamaged checkpoint. Raises UserError if another version of headway wrote it."""
     content = read_state(folder)
     try:
         state = STATE_SHAPE.validate_python(content.get("state"))
@@ -193,14 +194,13 @@ def _parsed_state(folder: Path) -> TrainingState:
 
 
 def prune(checkpoints: Path, keep: set[int]) -> None:
-    """Remove the checkpoints whose update is not in `keep`."""
     for folder in list_checkpoints(checkpoints):
         if update_of(folder) not in keep:
             _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    """Remove a checkpoint; one that a kill leaves half removed no longer looks like a checkpoint, or a damaged one."""
+    """Remove a checkpoint. If a kill interrupts this, the remaining files do not look like a checkpoint."""
     doomed = folder.with_name(f".{folder.name}.old.tmp")
     shutil.rmtree(doomed, ignore_errors=True)
     move(folder, doomed)
@@ -208,25 +208,25 @@ def _remove(folder: Path) -> None:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as whole tensors named `PARAMETER/ENTRY` (every process must call this).
+    """The optimizer's state as unsharded tensors named `PARAMETER/ENTRY` (every process must call this).
 
-    Numbers, which optimizers of others may keep, are tensors without axes under names that end in `NUMBER`. Those that
-    such an optimizer keeps for a group of parameters are `GROUPS.INDEX/ENTRY`.
+    Numbers, which third-party optimizers may have, are scalar tensors with names that end in `NUMBER`. Numbers of such
+    an optimizer's parameter groups are called `GROUPS.INDEX/ENTRY`.
 
     Raises:
-        UserError: a state of other values.
+        UserError: the state has values of other types.
     """
     stored = [
         _stored(f"{name}/{entry}", value)
         for name, parameter in model.named_parameters()
         for entry, value in optimizer.state.get(parameter, {}).items()
     ]
-    if not (is_own(optimizer) or type(optimizer).__module__.startswith("torch.optim.")):  # there they are options
+    if not (is_own(optimizer) or type(optimizer).__module__.startswith("torch.optim.")):  # their numbers are options
         stored += [
             _stored(f"{GROUPS}.{index}/{entry}", value)
             for index, group in enumerate(optimizer.param_groups)
             for entry, value in group.items()
-            if entry != "lr" and isinstance(value, bool | int | float)  # the learning rate is the schedule's
+            if entry != "lr" and isinstance(value, bool | int | float)  # the schedule sets the learning rate
         ]
     return dict(stored)
 
@@ -241,7 +241,7 @@ def _stored(key: str, value: Any) -> tuple[str, Tensor]:
 
 
 def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Put back what `optimizer_tensors` gave. Raises UserError where that is no state of this optimizer and model."""
+    """Restore the state from `optimizer_tensors`. Raises UserError if it does not fit this optimizer and model."""
     parameters, states = dict(model.named_parameters()), defaultdict[str, dict[str, Tensor]](dict)
     for key, value in tensors.items():
         name, _, entry = key.rpartition("/")
@@ -250,7 +250,7 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
     for name in groups.keys() & states.keys():
         groups[name].update({entry.removesuffix(NUMBER): value.item() for entry, value in states.pop(name).items()})
     wrong = sorted(states.keys() - parameters.keys())
-    if is_own(optimizer):  # those of others may keep anything
+    if is_own(optimizer):  # third-party optimizers may store anything
         for group in optimizer.param_groups if not wrong else ():
             inside = set(map(id, group["params"]))
             of_group = {name: state for name, state in states.items() if id(parameters[name]) in inside}
@@ -267,7 +267,7 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
 
 
 def _wrong_entries(states: Mapping[str, Mapping[str, Tensor]], parameters: Mapping[str, nn.Parameter]) -> list[str]:
-    """Entries that are neither as their parameter nor a count of steps, and parameters that lack entries of others."""
+    """The entries whose shape or dtype does not fit their parameter, and entries that some parameters lack."""
     entries = {entry for state in states.values() for entry in state}
     wrong = [f"{name}/{entry}" for name, state in states.items() for entry in sorted(entries - state.keys())]
     for name, state in states.items():

@@ -1,4 +1,4 @@
-"""Loggers: programs that get the numbers of a run beside metrics.jsonl, as they are written."""
+"""Loggers: experiment trackers that receive the lines of metrics.jsonl while they are written."""
 
 import importlib
 import importlib.util
@@ -19,25 +19,25 @@ WHERE = "training.loggers"
 
 
 class Logger(ABC):
-    """Gets the numbers of one run, whose folder it is made with, besides options of its own.
+    """The base class of loggers. A logger is built with the run folder and its options.
 
     Attributes:
-        package: its library, which an extra of the same name installs.
+        package: the library that it needs, installed by the extra of the same name.
     """
 
     package: ClassVar[str | None] = None
 
     @abstractmethod
     def write(self, update: int, numbers: Mapping[str, float]) -> None:
-        """Write numbers by name."""
+        """Log numbers by name."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what is written."""
+        """Flush and close the log."""
 
 
 class TensorBoard(Logger):
-    """Files of TensorBoard, in `tensorboard` of the run folder."""
+    """Event files of TensorBoard, in the folder `tensorboard` of the run."""
 
     package = "tensorboard"
 
@@ -55,7 +55,7 @@ class TensorBoard(Logger):
 
 
 class WeightsAndBiases(Logger):
-    """A run of Weights & Biases, which a resumed run goes on with; WANDB_MODE=offline keeps it here."""
+    """A run of Weights & Biases, which a resumed run continues; WANDB_MODE=offline stores it locally."""
 
     package = "wandb"
 
@@ -63,7 +63,7 @@ class WeightsAndBiases(Logger):
         wandb: Any = importlib.import_module("wandb")
         given = {"name": folder.name, "id": identity(folder), "resume": "allow", "dir": str(folder)}
         self._run = wandb.init(project=project, **given)
-        # Its own count of steps only grows, and drops what a resumed run writes of its last updates.
+        # The built-in step counter only grows, and would drop updates that a resumed run repeats.
         self._run.define_metric("*", step_metric="update")
 
     def write(self, update: int, numbers: Mapping[str, float]) -> None:
@@ -74,7 +74,7 @@ class WeightsAndBiases(Logger):
 
 
 class MLflow(Logger):
-    """A run of MLflow, which a resumed run goes on with; MLFLOW_TRACKING_URI says where."""
+    """A run of MLflow, which a resumed run continues; MLFLOW_TRACKING_URI sets the server."""
 
     package = "mlflow"
 
@@ -103,7 +103,7 @@ LOGGERS: Registry[Logger] = Registry(
 
 
 def identity(folder: Path) -> str:
-    """The name of a run in other programs, which it keeps where its folder goes; another in its place has its own."""
+    """The identifier of a run in trackers. It is stored in the run folder, so it follows the folder when this moves."""
     file = folder / "identity"
     if not file.exists():
         write_text(file, uuid4().hex)
@@ -111,7 +111,7 @@ def identity(folder: Path) -> str:
 
 
 def check_loggers(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Raise UserError for a logger that there is not, whose library is not installed, or that has no such option."""
+    """Raise UserError if a logger or its option does not exist, or if its library is not installed."""
     for entry in entries:
         logger = LOGGERS.get(entry.get("kind"), WHERE)
         validated(config_of(logger), {key: value for key, value in entry.items() if key != "kind"}, WHERE)
@@ -121,7 +121,7 @@ def check_loggers(entries: Sequence[Mapping[str, Any]]) -> None:
 
 @contextmanager
 def survived(name: str) -> Iterator[None]:
-    """Within this context an error is a warning: no training ends with a logger that fails."""
+    """Within this context, errors become warnings, so that a failing logger never ends training."""
     try:
         yield
     except Exception as error:  # whatever its library raises
@@ -130,7 +130,7 @@ def survived(name: str) -> Iterator[None]:
 
 
 def build_loggers(entries: Sequence[Mapping[str, Any]], folder: Path) -> list[Logger]:
-    """The loggers of a run that can be made here."""
+    """Build the loggers of a run. A logger that cannot be built is left out with a warning."""
     made = list[Logger]()
     for entry in entries:
         with survived(entry["kind"]):

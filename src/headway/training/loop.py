@@ -21,17 +21,17 @@ from headway.training.session import Session
 from headway.training.start import open_session
 from headway.training.updates import SMALLER_BATCHES, compute_gradients, make_update, prepared_updates
 
-MEASURED = 10, 3.0  # updates and seconds that tell how long training will take
+MEASURED = 10, 3.0  # updates and seconds that are measured for the estimate
 
 
 def train(
     recipe: Recipe, output: Path, *, resume: bool = False, report: bool = False, trial: bool = False,
     begun: Callable[[Run], object] | None = None,
 ) -> int:  # fmt: skip
-    """Train as `headway.train` does, whose docstring says more; with `report`, complete training leaves `report.html`.
+    """Train a run, as documented in `headway.train`. With `report`, `report.html` is written when training is complete.
 
-    A `trial`, which is thrown away, does not say that training is complete, and a signal ends it as anything else.
-    `begun` is called with the run when all is built, before the first update.
+    A `trial`, which is thrown away, does not log the completion, and signals are not handled. `begun` is called with
+    the run when everything is built, before the first update.
 
     Returns:
         0 when training is complete, 128 + the signal's number when SIGINT or SIGTERM stopped it.
@@ -52,13 +52,13 @@ def train(
                 session.finish(signals)
             if state.stopped and not state.evaluation_pending:
                 if report and session.parallel.first:
-                    write_run_report(output)  # while the lock is held: who holds it removes unfinished files
+                    write_run_report(output)  # while the lock is held: its holder removes unfinished files
                 if session.parallel.first and not trial:
                     run = open_run(output)
                     shown = f"training is complete ({state.stopped}): {run.folder.weights}"
                     say(f"{shown}; the weights are {run.weights_shown()}")
                 return 0
-            number = signals.received or signal.SIGTERM  # it may have reached another process only
+            number = signals.received or signal.SIGTERM  # the signal may have reached another process only
             say(f"stopped by {signal.Signals(number).name} after update {state.update}; the run can be resumed")
             return 128 + number
     except OSError as error:
@@ -68,7 +68,7 @@ def train(
 
 
 def _loop(session: Session, signals: Signals) -> None:
-    """Update until training is complete, which `state.stopped` says, or a signal asks for an end."""
+    """Make updates until training is complete (`state.stopped` has the reason) or a signal asks to stop."""
     config, state, parallel = session.recipe.training, session.state, session.parallel
     began, cpu_began = time.monotonic() - state.seconds, _cpu_seconds(parallel.world_size) - state.cpu_seconds
     session.model.train()
@@ -103,7 +103,7 @@ def _loop(session: Session, signals: Signals) -> None:
             if regular or stop:
                 clocks = time.monotonic(), _cpu_seconds(parallel.world_size)
                 session.checkpoint(signals, regular=regular, stop=stop)
-                # The seconds of training are those of updates, however often a run is evaluated.
+                # The training time is the time of the updates, without evaluation.
                 began += time.monotonic() - clocks[0]
                 cpu_began += _cpu_seconds(parallel.world_size) - clocks[1]
             each = pace.seconds_each(state.seconds, state.update)
@@ -113,7 +113,7 @@ def _loop(session: Session, signals: Signals) -> None:
 
 
 def _cpu_seconds(processes: int) -> float:
-    """The processor time of all processes and their threads so far; all processes do the same work."""
+    """The processor time of all processes and threads so far, assuming that all processes work equally long."""
     return time.process_time() * processes
 
 
@@ -134,15 +134,15 @@ def _finished(config: TrainingConfig, state: TrainingState) -> str:
 
 @dataclass
 class _Forecast:
-    """The time that training will take here, said once, as soon as some updates of this process have been measured."""
+    """Estimates the remaining time, and logs it once, after some updates of this process were measured."""
 
     config: TrainingConfig
     updates: int = 0
-    warm: float = 0.0  # the seconds of training when the first of them was made, which takes longer than the others
+    warm: float = 0.0  # the training time after the first update, which is slower than the others
     said: bool = False
 
     def add(self, state: TrainingState) -> None:
-        """Count an update."""
+        """Count an update, and log the estimate if it is time."""
         self.updates += 1
         if self.updates == 1:
             self.warm = state.seconds
@@ -155,7 +155,7 @@ class _Forecast:
 
 
 def _left(config: TrainingConfig, state: TrainingState, each: float) -> str:
-    """The time until the end that comes first, as far as it can be known; `each` is the time of an update."""
+    """The remaining time until the first possible end, in words; empty if unknown. `each` is the seconds per update."""
     left = math.inf
     if config.minutes is not None:
         left = 60 * config.minutes - state.seconds

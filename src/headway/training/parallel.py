@@ -1,7 +1,7 @@
-"""One process or several (under torchrun), on CPU or GPU; weights replicated (ddp) or sharded (fsdp).
+"""Training with one process or several (under torchrun), on CPU or GPU; weights are replicated (ddp) or sharded (fsdp).
 
-The result does not depend on how many processes share the work: the recipe's batches are global, and every process
-takes its rows of each.
+The result does not depend on the number of processes: the recipe's batches are global, and every process takes a share
+of the rows of each batch.
 """
 
 import os
@@ -38,43 +38,42 @@ from headway.recipe import TrainingConfig
 from headway.tensors.exchange import alone
 from headway.tensors.precision import autocast
 
-EVERY = 3.0  # seconds between two heartbeats
-# Seconds without a beat after which a process counts as hung. Its thread beats on whatever it reads, computes or waits
-# for, unless foreign code keeps the interpreter's lock: sorting many millions of lines takes some seconds of these.
+EVERY = 3.0  # seconds between heartbeats
+# Seconds without a heartbeat after which a process counts as hung. A thread sends them whatever the process does,
+# unless native code holds the interpreter's lock: sorting millions of lines may hold it for some seconds.
 SILENCE = 45.0
-ENDED, HUNG = "ended", "hung"  # in the place of a beat; the key that says that a process is silent
+ENDED, HUNG = "ended", "hung"  # the last value instead of a heartbeat; the key set if a process is silent
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Parallel:
-    """This process among those that train together."""
+    """The settings of this process, which is one of `world_size` processes of a training run."""
 
     rank: int
     world_size: int
     device: torch.device
     config: TrainingConfig
-    control: ProcessGroup | None = None  # of numbers on the CPU, by which processes decide
+    control: ProcessGroup | None = None  # for exchanging CPU numbers, for common decisions
     precision: str = "float32"
-    job: Store | None = None  # of torchrun, which outlives the processes that it starts again
+    job: Store | None = None  # of torchrun, shared by restarted processes
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that reads, writes and speaks."""
+        """Whether this process has rank 0, which reads, writes and logs."""
         return self.rank == 0
 
     @property
     def reading_waits(self) -> bool:
-        """Whether whoever reads a number of the device waits for the work before it."""
+        """Whether reading a number from the device waits for the queued work."""
         return self.device.type != "cpu"
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context of the run's precision."""
         return autocast(self.device, self.precision)
 
     def wrap(self, module: nn.Module, layers: Sequence[nn.Module]) -> nn.Module:
-        """`module` made ready for several processes; with fsdp, each of `layers` is gathered as a whole."""
+        """Prepare `module` for several processes. With fsdp, each of `layers` is gathered as a unit."""
         if self.world_size == 1:
             return module
         if self.config.strategy == "ddp":
@@ -85,19 +84,19 @@ class Parallel:
         return module
 
     def synchronise(self, module: nn.Module, last: bool) -> AbstractContextManager[Any]:
-        """The context of one forward and backward pass; gradients are exchanged only in the `last` of an update."""
+        """The context of a forward and backward pass. Gradients are exchanged only in the `last` pass of an update."""
         if isinstance(module, FSDPModule):
             module.set_requires_gradient_sync(last)
         return module.no_sync() if isinstance(module, DistributedDataParallel) and not last else nullcontext()
 
     def sum_on_device(self, values: Tensor) -> Tensor:
-        """The sums of each of the device's `values` over all processes, in their place, without waiting for them."""
+        """Sum `values` over all processes, in place, without waiting for the device."""
         if self.world_size > 1:
             distributed.all_reduce(values)
         return values
 
     def sum(self, value: float) -> float:
-        """The sum of a value over all processes, by which they decide alike; does not wait for the device."""
+        """The sum of a number over all processes, for common decisions. Does not wait for the device."""
         if self.world_size == 1:
             return value
         tensor = torch.tensor(value, dtype=torch.float64)
@@ -105,17 +104,17 @@ class Parallel:
         return float(tensor)
 
     def claimed(self, output: Path) -> bool:
-        """Whether a process of this job that has died began the run in `output`."""
+        """Whether an earlier process of this torchrun job, which has died, began the run in `output`."""
         key = f"headway/{output.absolute()}"
         return self.job is not None and self.job.check([key]) and self.job.get(key).decode() != str(os.getpid())
 
     def claim(self, output: Path) -> None:
-        """Let the processes that torchrun starts when these have died go on with the run in `output`."""
+        """Record in the job's store that this process began the run, so that restarted processes may resume it."""
         if self.job is not None:
             self.job.set(f"headway/{output.absolute()}", str(os.getpid()))
 
     def from_first(self, work: Callable[[], Any]) -> Any:
-        """The first process does `work`; all get what it gave, or stop where it failed."""
+        """Do `work` in the first process, and return its result in all processes, which exit if it fails."""
         if self.world_size == 1:
             return work()
         result: list[Any] = [None, None]
@@ -132,7 +131,7 @@ class Parallel:
         return result[0]
 
     def on_first(self, work: Callable[[], Result]) -> Result | None:
-        """The first process does `work` and gets what it gave; the others wait for it, and stop where it failed."""
+        """Do `work` in the first process only, and return its result there. The others wait, and exit if it fails."""
         results = list[Result]()
         self.from_first(lambda: results.append(work()))
         return results[0] if results else None
@@ -140,7 +139,7 @@ class Parallel:
 
 @contextmanager
 def joined(config: TrainingConfig) -> Iterator[Parallel]:
-    """Join the processes that torchrun started, if it did, with this one's device, and part from them in the end."""
+    """Join the process group if torchrun started this process, and leave it at the end. Yields the settings."""
     world_size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None:
@@ -164,18 +163,18 @@ def joined(config: TrainingConfig) -> Iterator[Parallel]:
             control = distributed.new_group(backend="gloo", timeout=wait) if device.type != "cpu" else None
             yield Parallel(rank, world_size, device, config, control, job=job)
         finally:
-            if distributed.is_initialized():  # without its end a process may abort at exit
-                # A group's end waits for its threads while it holds the interpreter's lock; a thread that still has to
-                # let go of the tensors of the last exchange waits for that lock. Sleeping gives it to them first.
+            if distributed.is_initialized():  # otherwise the process may abort at exit
+                # Destroying a group waits for its threads while holding the interpreter's lock. A thread that has to
+                # free the tensors of the last exchange needs this lock. Sleeping lets it run first.
                 time.sleep(0.2)
                 distributed.destroy_process_group()
 
 
 def _attempt(job: Store, rank: int, world_size: int, wait: timedelta) -> str:
-    """A name that the processes of this attempt alone know: what dead ones have left in their job's store is not read.
+    """A name shared by the processes of this attempt, so that no values of dead processes are read from the store.
 
-    Counts of restarts are no such name, as each machine has its own. The first process tells the name to whoever asks,
-    also to dead ones, until all others have confirmed it.
+    The restart count is not unique, as each machine has its own. The first process sends the name to every process that
+    asks, even to dead ones, until all others have confirmed it.
     """
     mine, others = uuid4().hex, range(1, world_size)
     if rank > 0:
@@ -195,13 +194,12 @@ def _attempt(job: Store, rank: int, world_size: int, wait: timedelta) -> str:
 
 
 def is_first() -> bool:
-    """Whether this is the first, or the only, process of all that train."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Within this context, where all processes of a machine read the same files, only its first tells of mistakes."""
+    """Within this context, only the first process of a machine reports user errors: all read the same files."""
     try:
         yield
     except UserError as error:
@@ -212,10 +210,10 @@ def told_once() -> Iterator[None]:
 
 @contextmanager
 def lost_processes_named(config: TrainingConfig) -> Iterator[None]:
-    """Raise RunError where, within this context, another process of the run has ended or does not answer."""
+    """Raise RunError if another process of the run ends or stops responding within this context."""
     try:
         yield
-    except RuntimeError as error:  # of which gloo's errors have no class of their own
+    except RuntimeError as error:  # gloo's errors have no class of their own
         if not isinstance(error, distributed.DistError) and "gloo" not in str(error):
             raise
         raise RunError(
@@ -225,38 +223,37 @@ def lost_processes_named(config: TrainingConfig) -> Iterator[None]:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor gathered from its shards (every process must call this), on the CPU."""
+    """The tensor on the CPU, gathered from its shards (every process must call this)."""
     full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return full.detach().cpu().contiguous()
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module that `Parallel.wrap` was given, by whose names parameters are stored."""
+    """The module before `Parallel.wrap`, whose parameter names are used for storage."""
     return module.module if isinstance(module, DistributedDataParallel) else module
 
 
 def like(tensor: Tensor, model: Tensor) -> Tensor:
-    """A copy of a whole `tensor`, placed and, where sizes agree, sharded as `model` is."""
+    """A copy of `tensor` on the device of `model`, sharded like `model` if the shapes are equal."""
     if isinstance(model, DTensor) and tensor.shape == model.shape:
         return distribute_tensor(tensor.to(model.device), model.device_mesh, model.placements)
     return tensor.to(model.device, copy=True)
 
 
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`whole` for each of `tensors`."""
     return {name: whole(tensor) for name, tensor in tensors.items()}
 
 
 class Heartbeat:
-    """The beats of this process in a store, and those of the next rank, whose silence ends this process.
+    """Sends heartbeats to a store, and ends this process if the next rank stops sending its own.
 
-    Silence is counted in this process's own ticks, so that a whole run that was stopped, and goes on, has missed none.
-    One thread talks with the store, which may block it; the other counts.
+    Silence is counted in ticks of this process, so a run that is suspended as a whole does not miss any. One thread
+    talks to the store, which may block; the other one counts.
     """
 
     def __init__(self, store: Store, rank: int, world_size: int, host: str) -> None:
         self._store, self._rank, self._next, self._host = store, rank, (rank + 1) % world_size, host
-        self._unheard = self._unanswered = 0  # ticks since the next rank's last beat, and since the store's answer
+        self._unheard = self._unanswered = 0  # ticks since the next rank's heartbeat, and since an answer of the store
         self._name, self._told_by_another = f"rank {self._next}", False
         self._over = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._beat, self._watch)]
@@ -264,14 +261,14 @@ class Heartbeat:
             thread.start()
 
     def close(self) -> None:
-        """Say goodbye; where a process has fallen silent, wait for the end of this one, whose reason is that."""
+        """Say goodbye. If another process has fallen silent, wait until this one is ended for that reason."""
         self._over.set()
         self._threads[1].join()
         self._threads[0].join(EVERY)
 
     def _beat(self) -> None:
         heard, here = "", f"process {os.getpid()} of {socket.gethostname()}"
-        with suppress(RuntimeError):  # the store has gone, and the other thread counts its silence
+        with suppress(RuntimeError):  # the store has ended; the other thread counts its silence
             for number in count():
                 self._store.set(str(self._rank), f"{number} {here}")
                 beat = self._store.get(str(self._next)).decode() if self._store.check([str(self._next)]) else ""
@@ -290,27 +287,27 @@ class Heartbeat:
                 self._end_process()
 
     def _end_process(self) -> None:
-        """End at once: the main thread may wait in foreign code, where no exception reaches it."""
+        """Exit immediately: the main thread may be blocked in native code, which exceptions do not reach."""
         if not self._told_by_another:
             name = self._host if self._unanswered * EVERY >= SILENCE else self._name
             what = "is stopped, or hangs; the run can go on from its last checkpoint"
             text = f"{name} has given no sign of life for {SILENCE:g} seconds: it {what}"
-            for tell in (partial(last_word, text), partial(self._store.set, HUNG, "")):  # neither may hold this up
+            for tell in (partial(last_word, text), partial(self._store.set, HUNG, "")):  # neither may block the exit
                 threading.Thread(target=tell, daemon=True).start()
-        time.sleep(2 * EVERY)  # until the others know why connections are lost
+        time.sleep(2 * EVERY)  # until the other processes know the reason
         os._exit(1)
 
 
 class Interrupted(BaseException):
-    """A signal came in work that may be left at any moment."""
+    """A signal arrived during work that may be abandoned."""
 
 
 class Signals:
-    """The first signal is noted, so that the update at hand is finished and saved; a second one ends at once.
+    """The signal handler of training: the first signal ends it after the current update, a second one at once.
 
     Attributes:
         received: the number of the first signal.
-        end_at_once: what a second one does if it is SIGINT: the handler that SIGINT had before.
+        end_at_once: the previous handler of SIGINT, called for a second SIGINT.
     """
 
     def __init__(self) -> None:
@@ -319,12 +316,12 @@ class Signals:
         self._may_leave = False
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
-        """Note a signal.
+        """Handle a signal.
 
         Raises:
-            Interrupted: in work that may be left.
-            KeyboardInterrupt: a second signal that is SIGINT.
-            SystemExit: a second signal that is SIGTERM.
+            Interrupted: during work that may be abandoned.
+            KeyboardInterrupt: this is the second signal, a SIGINT.
+            SystemExit: this is the second signal, a SIGTERM.
         """
         if self.received is not None:
             if number == signal.SIGTERM:
@@ -340,7 +337,7 @@ class Signals:
 
     @contextmanager
     def may_leave(self) -> Iterator[None]:
-        """Work that a signal ends at any moment, by Interrupted, whatever error a library makes of that."""
+        """Within this context, a signal raises Interrupted, even if a library turns that into another error."""
         if self.received is not None:
             raise Interrupted
         self._may_leave = True
@@ -356,10 +353,10 @@ class Signals:
 
 @contextmanager
 def noted_signals() -> Iterator[Signals]:
-    """Note SIGINT and SIGTERM within this context; outside of the main thread none come.
+    """Handle SIGINT and SIGTERM within this context. Outside the main thread no signals arrive.
 
-    What a signal raises within a callback of the garbage collector is lost there, and Python would print a traceback.
-    The signal is noted all the same: the update at hand is the last.
+    An exception from a signal handler is lost if a garbage collection callback is running, and Python would print a
+    traceback. The signal is noted in that case, too, so the current update is the last.
     """
     signals, tell = Signals(), sys.unraisablehook
 
@@ -370,7 +367,7 @@ def noted_signals() -> Iterator[Signals]:
     sys.unraisablehook = tell_others
     try:
         before = {number: signal.signal(number, signals.note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: whoever runs this thread handles signals
+    except ValueError:  # not the main thread, which handles the signals
         before = {}
     if callable(end := before.get(signal.SIGINT)):
         signals.end_at_once = end

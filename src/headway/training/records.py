@@ -1,4 +1,4 @@
-"""Records of a run while it trains: metrics.jsonl, loggers, and the numbers of updates not yet in either."""
+"""Records of a run during training: metrics.jsonl, loggers, and the values of updates that are not written yet."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from headway.training.updates import Gradients, PlannedUpdate
 
 @dataclass(frozen=True)
 class Outcome:
-    """One update in numbers, as `Gradients` has them on the device."""
+    """The values of one update, read from the `Gradients` on the device."""
 
     plan: PlannedUpdate
     parts: Mapping[str, float]
@@ -28,7 +28,6 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """The sum of all parts."""
         return sum(self.parts.values())
 
     @property
@@ -38,12 +37,12 @@ class Outcome:
 
     @property
     def fault(self) -> str:
-        """The first thing that is not finite."""
+        """The quantity that is not finite: the gradient or the loss."""
         return "gradient" if math.isfinite(self.loss) else "loss"
 
 
 def add_to_window(window: UpdateWindow, outcome: Outcome) -> None:
-    """Count an update in the window that it belongs to."""
+    """Add an update to the sums of the window."""
     if not outcome.finite:
         window.skipped += 1
         return
@@ -58,11 +57,11 @@ def add_to_window(window: UpdateWindow, outcome: Outcome) -> None:
 
 
 class Records:
-    """The records of one run, written where this process is to `write`.
+    """The records of one run. Only a process with `write` writes them.
 
     Attributes:
-        loss: of the last line, for people; empty before the first one.
-        speed: of the last line, for people.
+        loss: the loss of the last line, for display; empty before the first line.
+        speed: the speed of the last line, for display.
     """
 
     def __init__(self, folder: RunFolder, *, write: bool, loggers: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -72,11 +71,11 @@ class Records:
         self.loss = self.speed = ""
 
     def add(self, plan: PlannedUpdate, gradients: Gradients) -> None:
-        """Remember an update; waits for no numbers."""
+        """Store an update, without reading its values from the device."""
         self._unread.append((plan, gradients))
 
     def read(self) -> list[Outcome]:
-        """The updates since the last call, in numbers; waits for the device, once."""
+        """The outcomes of the updates since the last call. Waits for the device, once."""
         if not self._unread:
             return []
         numbers = [
@@ -93,7 +92,7 @@ class Records:
         return outcomes
 
     def write_window(self, state: TrainingState, rate: float) -> None:
-        """Write a line on the updates of the window, where there are any, and begin a new one."""
+        """Write a line about the updates in the window, if any, and begin a new window."""
         window = state.window
         if not (window.updates or window.skipped):
             return
@@ -120,7 +119,7 @@ class Records:
         state.window = UpdateWindow(began=state.seconds)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Write one line of metrics.jsonl, and its numbers for all loggers."""
+        """Write a line to metrics.jsonl, and its numbers to all loggers."""
         if self._file is None:
             return
         add_line(self._file, values)
@@ -133,21 +132,21 @@ class Records:
                 self._loggers.append(logger)
 
     def sync(self) -> None:
-        """Make what was written survive a power cut, as a checkpoint does that is written next."""
+        """Flush the file to disk, so that it survives a power failure like the checkpoint that follows."""
         if self._file is not None and self._file.exists():
             sync(self._file)
 
     def close(self) -> None:
-        """End what loggers write."""
+        """Close all loggers."""
         for logger in self._loggers:
             with survived(type(logger).__name__):
                 logger.close()
 
 
 def is_before(entry: Mapping[str, Any], state: TrainingState, evaluate_every: int) -> bool:
-    """Whether a line of metrics.jsonl was written before the checkpoint that `state` was read from."""
-    # The last update's checkpoint is written anew once training ends, where its evaluation was not due before.
+    """Whether a line of metrics.jsonl was written before the checkpoint of `state`."""
+    # The checkpoint of the last update is rewritten at the end of training if its evaluation was not due.
     due = bool(state.stopped) or state.update % evaluate_every == 0
     is_later_evaluation = "dev_loss" in entry and (state.evaluation_pending or not due)
-    same = entry["update"] == state.update > 0  # what comes before the first update is written anew
+    same = entry["update"] == state.update > 0  # lines before the first update are rewritten
     return bool(entry["update"] < state.update or (same and not is_later_evaluation))

@@ -1,4 +1,4 @@
-"""The report of a run, a page: its result, learning curves, tables, attention on dev."""
+"""The HTML report of a run: scores, learning curves, tables, and attention on dev."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "report.js", "curves.js", "attention.js"
 )  # fmt: skip
 INSIDE = "inside.html"  # the page of `headway inspect` in a run folder
-BITS = 8  # of a weight
-MOST_POINTS = 1000  # a curve on a screen has no room for more
+BITS = 8  # of a packed attention weight
+MOST_POINTS = 1000  # of a curve
 SENTENCES = 12  # of dev, in the report
 
 
 def curves(lines: Sequence[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
-    """The (update, value) points of every quantity in the lines of `read_metrics`, in their order.
+    """The (update, value) points of every quantity in the lines of `read_metrics`, in order.
 
-    Metrics on dev are named `dev.exact_match`. Values that are not finite are left out: a curve has a gap there.
+    Dev metrics are named like `dev.exact_match`. Values that are not finite are left out, so a curve has a gap there.
     """
     points: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
@@ -60,22 +60,22 @@ def write_report(
     tables: Sequence[Table] = (),
     headline: str = "",
 ) -> None:
-    """Write the report to `path`, with a link to the page of `headway inspect` where that stands beside it.
+    """Write the report to `path`, with a link to the page of `headway inspect` if that is in the same folder.
 
     Args:
-        headline: the result in a line, above all else.
+        headline: the result in one line, at the top.
         summary: facts about the run by name, shown at the top.
         metrics: the run's `metrics.jsonl`.
-        drawings: gives pictures of an output made of characters, by name.
-        examples: sentences to show, with their attention where they have it; those that are wrong come first.
-        tables: the first is shown, the others are folded.
+        drawings: returns the text drawings of an output, by name.
+        examples: outputs to show, with their attention if captured; wrong outputs come first.
+        tables: tables; all but the first are collapsed.
 
     Raises:
         UserError: the metrics cannot be read.
     """
     points = curves(read_metrics(metrics))
-    # The loss on dev has no label smoothing, and beside it stands the loss of training that has none either. Runs of
-    # older versions have no such curve; theirs is of what training minimises.
+    # The dev loss has no label smoothing, and is shown with the training loss without label smoothing. Runs of
+    # older versions lack this curve, and show the objective instead.
     training = ("training", "unsmoothed_loss") if "unsmoothed_loss" in points else ("objective", "loss")
     page = {
         "title": title,
@@ -112,14 +112,14 @@ def write_report(
 
 
 def link_inside(report: Path) -> None:
-    """Let a report that was written before the page of `headway inspect` beside it have a link to that page."""
+    """Add the link to the page of `headway inspect` to a report that was written before that page."""
     before, after = (data_element("inside", name).encode() for name in (None, INSIDE))
     if report.is_file() and before in (content := report.read_bytes()):
         write_bytes(report, content.replace(before, after))
 
 
 def summary_of(run: StoredRun) -> dict[str, str]:
-    """The facts at the top of the page, as far as the manifest has them."""
+    """The facts at the top of the page, from the manifest."""
     manifest, recipe = run.manifest, run.recipe
     machine = manifest.get("machine", {})
     computer = [machine[key] for key in ("processor", "instruction_set") if machine.get(key)]
@@ -140,9 +140,9 @@ def summary_of(run: StoredRun) -> dict[str, str]:
 
 
 def baseline_tables(run: StoredRun) -> list[Table]:
-    """The model's scores on dev beside those of outputs that need no model; no table where there are none.
+    """The dev scores of the model and of outputs that need no model. An empty list if there are no such outputs.
 
-    The scores are those of the checkpoint that the weights are, or of the last of those that they are the mean of.
+    The scores belong to the checkpoint of the weights, or to the last of the checkpoints that were averaged.
     """
     if not (evaluated := [line for line in run.kept_evaluations() if line.get("baselines")]):
         return []
@@ -154,9 +154,9 @@ def baseline_tables(run: StoredRun) -> list[Table]:
 
 
 def scores_shown(run: StoredRun) -> str:
-    """The scores on dev of the run's weights in a line; empty without a dev set.
+    """The dev scores of the run's weights in one line. Empty without a dev set.
 
-    Of a mean of checkpoints they are those of the last of them, which is said.
+    For averaged weights, they are the scores of the last of the checkpoints, which the line says.
     """
     if not (evaluated := run.kept_evaluations()):
         return ""
@@ -177,9 +177,9 @@ def write_run_report(
     folder, task = opened.folder, opened.task
     with opened.trusted():
         if examples is None:
-            with accounted(InputAccount()):  # the account of the data has told what there is to tell
+            with accounted(InputAccount()):  # training has logged these warnings already
                 examples = task.examples(load(run), SENTENCES)
-            if (config := task.written(opened.recipe)) is not None:  # which outputs are right is by these
+            if (config := task.written(opened.recipe)) is not None:  # to compare the outputs with these
                 examples = [replace(output, example=output.example.as_written(config)) for output in examples]
         write_report(
             folder.report,

@@ -1,4 +1,4 @@
-"""A training run's things between updates: records, checkpoints, evaluation, the final model."""
+"""The session of a training run: records, checkpoints, evaluation, and the final model."""
 
 import math
 import time
@@ -54,19 +54,19 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results on dev; no scores where there are no metrics, or the loss or the scores of search are not finite."""
+    """The results on dev. There are no scores without metrics, or if the loss or the search scores are not finite."""
 
-    loss: float  # cross-entropy a target token, in nats, without label smoothing
+    loss: float  # cross-entropy per target token, in nats, without label smoothing
     scores: Scores  # by metric
     fault: str = ""  # the number that is not finite, in words
 
     def value(self, name: str) -> float:
-        """The loss, or a score; NaN where there is none."""
+        """The loss or a score by name; NaN if it is missing."""
         return self.loss if name == "loss" else self.scores.get(name, math.nan)
 
     @property
     def line(self) -> dict[str, Any]:
-        """The numbers that metrics.jsonl keeps."""
+        """The values for metrics.jsonl."""
         return {"loss": self.loss if math.isfinite(self.loss) else None, **self.scores}
 
 
@@ -77,9 +77,9 @@ def scores_of(metrics: Sequence[Metric], texts: list[str], dev: DevSet) -> Score
 
 @torch.inference_mode()
 def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> float:
-    """Cross-entropy a dev target token (an end mark counts), in nats."""
+    """The cross-entropy per dev target token, in nats. End-of-sentence tokens count."""
     total, tokens = torch.zeros((), dtype=exact_dtype(parallel.device), device=parallel.device), 0
-    # This process reads all of a batch, of which it has its share in training.
+    # This process reads whole batches, and only its share of a batch in training.
     whole = parallel.config.batch_sizes()
     sizes = {limit: size and max(1, size // parallel.world_size) for limit, size in whole.items()}
     plan = dev.plan(0, 0, **sizes)
@@ -95,7 +95,7 @@ def dev_loss(model: Model[Any], dev: TrainingCorpus, parallel: Parallel) -> floa
 
 @contextmanager
 def _evaluating(model: Model[Any], parallel: Parallel) -> Iterator[None]:
-    """Evaluation mode, in the run's precision; afterwards the model trains again."""
+    """Evaluation mode in the run's precision; afterwards the model is in training mode again."""
     model.eval()
     try:
         with parallel.autocast():
@@ -105,10 +105,10 @@ def _evaluating(model: Model[Any], parallel: Parallel) -> Iterator[None]:
 
 
 def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Scores:
-    """The scores of what the model makes of dev; nothing is decoded for no metrics.
+    """The scores of the model's outputs for dev. Nothing is decoded if there are no metrics.
 
     Raises:
-        NotFiniteError: search had scores that are not finite.
+        NotFiniteError: the search scores are not finite.
     """
     if not metrics:
         return {}
@@ -118,7 +118,7 @@ def dev_scores(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parall
 
 
 def evaluate(model: Model[Any], dev: DevSet, metrics: Sequence[Metric], parallel: Parallel) -> Evaluation:
-    """Dev loss, and the scores of what the model makes of dev, in the run's precision; draws no random numbers."""
+    """The dev loss, and the scores of the model's outputs, in the run's precision. Draws no random numbers."""
     with _evaluating(model, parallel):
         loss = dev_loss(model, dev.corpus, parallel)
     if not math.isfinite(loss):
@@ -137,15 +137,15 @@ REMEDY = (
 
 @dataclass
 class Session:
-    """Everything that one training run holds. Only the first process reads, writes and speaks.
+    """The state and the components of a training run. Only the first process reads, writes and logs.
 
     Attributes:
-        model: the model itself.
+        model: the model, not wrapped.
         step: the model with its objective, wrapped for several processes.
-        other_model: makes another of the same sizes, whose weights have no values yet.
-        average: the moving average of the weights, where that is what checkpoints have and what is evaluated.
-        captured: what makes updates by recordings, where the recipe asks for that.
-        complete: whether the checkpoint gone on with is a finished run's last one.
+        other_model: builds another model of the same size, with weights to be loaded.
+        average: the moving average of the weights, if it is evaluated and stored in checkpoints.
+        captured: makes updates by recordings, if the recipe enables `capture`.
+        complete: whether training resumed from the last checkpoint of a finished run.
     """
 
     recipe: Recipe
@@ -166,13 +166,13 @@ class Session:
     complete: bool = False
 
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:
-        """Count an update, and write a line of metrics.jsonl where one is due.
+        """Count an update, and write a line of metrics.jsonl if it is due.
 
-        Its numbers are read at once on a CPU, where they are there, and elsewhere when a line is due, or with `stop`:
-        the window of updates that no line tells of is saved with the checkpoint.
+        On a CPU the values are read immediately. Otherwise they are read when a line is due, or with `stop`, because
+        the checkpoint stores the window of updates.
 
         Raises:
-            RunError: too many updates in a row had a loss or gradients that are not finite.
+            RunError: too many consecutive updates had a loss or gradients that are not finite.
         """
         state, config = self.state, self.recipe.training
         state.update, state.epoch = plan.number, plan.epoch + plan.ends_epoch
@@ -196,7 +196,7 @@ class Session:
                 self._explain_bad_update(outcome)
 
     def _explain_bad_update(self, outcome: Outcome) -> None:
-        """Name a bad update and its lines; give up after a few in a row."""
+        """Warn about a bad update with its lines. Raises RunError after too many in a row."""
         count, limit = self.state.bad_updates, self.recipe.training.max_bad_updates
         corpus = self.corpora.train
         lines = sorted(int(line) for indices in outcome.plan.indices for line in corpus.lines[indices])
@@ -212,7 +212,7 @@ class Session:
         warn(f"{message}; skipped ({count} in a row, {limit} end the run)")
 
     def progress_text(self, left: str) -> str:
-        """The state of training in a few words, the most important first; the loss is known before its first line."""
+        """The progress of training in a few words, the most important first. `left` is the remaining time."""
         state, window = self.state, self.state.window
         ranked = state.best[0].score if state.best else 0.0
         best = f"best {self._best_by} {-ranked if self._higher_is_better else ranked:.2f}" if state.best else ""
@@ -230,10 +230,10 @@ class Session:
         return self.recipe.training.best_by or (self.metrics[0].name if self.metrics else "loss")
 
     def checkpoint(self, signals: Signals, *, regular: bool, stop: bool = False) -> None:
-        """Save all that the next update depends on; then evaluate a `regular` checkpoint, where that is due.
+        """Save a checkpoint, and evaluate it if it is `regular` and an evaluation is due.
 
-        A checkpoint that a signal asked for is not regular: it resumes the run but never counts for averages. With
-        `stop` the evaluation is left to the run that goes on, as it is where a signal ends it.
+        A checkpoint that a signal caused is not regular: it is used to resume, but not for averages. With `stop`, or if
+        a signal arrives, the evaluation is postponed until the run is resumed.
         """
         state = self.state
         due = regular and (self._is_due or bool(state.stopped))
@@ -249,7 +249,7 @@ class Session:
         self.parallel.from_first(self._tidy)
 
     def _weights(self) -> dict[str, Tensor]:
-        """The whole weights that are evaluated and kept: the model's, or their moving average."""
+        """The unsharded weights that are evaluated and stored: the model's, or their moving average."""
         average = {} if self.average is None else self.average.values
         return whole_tensors(model_weights(self.model) | average)
 
@@ -260,13 +260,13 @@ class Session:
                 f" training has diverged, and no checkpoint is made of them. Now {REMEDY}"
             )
         self.records.sync()
-        if folder_of(self.folder.checkpoints, self.state.update).exists():  # all but the word that this is the end
+        if folder_of(self.folder.checkpoints, self.state.update).exists():  # only the state may differ
             rewrite_state(self.folder.checkpoints, self.state)
         else:
             save_checkpoint(self.folder.checkpoints, self.state, weights, optimizer)
 
     def _tidy(self) -> None:
-        """Remove the checkpoints that nothing needs, and write the model that the others make."""
+        """Remove the checkpoints that are not needed, and write the model that the others determine."""
         regular, config = self._regular(), self.recipe.training
         last = max(config.keep_last, config.average.count if config.average.of == "last" else 1)
         best = {one.update for one in [*self.state.best, *self.state.best_at_end]}
@@ -275,7 +275,7 @@ class Session:
             self._write_model()
 
     def _regular(self) -> list[int]:
-        """The updates of the regular checkpoints that are there: the same ones as in a run that nothing interrupted."""
+        """The updates of the existing regular checkpoints, which are the same as in an uninterrupted run."""
         updates = [update_of(folder) for folder in list_checkpoints(self.folder.checkpoints)]
         last = updates[-1] if self.state.stopped else None
         return regular_updates(updates, self.recipe.training.checkpoint_every, last)
@@ -289,9 +289,9 @@ class Session:
         self.folder.write_weights(average_weights(files), {"averaged_updates": chosen, "status": status})
 
     def evaluate_pending(self, signals: Signals, weights: dict[str, Tensor] | None = None) -> None:
-        """Evaluate the checkpoint at hand where that is due; it stays due where a signal comes before the end.
+        """Evaluate the current checkpoint if that is due. If a signal interrupts the evaluation, it remains due.
 
-        `weights` are the model's whole tensors, where they have been gathered.
+        `weights` are the unsharded weights, if they have been gathered.
         """
         state = self.state
         if not state.evaluation_pending:
@@ -307,20 +307,20 @@ class Session:
         if not self._is_due:
             state.forgotten = forgotten
         state.evaluation_pending = False
-        self.parallel.from_first(lambda: self._save({}, {}))  # the checkpoint is there, and knows of it now
+        self.parallel.from_first(lambda: self._save({}, {}))  # updates the state of the checkpoint
 
     @property
     def _is_due(self) -> bool:
-        """Whether the update at hand is evaluated wherever training ends."""
+        """Whether the current update is evaluated wherever training ends."""
         return self.state.update % self.recipe.training.evaluation_interval == 0
 
     def _rank(self, result: Evaluation) -> None:
-        """Compare an evaluation with the best so far; one that has no finite score is none of these.
+        """Compare an evaluation with the best so far. An evaluation without a finite score is never one of the best.
 
-        Many scores are 0 for as long as no output is wholly right, while the loss falls: see `rank`.
+        Many scores are 0 until the first output is fully correct, so ties are decided by the loss: see `rank`.
 
-        An end between two evaluations that are due counts for the final model alone, so that training which goes on
-        from there has the learning rates and the best checkpoints of a run that did not end.
+        An evaluation at the end of training that was not due counts for the final model only. So training that
+        continues has the same learning rates and best checkpoints as an uninterrupted run.
         """
         state, config, key = self.state, self.recipe.training, result.value(self._best_by)
         best, gained = state.best, False
@@ -343,7 +343,7 @@ class Session:
         )
 
     def evaluate_beginning(self, signals: Signals) -> None:
-        """Evaluate the general dev set, and dev, before the first update; a signal may leave that for another time."""
+        """Evaluate the general dev set, and dev, before the first update. A signal may postpone this."""
         if self.state.update or self.corpora.general is None:
             return
         gathered = self._weights()
@@ -353,7 +353,7 @@ class Session:
             self.state.general = value if math.isfinite(value) else None
 
     def _compare_general(self, general: Evaluation | None) -> None:
-        """Say how much worse the general dev set is than before the first update."""
+        """Log how much worse the score of the general dev set is than before the first update."""
         before, state = self.state.general, self.state
         if general is None or before is None:
             return
@@ -366,7 +366,7 @@ class Session:
             say(f"  data.general, {self._best_by} before the first update {before:.2f}; {kept}")
 
     def _evaluate(self, signals: Signals, weights: dict[str, Tensor]) -> tuple[Evaluation, Evaluation | None] | None:
-        """Evaluate dev, and the general dev set, and write that down; None where a signal came before the end."""
+        """Evaluate dev and the general dev set, and record the results. None if a signal interrupted the evaluation."""
         assert self.corpora.dev is not None
         began, model = time.monotonic(), self.model
         try:
@@ -404,7 +404,7 @@ class Session:
         return result, general
 
     def finish(self, signals: Signals) -> None:
-        """Write the last checkpoint, the final model and the manifest's last word, unless a signal comes before."""
+        """Write the last checkpoint, the final model and the manifest's totals, unless a signal interrupts."""
         self._read_outcomes()
         self.records.write_window(self.state, self.state.window.rate)
         if self.complete or self._is_due:

@@ -1,4 +1,4 @@
-"""Opening a training run, new or resumed."""
+"""Open a training run, new or resumed."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -62,14 +62,14 @@ from headway.training.records import Records, is_before
 from headway.training.session import Session, scores_of
 from headway.training.updates import MovingAverage, TrainingStep
 
-KEPT = ("task", "text.", "vocabulary.")  # sections that the run's processors were made by
+KEPT = ("task", "text.", "vocabulary.")  # sections that determine the processors of a run
 
 
 def check_origin(recipe: Recipe) -> None:
-    """Find out, before anything is written, whether training can begin where the recipe says.
+    """Check, before anything is written, that training can start from the run or model that the recipe names.
 
     Raises:
-        UserError: no such run or model, weights of another shape, or a vocabulary that is not theirs.
+        UserError: the run or model does not exist, its weights have another shape, or its vocabulary differs.
     """
     if recipe.training.from_ is None:
         beginning = build_task(recipe.task).check_origin(recipe)
@@ -97,7 +97,7 @@ def check_origin(recipe: Recipe) -> None:
 
 
 def add_low_rank(model: Model[Any], recipe: Recipe) -> None:
-    """Freeze a model and give it the changes of `training.lora`, if there are any. Raises UserError."""
+    """Freeze a model and add the adapters of `training.lora`, if any. Raises UserError if nothing matches."""
     config = recipe.training.lora
     if config is None:
         return
@@ -108,18 +108,18 @@ def add_low_rank(model: Model[Any], recipe: Recipe) -> None:
 
 
 def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> None:
-    """Give a model the final weights of the run that training goes on from; rows of new tokens begin as `grown` says.
+    """Load the final weights of the run `training.from` into a model. Rows of new tokens are initialised by `grown`.
 
-    The model's processors are the run's own, or these with further tokens.
+    The processors are those of the run, possibly with additional tokens.
 
     Raises:
-        UserError: weights of another shape, or a run that has none yet.
+        UserError: the weights have another shape, or the run has none yet.
     """
     run = recipe.training.from_
     assert run is not None
     opened = open_run(run)
     weights = opened.weights()
-    new_parts = [  # for each side, and each token that is new there, the old tokens that its text was cut into
+    new_parts = [  # for each side and each new token, the old tokens that its text was split into
         old_parts(old.vocabulary, new.vocabulary)
         if isinstance(old, TextProcessor) and isinstance(new, TextProcessor) and new.size > old.size
         else []
@@ -141,10 +141,10 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
 
 
 def grown(weight: Tensor, parts: Sequence[Sequence[int]], shape: torch.Size) -> Tensor:
-    """A tensor with a row a token, (V, ...), with rows for new tokens (V', ...); any other as it is.
+    """Add rows for new tokens to a tensor with one row per token: (V, ...) to (V', ...). Other tensors are unchanged.
 
-    A new row is the mean of the rows of the old tokens that the new one's text was cut into (Gee et al. 2022), or the
-    mean of all rows but the specials' where none of these is known.
+    A new row is the mean of the rows of the old tokens that the new token's text was split into (Gee et al. 2022). If
+    none of these is known, it is the mean of all rows but those of the special tokens.
     """
     if not parts or not shape or shape[0] != weight.shape[0] + len(parts) or shape[1:] != weight.shape[1:]:
         return weight
@@ -155,7 +155,7 @@ def grown(weight: Tensor, parts: Sequence[Sequence[int]], shape: torch.Size) -> 
 
 
 def provenance(recipe: Recipe) -> dict[str, Any]:
-    """The entry of the manifest on where training began; nothing where it began with random weights."""
+    """The manifest entry on the run or model that training started from. Empty for random initial weights."""
     if recipe.training.from_ is not None:
         manifest = open_run(recipe.training.from_).manifest
         return {"from": {"run": str(recipe.training.from_), "model_sha256": manifest.get("model_sha256")}}
@@ -163,11 +163,11 @@ def provenance(recipe: Recipe) -> dict[str, Any]:
 
 
 def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
-    """Find what cannot work before any work is done. Raises UserError.
+    """Check the whole recipe before any work is done. Raises UserError.
 
     Args:
-        recipe: what is to be trained.
-        begun: whether a run goes on, whose languages may have codes that older versions took.
+        recipe: the recipe to train.
+        begun: whether a run is resumed. Its language codes are not checked, since older versions allowed more.
     """
     task = build_task(recipe.task)
     if not begun:
@@ -219,7 +219,7 @@ def check_recipe(recipe: Recipe, *, begun: bool = False) -> None:
 
 
 def _check_corpora(recipe: Recipe, task: Task) -> None:
-    """Raise UserError for weights and tags of corpora where these mean nothing."""
+    """Raise UserError for weights and tags of corpora that have no effect."""
     for name, corpus in recipe.data.corpora().items():
         several = parts(corpus, name)
         for key, part in several:
@@ -237,22 +237,22 @@ def _check_corpora(recipe: Recipe, task: Task) -> None:
 
 
 def check_compiler(device: torch.device) -> None:
-    """Compile something for `device`. Raises UserError where that fails, as it does without a compiler."""
+    """Compile a test function for `device`. Raises UserError if that fails, for instance without a compiler."""
     try:
         torch.compile(lambda values: values + 1)(torch.zeros(1, device=device))
-    except Exception as error:  # whatever the compiler's own parts raise
+    except Exception as error:  # the compiler may raise anything
         what = f"nothing can be compiled for {device.type} here ({type(error).__name__}: {error})"
         raise UserError(what, where="training.compile", received=True, allowed="false") from error
 
 
 def new_schedule(recipe: Recipe) -> Schedule:
-    """The recipe's learning rate as a function of the progress. Raises UserError where it lacks something."""
+    """The learning rate schedule of the recipe. Raises UserError if the schedule lacks a setting."""
     dim, updates, evaluated = recipe.model.width(), recipe.training.updates, recipe.data.dev is not None
     return build_schedule(recipe.optimizer, dim=dim, updates=updates, evaluated=evaluated)
 
 
 def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
-    """The corpora and what makes the model, saying what was read. Raises UserError where that is at fault."""
+    """Read the corpora and the processors, and log what was read. Raises UserError if they are not usable."""
     task, manifest = build_task(recipe.task), folder.read_manifest()
     if recipe.training.from_ is not None and not folder.vocabulary.is_dir():
         older = open_run(recipe.training.from_).folder.vocabulary
@@ -267,7 +267,7 @@ def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
         if held_out is not None and not len(held_out.corpus):
             raise UserError("no example is left to evaluate on", where=where, allowed="some with text on both sides")
     written = task.written(recipe)
-    # A run that began to score references as they are goes on so: all of its scores are compared.
+    # A run that began with unchanged references keeps them, because all of its scores are compared.
     if written is None or (written.normalise and "data" in manifest and not manifest.get("references")):
         return corpora
     corpora = corpora.as_written(written)
@@ -277,7 +277,7 @@ def prepare(recipe: Recipe, folder: RunFolder) -> Corpora:
 
 
 def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Model[Any]:
-    """The recipe's model: with initial weights, which depend on the seed and on what it begins from, or for others."""
+    """Build the recipe's model, with initial weights (random or from the run or model to start from) or for loading."""
     torch.manual_seed(recipe.training.seed)
     origin = recipe.training.from_ if initial else None
     model = build_task(recipe.task).model(recipe, corpora.processors, initial=initial and origin is None)
@@ -288,16 +288,16 @@ def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Mode
 
 
 def data_hashes(corpora: Corpora) -> dict[str, str]:
-    """The fingerprints that recognise changed data on resumption."""
+    """The fingerprints of the corpora, which detect changed data when a run is resumed."""
     held_out = {"dev": corpora.dev, "general": corpora.general}
     known = {name: dev.corpus.fingerprint for name, dev in held_out.items() if dev is not None}
     return {"train": corpora.train.fingerprint} | known
 
 
 def run_folder(path: Path, resume: bool) -> RunFolder:
-    """The run folder at `path`: new, or an earlier run's with `resume`. Raises UserError where these do not agree."""
+    """The run folder at `path`, new or to resume. Raises UserError if `resume` does not fit its contents."""
     folder, where = RunFolder(path), f"{option('output')} {path}"
-    if folder.recipe_file.exists():  # a recipe that training did not write would be lost, and its data lie there
+    if folder.recipe_file.exists():  # a recipe that training did not write would be overwritten
         check_run(path, option("output"))
     if folder.recipe_file.exists() and not resume and folder.has_begun():
         allowed = f"{option('resume')} to go on with it, or another folder"
@@ -318,10 +318,10 @@ def run_folder(path: Path, resume: bool) -> RunFolder:
     return folder
 
 
-DECAY = 0.999  # of a moving average of weights
-LOCK = ".lock"  # a file in the run folder that stays there; no link, whose file would be emptied
-LOOKED_AT = 1000  # updates whose learning rates are compared
-# Keys that may change when a run goes on: they say when it ends and what it reports, not what an update computes.
+DECAY = 0.999  # of the moving average of weights
+LOCK = ".lock"  # a permanent file in the run folder; not a link, whose target would be emptied
+LOOKED_AT = 1000  # number of updates whose learning rates are compared
+# Keys that may change when a run is resumed: they determine its end and its logs, not what an update computes.
 FREE_TO_CHANGE = (
     "training.updates", "training.epochs", "training.minutes", "training.patience", "training.log_every",
     "training.most_forgotten",
@@ -332,9 +332,9 @@ FREE_TO_CHANGE = (
 
 @contextmanager
 def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session]:
-    """Prepare a run, new or resumed, and end its process group afterwards. Raises as `train` does."""
+    """Open a run, new or resumed, and destroy its process group afterwards. Raises as `train` does."""
     keep_freed_memory()
-    trusted = own_code(recipe.model_dump(mode="json"))  # and with it, that of its own run
+    trusted = own_code(recipe.model_dump(mode="json"))  # allowed for its own run, too
     with joined(recipe.training) as parallel, trusted, ExitStack() as held:
         if not parallel.first:
             held.enter_context(silenced())
@@ -356,21 +356,21 @@ def open_session(recipe: Recipe, output: Path, resume: bool) -> Iterator[Session
 
 
 def _claim(recipe: Recipe, output: Path, resume: bool, parallel: Parallel, held: ExitStack) -> Arithmetic:
-    """Make the folder ours, hold its lock, see that a resumed run has this recipe; gives how the run computes."""
+    """Lock the run folder, check that a resumed run has this recipe, and choose how the run computes."""
     resume = resume or parallel.claimed(output)
     folder = run_folder(output, resume)
     try:
         held.enter_context(locked(folder.path / LOCK))
     except OSError as error:
         raise UserError(f"the run folder cannot be written ({error.strerror})", where=str(folder.path)) from error
-    run_folder(output, resume)  # a run may have begun there before this process had the lock
+    run_folder(output, resume)  # another run may have begun there before this process got the lock
     parallel.claim(output)
     if folder.recipe_file.exists():
         compared_recipe, changes = compared_with_run(folder, recipe)
         if folder.has_begun():
             recipe = compared_recipe
             _check_changes(recipe, folder, changes)
-        elif folder.vocabulary.is_dir():  # of an attempt that ended before training; its data may have changed
+        elif folder.vocabulary.is_dir():  # of an attempt that ended before training; the data may have changed
             shutil.rmtree(folder.vocabulary)
     remove_leftovers(folder.path, LEFTOVERS)
     remove_leftovers(folder.checkpoints, CHECKPOINT_LEFTOVERS)
@@ -382,7 +382,7 @@ def _claim(recipe: Recipe, output: Path, resume: bool, parallel: Parallel, held:
 
 
 def _check_changes(recipe: Recipe, folder: RunFolder, changes: Changes) -> None:
-    """Name what has changed in the recipe of a run that goes on. Raises UserError where that may not change."""
+    """Log the changes of the recipe of a resumed run. Raises UserError if a key must not change."""
     if not changes:
         return
     shown = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
@@ -410,7 +410,7 @@ def _session(
 ) -> Session:
     parallel.from_first(partial(_check_same_data, folder, data_hashes(corpora)))
     checkpoint = parallel.on_first(partial(load_latest, folder.checkpoints, warn))
-    if not parallel.first:  # which has removed damaged ones by now
+    if not parallel.first:  # the first process has removed damaged ones by now
         checkpoint = load_latest(folder.checkpoints, warn)
     state = checkpoint.state if checkpoint else TrainingState()
     model = new_model(recipe, corpora, initial=checkpoint is None)
@@ -460,10 +460,10 @@ def _session(
     metrics = dev_metrics(recipe, by_language=by_language)
     if checkpoint is None and corpora.dev is not None and parallel.first:
         missing = (metric.missing(corpora.dev.references) for metric in metrics)
-        for what in filter(None, dict.fromkeys(missing)):  # with which scores are 0 to the end
+        for what in filter(None, dict.fromkeys(missing)):  # without these, scores are always 0
             warn(f"data.dev: {what}")
     dev, given = corpora.dev, corpora.baselines if metrics else {}
-    baselines = parallel.on_first(  # of what needs no model
+    baselines = parallel.on_first(  # the scores of the baselines
         lambda: {name: scores_of(metrics, texts, dev) for name, texts in given.items() if dev is not None}
     )
     parallel.on_first(partial(_start_records, folder, recipe, model, corpora, state, arithmetic, parallel))
@@ -501,7 +501,7 @@ def _start_records(
     folder: RunFolder, recipe: Recipe, model: nn.Module, corpora: Corpora, state: TrainingState,
     arithmetic: Arithmetic, parallel: Parallel,
 ) -> None:  # fmt: skip
-    """Write the manifest, and metrics.jsonl without what came after the checkpoint that training goes on from."""
+    """Write the manifest, and remove the lines of metrics.jsonl that are newer than the checkpoint."""
     parameters = sum(parameter.numel() for name, parameter in model.named_parameters() if CHANGE not in name)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     parts = {"train": corpora.train, "dev": corpora.dev and corpora.dev.corpus}
@@ -552,7 +552,7 @@ def _start_records(
 
 
 def warn_of_warmup(recipe: Recipe) -> None:
-    """Say that training ends within the warm-up, so that no schedule lowers the learning rate."""
+    """Warn if training ends during the warm-up, so that the learning rate is never lowered."""
     updates, warmup = recipe.training.updates, recipe.optimizer.warmup
     if updates is not None and updates <= warmup:
         warn(f"training.updates {updates:,} are within optimizer.warmup {warmup:,}: the learning rate rises to the end")

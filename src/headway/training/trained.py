@@ -1,4 +1,4 @@
-"""Training from Python in one call, and what it leaves."""
+"""Training from Python in one call, and its result."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from headway.training.updates import sizes_of
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that training has left.
+    """The result of training: a run folder.
 
     Attributes:
         run: the run folder.
-        code: 0 where training is complete, 128 + the signal's number where a signal stopped it.
+        code: 0 if training is complete, 128 + the signal's number if a signal stopped it.
     """
 
     run: Path
@@ -45,7 +45,7 @@ class Trained:
 
     @property
     def complete(self) -> bool:
-        """Whether training came to its end."""
+        """Whether training is complete."""
         return self.code == 0
 
     @property
@@ -55,7 +55,7 @@ class Trained:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The dev scores of the weights, by metric: of their checkpoint, or of the last of those that were averaged.
+        """The dev scores of the weights, by metric: of their checkpoint, or of the last checkpoint of an average.
 
         They are empty without a dev set, and before the first checkpoint.
         """
@@ -64,12 +64,12 @@ class Trained:
 
     @property
     def report(self) -> Path | None:
-        """The report page, where there is one."""
+        """The report page; None if it was not written."""
         page = open_run(self.run).folder.report
         return page if page.is_file() else None
 
     def load(self, **options: Any) -> AnyPredictor:
-        """The trained model; `options` are those of `headway.load`. The code that the run names is imported."""
+        """The trained model. `options` are those of `headway.load`. Foreign code that the run names is imported."""
         return load(self.run, **{"allow_code": True} | options)
 
     def __repr__(self) -> str:
@@ -86,21 +86,21 @@ def train(
     resume: bool = False,
     report: bool = True,
 ) -> Trained:
-    """Train what `recipe` describes into the run folder `output`.
+    """Train the model that `recipe` describes, in the run folder `output`.
 
-    With `resume`, a run that was stopped continues from its last whole checkpoint. It ends, on the same machine
-    with the same number of threads, with the same weights bit for bit as a run that was never interrupted.
+    With `resume`, a run that was stopped continues from its last complete checkpoint. On the same machine with the same
+    number of threads, its final weights are bit for bit those of an uninterrupted run.
 
     Args:
         recipe: a recipe file, its sections as a dict, or a Recipe.
         output: the run folder to make.
         overrides: changes to a recipe that is a file or a dict, such as `training.updates=2000`.
-        resume: go on with the run that is there.
-        report: write `report.html` where training is complete.
+        resume: continue the run in `output`.
+        report: write `report.html` when training is complete.
 
     Raises:
-        UserError: a recipe, data or run folder that cannot be used.
-        RunError: training diverged, memory or the disk ran out.
+        UserError: the recipe, the data or the run folder is not usable.
+        RunError: training diverged, or memory or disk space ran out.
     """
     output = Path(output)
     with told_once():
@@ -108,22 +108,22 @@ def train(
     return Trained(output, run_training(checked, output, resume=resume, report=report))
 
 
-UPDATES = 6  # the first is slower than the others, and is left out of the median
-DECODED = 64  # examples of a dev set: a model that has learned nothing writes all that it may
+UPDATES = 6  # the first is slower than the others, and not counted in the median
+DECODED = 64  # examples of a dev set: an untrained model writes outputs of the maximum length
 
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """The cost of a whole training, from a few updates of it.
+    """The estimated cost of a training run, from a few of its updates.
 
     Attributes:
-        updates: until the end; None where only a time is given.
-        evaluation_seconds: of one evaluation, by the search of a few examples, 0 without dev. A model that has learned
-            nothing writes long outputs, so that later evaluations are quicker.
-        evaluations: until the end.
-        seconds: of everything.
-        memory: the most bytes in use so far.
-        disk: the bytes of the checkpoints that are kept, and of the final weights.
+        updates: the number of updates; None if only the time is limited.
+        evaluation_seconds: the time of one evaluation, from decoding a few examples; 0 without dev. An untrained model
+            writes long outputs, so later evaluations are faster.
+        evaluations: the number of evaluations.
+        seconds: the total time.
+        memory: the peak memory so far, in bytes.
+        disk: the size of the kept checkpoints and the final weights, in bytes.
     """
 
     parameters: int
@@ -137,7 +137,7 @@ class TrainingEstimate:
     disk: int
 
     def table(self) -> Table:
-        """The estimate, to be read."""
+        """The estimate as a table for display."""
         rows = [
             ("parameters", f"{self.parameters:,}"),
             ("updates", "until the time is over" if self.updates is None else f"{self.updates:,}"),
@@ -153,13 +153,13 @@ class TrainingEstimate:
 
 
 def dry_run(recipe: Recipe, begun: Callable[[Run], object] | None = None) -> TrainingEstimate:
-    """Read, check and build everything, make a few updates, evaluate a few examples, and leave nothing behind.
+    """Read, check and build everything, make a few updates and evaluate a few examples, without leaving any files.
 
-    `begun` is called with the run when all is built.
+    `begun` is called with the run when everything is built.
 
     Raises:
-        UserError: a recipe or data that cannot be used, or several processes.
-        RunError: what training itself raises.
+        UserError: the recipe or the data is not usable, or there are several processes.
+        RunError: training fails.
     """
     if (processes := int(os.environ.get("WORLD_SIZE", 1))) > 1:
         what, allowed = "a dry run is made by one process", "headway train without torchrun"
@@ -177,7 +177,7 @@ def dry_run(recipe: Recipe, begun: Callable[[Run], object] | None = None) -> Tra
         with silenced(), open_session(short, run.path, resume=True) as session:
             corpus, config = session.corpora.train, session.parallel.config
             batches = len(corpus.plan(config.seed, 0, **sizes_of(corpus, config)))
-            decoding = 0.0  # seconds of the outputs for dev and their scores
+            decoding = 0.0  # seconds for decoding and scoring dev
             for dev in session.corpora.held_out():
                 sample, began = dev.sample(DECODED), time.monotonic()
                 dev_scores(session.model, sample, metrics, session.parallel)
@@ -198,7 +198,7 @@ def _estimate(
         ends.append(60 * training.minutes / update)
     updates = min(ends)
     evaluations = math.ceil(updates / training.evaluation_interval)
-    # The most checkpoints that there are at once: those that are kept, and one that is being written.
+    # The largest number of checkpoints at once: those that are kept, and the one that is being written.
     count, of_best = training.average.count, training.average.of == "best"
     checkpoints = max(training.keep_last, 1 if of_best else count) + 1
     if losses:

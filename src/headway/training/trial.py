@@ -1,4 +1,4 @@
-"""Whole steps of training on made batches, by which precisions are compared before anything of a run is there."""
+"""Training steps on artificial batches, for comparing precisions before a run begins."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -22,22 +22,23 @@ from headway.training.capture import CapturedUpdate
 from headway.training.parallel import Parallel
 from headway.training.updates import SMALLER_BATCHES, TrainingStep, compute_gradients, make_update
 
-POSITIONS, FRAMES = 32, 512  # of a made sentence, and of made speech
-SHORTER = 4  # times, on a CPU, which has time for few
+POSITIONS, FRAMES = 32, 512  # of an artificial sentence, and of artificial speech
+SHORTER = 4  # the factor by which these are shorter on a CPU
 FRAMES_OF_A_TOKEN = 16
-FEW, UNBOUNDED = 256, ("byte", "char", "whitespace")  # tokens of a vocabulary whose size only the corpus says
+FEW, UNBOUNDED = 256, ("byte", "char", "whitespace")  # tokens of a vocabulary whose size depends on the corpus
 
 
 class Trial:
-    """Steps of a recipe's training: forward, loss, backward and optimizer, of a model and of batches like its own.
+    """Training steps for a recipe, with a model and artificial batches like its own: forward, loss, backward and
+    optimizer.
 
     Args:
-        recipe: its objective counts without its constraints, and its model has other weights.
-        device: where it trains.
+        recipe: the recipe. The constraints of its objective are left out, and the model has other weights.
+        device: the device.
 
     Attributes:
-        positions: of a sentence, on its longer side.
-        sentences: of a whole batch.
+        positions: the length of a sentence, on its longer side.
+        sentences: the number of sentences of a whole batch.
     """
 
     def __init__(self, recipe: Recipe, device: torch.device) -> None:
@@ -49,7 +50,7 @@ class Trial:
         self.sentences = training.batch_sentences or max(1, training.batch_sizes()["batch_tokens"] // self.positions)
 
     def model(self) -> Model[Any]:
-        """A model like the recipe's."""
+        """A model like the recipe's, with random weights."""
         section, training, (source, target) = self.recipe.model, self.recipe.training, self.sizes
         if isinstance(section, TaggerConfig):
             model: Model[Any] = build_tagger(section, 2, Path(encoder_location(section.encoder)), initial=False)
@@ -64,7 +65,7 @@ class Trial:
         return model
 
     def step(self, backend: str) -> Callable[[int, str], None]:
-        """A function that takes a step, recorded or not, with so many sentences, in a precision; the rate is 0."""
+        """A function that makes a step with this number of sentences in this precision, at a learning rate of 0."""
         model, training, clip = self.model(), self.recipe.training, self.recipe.training.clip_norm
         use_backend(model, backend)
         objective = Objective(ObjectiveConfig(label_smoothing=self.recipe.objective.label_smoothing))
@@ -74,7 +75,7 @@ class Trial:
         @cache
         def update(precision: str) -> Callable[[Sequence[TargetBatch]], object]:
             parallel = Parallel(0, 1, self.device, training, precision=precision)
-            if training.capture:  # whose learning rate is a tensor
+            if training.capture:  # the learning rate is a tensor
                 captured = CapturedUpdate(module, optimizers(precision), parallel)
                 return lambda batches: captured(batches, None, 0.0)
             return lambda each: make_update(optimizers(""), compute_gradients(module, each, parallel, clip, None), 0.0)
@@ -93,7 +94,7 @@ class Trial:
         return take
 
     def batch(self, model: Model[Any], sentences: int) -> TargetBatch:
-        """A batch of sentences of one length, the longest that the model reads where that is shorter than usual."""
+        """A batch of equally long sentences, as long as `positions` or the longest that the model reads."""
         if isinstance(model, Tagger):
             places = torch.arange(self.positions).repeat(sentences, 1)
             real = torch.ones_like(places).bool()

@@ -1,8 +1,8 @@
 """Updates: their batches, the gradients of a global batch, clipping, and a step of the optimizer.
 
-Batches are prepared while the device works on the update before, where a core is free for it. Randomness is a function
-of seed, update and rank: collating draws from a generator of the update's own, and the model's draws go on where these
-end, as if one thread had done both in turn.
+Batches are prepared while the device computes the previous update, if a core is free. Randomness is a function of seed,
+update and rank: collating draws from a separate generator for each update, and the model continues with its state, as
+if one thread had done both in turn.
 
 Shapes: W processes.
 """
@@ -42,25 +42,25 @@ class PlannedUpdate:
     epoch: int  # from 0
     indices: Sequence[Indices]  # of each batch
     ends_epoch: bool
-    epochs: float = 0.0  # passes over the corpus that were made before it
+    epochs: float = 0.0  # passes over the corpus before this update
 
     @property
     def sentences(self) -> int:
-        """The examples of all its batches."""
+        """The number of examples in all batches."""
         return sum(map(len, self.indices))
 
 
 @dataclass(frozen=True)
 class PreparedUpdate:
-    """One update, ready for the device."""
+    """One update with collated batches."""
 
     plan: PlannedUpdate
-    batches: Sequence[TargetBatch]  # this process's rows, on the CPU; their counts are those of the whole update
-    seed: int  # of all random numbers
-    random_state: Tensor  # of torch's CPU generator when the batches had been collated
+    batches: Sequence[TargetBatch]  # the rows of this process, on the CPU, with the counts of the whole update
+    seed: int  # of the random numbers of this update
+    random_state: Tensor  # of torch's CPU generator after collating
 
     def restore_random_state(self) -> None:
-        """Let torch's generators go on from where collating ended."""
+        """Set torch's generators to the state after collating."""
         torch.manual_seed(self.seed)
         torch.set_rng_state(self.random_state)
 
@@ -69,7 +69,7 @@ Updates = Generator[PreparedUpdate, None, None]
 
 
 def sizes_of(corpus: TrainingCorpus, config: TrainingConfig) -> dict[str, Any]:
-    """The sizes of batches, as the plan of an epoch takes them: with few shapes where the recipe asks for these."""
+    """The batch sizes as keywords of `TrainingCorpus.plan`, with the shapes if the recipe limits these."""
     sizes = config.batch_sizes()
     return sizes if config.shapes == "any" else sizes | {"shapes": few_shapes(*corpus.widths(), **sizes)}
 
@@ -77,7 +77,7 @@ def sizes_of(corpus: TrainingCorpus, config: TrainingConfig) -> dict[str, Any]:
 def planned_updates(
     corpus: TrainingCorpus, config: TrainingConfig, state: TrainingState, sizes: Mapping[str, Any]
 ) -> Iterator[PlannedUpdate]:
-    """All updates from where the run stands, in batches of `sizes`; they do not end."""
+    """Yield all updates from the current state on, in batches of `sizes`, without end."""
     number, epoch, first = state.update, state.epoch, state.batch
     while True:
         plan = corpus.plan(config.seed, epoch, **sizes)
@@ -88,7 +88,7 @@ def planned_updates(
 
 
 def prepared_updates(corpus: TrainingCorpus, parallel: Parallel, state: TrainingState) -> Updates:
-    """All updates from where the run stands, made when `in_time` says. To be closed."""
+    """Yield all updates from the current state on, prepared as `in_time` says. The generator must be closed."""
     sizes = sizes_of(corpus, parallel.config)
     plans, shapes = planned_updates(corpus, parallel.config, state, sizes), sizes.get("shapes", ())
     return in_time((prepare_update(corpus, plan, parallel, shapes) for plan in plans), parallel.device)
@@ -97,7 +97,7 @@ def prepared_updates(corpus: TrainingCorpus, parallel: Parallel, state: Training
 def prepare_update(
     corpus: TrainingCorpus, plan: PlannedUpdate, parallel: Parallel, shapes: Sequence[Shape] = ()
 ) -> PreparedUpdate:
-    """Collate the batches of one update, padded to `shapes` if any, in pinned memory where a GPU will fetch them."""
+    """Collate the batches of one update, padded to `shapes` if any, in pinned memory if the device is a GPU."""
     seed = update_seed(parallel.config.seed, plan.number, parallel.rank)
     generator = torch.Generator().manual_seed(seed)
     collated = (corpus.collate(indices, generator, plan.epoch) for indices in plan.indices)
@@ -109,23 +109,23 @@ def prepare_update(
 
 
 def update_seed(seed: int, update: int, rank: int) -> int:
-    """The seed of one update: a function of these three alone, so that resuming needs no random state."""
+    """The seed of one update, a function of its arguments alone, so resuming needs no random state."""
     digest = sha256(f"{seed}/{update}/{rank}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def in_time(items: Generator[Item, None, None], device: torch.device) -> Generator[Item, None, None]:
-    """The same items, made ahead unless the device is a CPU all of whose cores compute.
+    """The same items, prepared ahead unless the device is a CPU and all cores compute.
 
-    Threads that compute wait for each other: another one beside them holds up all, for longer than it works itself (an
-    eighth of the speed of a small model on two cores).
+    Computing threads wait for each other, so another thread on their cores slows down all of them by more than its own
+    work (by an eighth for a small model on two cores).
     """
     free = device.type != "cpu" or torch.get_num_threads() < cores()
     return ahead(items) if free else items
 
 
 def ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """The same items, each made by another thread while the one before is used."""
+    """Yield the same items, each computed in another thread while the previous item is used."""
     end = object()
     with ThreadPoolExecutor(1, "headway-ahead") as thread:
         waiting = thread.submit(next, items, end)
@@ -141,7 +141,7 @@ SMALLER_BATCHES = (
 
 
 class TrainingStep(nn.Module):
-    """A model and its objective as one module, so that what wraps it for several processes sees one forward pass."""
+    """A model and its objective as one module, so that wrappers for several processes see one forward pass."""
 
     def __init__(self, model: Model[Any], objective: Objective) -> None:
         super().__init__()
@@ -153,38 +153,38 @@ class TrainingStep(nn.Module):
         return self._loss(self.model(batch, capture=self.capture), batch)
 
     def compile(self, **options: Any) -> None:
-        """Compile the model alone: the chunks of the loss would be compiled anew for each number of tokens."""
+        """Compile the model only: the loss works on chunks, and would be recompiled for each number of tokens."""
         self._loss = torch.compiler.disable(self._loss)  # type: ignore[no-untyped-call]
         super().compile(**options)
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """The results of one update's passes, on the device, where reading a number would wait for them."""
+    """The results of one update's passes, as tensors on the device: reading a number waits for the device."""
 
     names: Sequence[str]  # of the parts of the loss
-    sums: Tensor  # (parts,) each part, summed over all target tokens, float64
+    sums: Tensor  # (parts,) the parts, summed over all target tokens, float64
     unsmoothed: Tensor  # () the cross-entropy without label smoothing, summed likewise
-    norm: Tensor  # () of the gradients, unclipped
+    norm: Tensor  # () the norm of the gradients before clipping
     tokens: int  # all target tokens of the update
 
     @property
     def finite(self) -> Tensor:
-        """() whether the update may be made."""
+        """Whether the loss and the norm are finite, so that the update may be made: a boolean tensor ()."""
         return self.sums.sum().isfinite() & self.norm.isfinite()
 
 
 def compute_gradients(
     step: nn.Module, batches: Sequence[TargetBatch], parallel: Parallel, clip_norm: float | None, count: int | None
 ) -> Gradients:
-    """Set the gradients of the mean loss of all `batches` together, clipped to `clip_norm`.
+    """Compute the gradients of the mean loss of all `batches` together, clipped to `clip_norm`.
 
     Args:
-        step: a `TrainingStep`, wrapped for several processes where there are several.
+        step: a `TrainingStep`, wrapped if there are several processes.
         batches: this process's rows of each batch of the update, with the counts of the whole update.
         parallel: the processes.
-        clip_norm: the largest norm that gradients keep; None for any.
-        count: what the mean is over; None for the target tokens.
+        clip_norm: the maximum norm of the gradients; None for no clipping.
+        count: the divisor of the summed loss; None for the number of target tokens.
 
     Raises:
         RunError: memory ran out.
@@ -198,7 +198,7 @@ def compute_gradients(
             with parallel.synchronise(step, last=position == len(batches)):
                 with parallel.autocast():
                     loss: Loss = step(batch)
-                # Gradients are averaged over W processes, so that W / count makes the mean over the global batch.
+                # Gradients are averaged over W processes; the factor W / count yields the mean over the global batch.
                 (loss.total * (parallel.world_size / (count or tokens))).backward()  # type: ignore[no-untyped-call]
         unsmoothed += loss.unsmoothed
         for name, part in loss.parts.items():
@@ -211,14 +211,14 @@ def compute_gradients(
 
 
 class MovingAverage:
-    """An exponential moving average of all weights that learn: a <- d a + (1 - d) w after each update t.
+    """An exponential moving average of all trainable weights: a <- d a + (1 - d) w after each update t.
 
-    d is min(decay, (1 + t) / (10 + t)), so that the random beginning is soon forgotten.
+    d is min(decay, (1 + t) / (10 + t)), so the random initial weights lose their influence quickly.
 
     Args:
-        model: whose weights they are, sharded or not.
-        decay: the highest d.
-        begun: the average so far, by name; the weights as they are where it has none.
+        model: the model, sharded or not.
+        decay: the maximum of d.
+        begun: the average so far, by name; missing entries start with the current weights.
     """
 
     def __init__(self, model: nn.Module, decay: float, begun: Mapping[str, Tensor]) -> None:
@@ -228,7 +228,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def add(self, update: int) -> None:
-        """Count the weights after an update."""
+        """Add the weights after an update to the average."""
         share = 1 - min(self.decay, (1 + update) / (10 + update))
         for name, weight in self._weights.items():
             self.values[name].lerp_(weight, share)
@@ -237,7 +237,7 @@ class MovingAverage:
 def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None:
     """Take the optimizer's step, unless the loss or the gradients are not finite; clears the gradients.
 
-    On a GPU a fused optimizer decides by itself, so that nothing waits for the device.
+    On a GPU a fused optimizer checks this on the device, so nothing waits for it.
     """
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -250,14 +250,14 @@ def make_update(optimizer: Optimizer, gradients: Gradients, rate: float) -> None
 
 
 def step_if(finite: Tensor, optimizer: Optimizer) -> None:
-    """Take the step of a fused optimizer where `finite` () is true, without reading that."""
+    """Take the step of a fused optimizer if `finite` () is true, without reading the value from the device."""
     optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
     optimizer.step()
 
 
 def decides_itself(optimizer: Optimizer) -> bool:
-    """Whether the optimizer leaves out its step where its `found_inf` is 1, as GradScaler relies on."""
+    """Whether the optimizer skips its step if its `found_inf` is 1, as GradScaler requires."""
     sharded = any(isinstance(parameter, DTensor) for group in optimizer.param_groups for parameter in group["params"])
-    # A fused step that is left out leaves the first momentum as memory comes.
+    # A skipped first step leaves the momentum buffer uninitialised.
     begins = not optimizer.state and any(group.get("momentum") for group in optimizer.param_groups)
     return bool(getattr(optimizer, "_step_supports_amp_scaling", False)) and not sharded and not begins
