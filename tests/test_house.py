@@ -14,7 +14,7 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(494, 9, 56, 4),  # + 2: a teacher of links is refused, whatever leave training has
-    "claims": Room(997, 18, 52, 0),
+    "claims": Room(996, 18, 53, 0),  # + 1 name: data are prepared in a workspace, which an interruption removes
     "cli": Room(2909, 55, 191, 10),  # + 80: a file a group of verbs, imported when called; signals wait for imports
     "comparison": Room(3150, 22, 72, 0),  # + 10: executors hand on the leave for code
     "core": Room(2964, 78, 0, 0),  # + 11: leave for code is a context, which 60 arguments were

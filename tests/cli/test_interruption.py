@@ -95,7 +95,7 @@ def check(name: str, ended: Ended, folder: Path) -> None:
 def check_clean(ended: Ended, folder: Path) -> None:
     """No trace of an exception, and no unfinished file."""
     assert not [text for text in ended.said if "Traceback" in text or "ignored" in text], ended
-    left = [path for path in folder.rglob(".*.tmp") if "demo" not in path.parts]
+    left = [path for path in folder.rglob("*.tmp") if "demo" not in path.parts]
     assert not left
 
 

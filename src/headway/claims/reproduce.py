@@ -52,7 +52,7 @@ from headway.core.documents import read_json, shaped
 from headway.core.errors import RunError, UserError, option
 from headway.core.files import sha256, write_json, write_text
 from headway.core.log import duration, progress, say
-from headway.core.storage import locked
+from headway.core.storage import locked, workspace
 from headway.core.system import kill_with_children, move
 from headway.core.tables import Cell, Table
 from headway.core.version import VERSION
@@ -161,21 +161,20 @@ def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> 
 
 def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, beside: Path) -> None:
     """Run the commands; what they make becomes `output` whole."""
-    unfinished = output.with_name(f".{DATA}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    environment = {**os.environ, "PATH": path, "OUTPUT": str(unfinished)}
-    if given is not None:
-        environment["DATA"] = str(given.absolute())
-    log = folder / LOG
-    code, error = _run(data.prepare, beside, environment, log, f"preparing {output}")
-    if code:
-        raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
-    write_text(unfinished / PREPARED, f"{_stamp(data)}\n{_sizes(data, given)}\n")
-    _check_cells(folder, output, unfinished)
-    shutil.rmtree(output, ignore_errors=True)
-    move(unfinished, output)
+    with workspace(folder) as unfinished:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        environment = {**os.environ, "PATH": path, "OUTPUT": str(unfinished / DATA)}
+        if given is not None:
+            environment["DATA"] = str(given.absolute())
+        (unfinished / DATA).mkdir()
+        log = folder / LOG
+        code, error = _run(data.prepare, beside, environment, log, f"preparing {output}")
+        if code:
+            raise RunError(f"the data could not be prepared (exit code {code}): {error or 'no message'}; {log}")
+        write_text(unfinished / DATA / PREPARED, f"{_stamp(data)}\n{_sizes(data, given)}\n")
+        _check_cells(folder, output, unfinished / DATA)
+        shutil.rmtree(output, ignore_errors=True)
+        move(unfinished / DATA, output)
 
 
 def _check_cells(folder: Path, before: Path, now: Path) -> None:
