@@ -25,7 +25,14 @@ def test_the_pages_run(tmp_path, monkeypatch, reversal: Reversal, run_headway: C
     refused = run_headway("export", "gru_npz:GruExporter", reversal.run, "--output", "no")
     assert (refused.code, (tmp_path / "no").exists()) == (2, False)
     assert "gru cannot express this run: it needs model.kind: recurrent" in refused.err
+    model, settings = "exports/words/gru.npz", json.loads((tmp_path / "exports" / "words" / "gru.json").read_text())
     (tmp_path / "damaged.npz").write_bytes(b"PK")
-    damaged = run_headway("import", "gru_import:GruImporter", "damaged.npz", "exports/words/gru.json", "--output", "no")
-    assert (damaged.code, (tmp_path / "no").exists()) == (2, False)
-    assert "damaged.npz: this is no model of two GRUs" in damaged.err
+    (tmp_path / "scaled.json").write_text(json.dumps(settings | {"scale": 2.0}))
+    for files, message in (
+        (("damaged.npz", "exports/words/gru.json"), "damaged.npz: this is no model of two GRUs"),
+        ((model, "scaled.json"), "scaled.json: scale: headway has no such scale of embeddings; received 2.0"),
+        ((model,), "a model has two files"),
+    ):
+        refused = run_headway("import", "gru_import:GruImporter", *files, "--output", "no")
+        assert (refused.code, (tmp_path / "no").exists()) == (2, False)
+        assert message in refused.err
