@@ -79,7 +79,7 @@ class UserError(HeadwayError):
     ) -> None:
         self.what, self.where, self.received = what, where, received
         if allowed is not None and not isinstance(allowed, str):  # names of columns and files may be long
-            cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in allowed]
+            cut = [name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}..." for name in map(str, allowed)]
             count = _fitting(cut, LONGEST_PLACE)
             allowed = ", ".join(cut[:count]) + (f" and {len(cut) - count:,} more" if count < len(cut) else "")
         self.allowed = allowed
