@@ -61,8 +61,8 @@ FAULTS = {
     ),
     "rows of a large batch swapped": Fault(
         "same-answer", "predictors.sequence_predictor",
-        "zip(rows, replaced, captured, limits.ends(), strict=True):",
-        "zip(rows, replaced[:50] + replaced[50:52][::-1] + replaced[52:], captured, limits.ends()):",
+        "zip(places, replaced, captured, asked.limits.ends(), strict=True):",
+        "zip(places, replaced[:50] + replaced[50:52][::-1] + replaced[52:], captured, asked.limits.ends()):",
     ),
     "padding is read": Fault(
         "same-answer", "tensors.batch", "return values, padding_mask(lengths + 1, values.shape[1])",
@@ -146,7 +146,7 @@ FAULTS = {
         "for line, row in enumerate(read_rows(self.files[0]), start=0)",
     ),
     "a last line without its end is dropped": Fault(
-        "data", "formats.lines", "elif not line:  # nothing but a byte order mark", "else:",
+        "data", "formats.lines", "elif not line:  # only a byte order mark", "else:",
     ),
     "source and target change places": Fault(
         "data", "formats.pair_formats", "Pair.of(line, cast(tuple[str, ...], texts))",
@@ -186,7 +186,7 @@ FAULTS = {
 OF_TESTS = {
     "hypotheses with as many terms change places": Fault(
         "tests/predictors/test_sentence_translator.py::test_hypotheses_with_as_many_terms_stay_in_the_order_of_their_scores",
-        "predictors.sequence_predictor", "return sorted(outputs[index], key", "return sorted(outputs[index][::-1], key",
+        "predictors.terms", "return sorted(outputs[index], key", "return sorted(outputs[index][::-1], key",
     ),
     "shorter terms stand before longer ones": Fault(
         "tests/formats/test_terms.py::test_a_longer_term_stands_before_one_that_it_begins_with",
