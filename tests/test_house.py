@@ -16,7 +16,7 @@ HOUSE = {
     "augment": Room(494, 9, 56, 4),  # + 2: a teacher of links is refused, whatever leave training has
     "claims": Room(997, 18, 52, 0),
     "cli": Room(2909, 55, 191, 10),  # + 80: a file a group of verbs, imported when called; signals wait for imports
-    "comparison": Room(3150, 22, 72, 0),  # + 10: executors hand on the leave for code
+    "comparison": Room(3148, 22, 72, 0),  # + 10: executors hand on the leave for code
     "core": Room(2970, 78, 0, 0),  # + 11: leave for code is a context, which 60 arguments were
     "corpora": Room(3008, 24, 96, 0),
     "experiments": Room(638, 9, 57, 2),
