@@ -22,7 +22,7 @@ HOUSE = {
     "experiments": Room(638, 9, 57, 2),
     "export": Room(3772, 22, 156, 21),
     "formats": Room(2676, 68, 34, 0),
-    "grids": Room(2849, 45, 161, 10),
+    "grids": Room(2847, 45, 161, 10),
     "importing": Room(855, 31, 76, 0),
     "inspect": Room(3999, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
