@@ -15,7 +15,7 @@ HOUSE = {
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(493, 9, 56, 4),  # + 2: a teacher of links is refused, whatever leave training has
     "claims": Room(995, 18, 52, 0),
-    "cli": Room(2909, 55, 191, 10),  # + 80: a file a group of verbs, imported when called; signals wait for imports
+    "cli": Room(2904, 55, 191, 10),  # + 80: a file a group of verbs, imported when called; signals wait for imports
     "comparison": Room(3148, 22, 72, 0),  # + 10: executors hand on the leave for code
     "core": Room(2970, 78, 0, 0),  # + 11: leave for code is a context, which 60 arguments were
     "corpora": Room(3008, 24, 96, 0),
