@@ -56,10 +56,10 @@ class Inequality(NamedTuple):
 class ClaimConfig(Section):
     """One claim.
 
-    `says`: in a sentence. `claim`: an inequality of two variants, `A > B` (A is better), `A = B` (even) or `A >= B`
-    (not worse), whichever direction of the metric is better. `metric`: one of the grid's, by default the first, or a
-    cost such as `cpu_seconds`. `test`: the test set, where there are several. `margin`: in units of the metric: how
-    much better A is at least, or what counts as even. `paper`: the numbers of the document by variant.
+    `says`: the claim as a sentence. `claim`: an inequality of two variants, `A > B` (A is better), `A = B` (even) or `A
+    >= B` (not worse), whichever direction of the metric is better. `metric`: one of the grid's, by default the first,
+    or a cost such as `cpu_seconds`. `test`: the test set, if there are several. `margin`: in units of the metric, how
+    much better A is at least, or the difference that counts as even. `paper`: the document's numbers by variant.
     """
 
     says: str
@@ -99,9 +99,9 @@ class ClaimConfig(Section):
 class ClaimData(Section):
     """The data of a claim file.
 
-    `about`: what they are and where they come from. `prepare`: shell commands that write into `$OUTPUT`, and read
-    what the user has in `$DATA`; they are run in the folder of the claim file. `needs`: files that have to be in
-    `$DATA`; without any the commands make all data.
+    `about`: a description of the data and their origin. `prepare`: shell commands that write into `$OUTPUT`, and read
+    the user's files in `$DATA`; they run in the folder of the claim file. `needs`: the files that have to be in
+    `$DATA`; without any, the commands make all data.
     """
 
     about: str
@@ -110,7 +110,7 @@ class ClaimData(Section):
 
 
 class BudgetConfig(Section):
-    """A budget: changes to the grid. `as_printed`: data and budget are those of the document, as are its numbers."""
+    """A budget: changes to the grid. `as_printed`: whether data and budget, and so the numbers, are the document's."""
 
     grid: dict[str, Any] = Field(default={})
     as_printed: bool = False
@@ -130,11 +130,11 @@ class CutConfig(Section):
 class ClaimFile(Section):
     """A table of a document, or a question of our own.
 
-    `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
-    `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
-    path of a grid file; `$OUTPUT` in its texts is the folder of the data. `cut`: parts of variants. VARIANT/PART
-    is what is left; a claim on it is by the first metric of `cut`, or its own. `looks`: how often findings were looked
-    at, where seeds or learning rates were added to what was still open, or all was measured again.
+    `document`: the source of the claims. `table`: the table in it. `setting`: the document's training data and budget.
+    `data`: for the budget `small`, and for `full` unless `full_data` is set. `grid`: the keys of a grid, or the path of
+    a grid file; `$OUTPUT` in its texts is the folder of the data. `cut`: parts of variants to cut. VARIANT/PART names
+    the variant without the part; claims on it are by the first metric of `cut`, or their own. `looks`: how often
+    findings were evaluated, with seeds or learning rates added for open claims, or all measured again.
     """
 
     title: str

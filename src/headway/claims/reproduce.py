@@ -90,7 +90,7 @@ class Figure(Section):
 class ResultRecord(Section):
     """Tables that were measured together.
 
-    `text`: what else is to be said of how, a sentence each. `claims`: what was found, by the level of so many `looks`.
+    `text`: further notes on the measurement, one sentence each. `claims`: the findings, at the level of `looks` looks.
     """
 
     title: str

@@ -26,7 +26,7 @@ STUDENT = {"preset": "student-tiny", "norm": "post", "dropout": 0.1}
 
 
 class Size(NamedTuple):
-    """The sizes of a recipe: vocabulary tokens, model, learning rate, batch tokens, and reached scores (docs/sizes.md)."""
+    """The sizes of a recipe: vocabulary tokens, model, learning rate, batch tokens, reached scores (docs/sizes.md)."""
 
     vocabulary: int
     model: dict[str, Any]

@@ -70,11 +70,11 @@ def _evaluation_sets(value: Any) -> Any:
 class EvaluationSetConfig(Section):
     """A corpus that outputs are scored on.
 
-    `name`: by default that of its first file. `groups`: a file with the name of a group for each of its examples.
-    `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
-    `evenness`: outputs are how far the self-attention of each word deviates from its mean: that of a tagger's last
-    layer, or of all layers as they are weighted. `metrics`: of this set; by default `aer` of alignments, `deviation`
-    of evenness, and otherwise those of the grid. `links_from`: the number of a first word in `alignments`.
+    `name`: by default that of its first file. `groups`: a file with a group name for each example. `alignments`: a file
+    with the true word alignment of each pair; outputs are then the model's alignments. `evenness`: outputs are how far
+    each word's self-attention deviates from its mean, in a tagger's last layer, or averaged by layer weights.
+    `metrics`: of this set; by default `aer` for alignments, `deviation` for evenness, and otherwise those of the grid.
+    `links_from`: the number of the first word in `alignments`.
     """
 
     corpus: CorpusField
@@ -123,8 +123,8 @@ def _match(value: Any) -> Any:
 class MatchVariantsConfig(Section):
     """Equal numbers of parameters.
 
-    `to`: the variant, or the number, that all others are sized to; by default the first variant. `by`: what is sized
-    for it. `within`: the share by which numbers may differ.
+    `to`: the variant, or the number, that all others are sized to; by default the first variant. `by`: the size that is
+    adjusted. `within`: the fraction by which numbers may differ.
     """
 
     to: str | Annotated[int, Field(gt=0, le=10**12)] | None = None
@@ -138,14 +138,14 @@ def _number(value: Any) -> Any:
 
 
 class TuneConfig(Section):
-    """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
+    """Tuning of one key, the same for every variant: short runs with each value, compared by the first metric.
 
-    `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `by`: with `seed`,
-    short runs of a seed choose the value of the cell of that seed; with `variant`, all cells of a variant have one
-    value. `updates`: those of a short run; by default it is half as long as a cell. `seeds`: by variant, those of
-    training that each value is tried with, by default the first of the grid; the value with the best mean is chosen.
-    `grow`: where the best value is the lowest or the highest, up to so many further ones are tried beyond it, each at
-    the ratio of the two outermost ones. Only positive numbers grow.
+    `on`: the corpus for this comparison, which is not reported; by default the recipe's dev. `by`: with `seed`, the
+    short runs of a seed choose the value for the cell of this seed; with `variant`, all cells of a variant share a
+    value. `updates`: the length of a short run; by default half that of a cell. `seeds`: by variant, the training seeds
+    of the short runs, by default the first of the grid; the value with the best mean is chosen. `grow`: if the best
+    value is the lowest or the highest, at most this many further values are tried beyond it, each at the ratio of the
+    two outermost. Only positive numbers grow.
     """
 
     key: str
@@ -210,15 +210,15 @@ VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]
 
 
 class GridConfig(Section):
-    """A comparison as a file says it.
+    """The configuration of a comparison, as read from a grid file.
 
-    `recipe`: what variants begin from. `variants`: by name, overrides by key path, or a recipe of their own, or both
-    (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: what is
-    reported; a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may have
-    others. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all others are
-    compared with; by default every pair is compared. `any_tokenization`: compare also outputs of which some look
-    tokenised and others do not. `pooled_variance`: intervals have the seeds' variance of all variants. `predict`:
-    options of prediction on test sets.
+    `recipe`: the recipe that variants begin from. `variants`: by name, overrides by key path, or another recipe, or
+    both (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: the
+    reported test sets, a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may
+    have its own. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all
+    others are compared with; by default every pair is compared. `any_tokenization`: allow some outputs to look
+    tokenised and others not. `pooled_variance`: estimate the seeds' variance from all variants. `predict`: options of
+    prediction on test sets.
     """
 
     recipe: Path | None = None

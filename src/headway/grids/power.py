@@ -92,7 +92,7 @@ def needed(
 ) -> tuple[int, int] | None:
     """The fewest seeds and segments, more than now, that distinguish a true difference from one at `distance`.
 
-    They do so with probability `POWER`, if `reach` is within the distance. The segments stay as they are if up to
+    They do so with probability `POWER`, if `reach` is within the distance. The segments are unchanged if up to
     `MOST_SEEDS` seeds are enough, and if nothing varies by segment, as for costs. Otherwise both grow by the same
     factor. The variances were estimated from `seen` seeds, by default those of the estimate.
 

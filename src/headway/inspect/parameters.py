@@ -25,7 +25,7 @@ from headway.tensors.names import counted_from_1
 
 @dataclass(frozen=True)
 class ModelPart:
-    """A part of a model: its parameters (without those shared with an earlier part), and its forward FLOPs per token."""
+    """A part of a model: its parameters (without those shared with an earlier part), and its forward FLOPs a token."""
 
     name: str
     parameters: int
