@@ -312,7 +312,6 @@ class Decided:
         return f"{self.finding} early" if self.regime == "early" and self.is_decided else self.finding
 
     def to_json(self) -> dict[str, Any]:
-        """The claim and the finding as a JSON object."""
         return self.claim.model_dump(mode="json") | {name: each for name, each in vars(self).items() if name != "claim"}
 
 

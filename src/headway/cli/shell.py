@@ -52,7 +52,6 @@ def panel(name: str) -> Group:
 
 
 def argument(metavar: str, help: str, *, required: bool | None = None) -> Parameter:
-    """A positional argument."""
     return Parameter(name=metavar, help=help, required=required)
 
 
@@ -211,7 +210,6 @@ def _flag(name: str, field: FieldInfo, told: str | None) -> Parameter | None:
 
 
 def flag_of(name: str) -> str:
-    """The flag of an option."""
     return "--" + name.replace("_", "-")
 
 

@@ -116,7 +116,6 @@ class SeedScores:
         return self.interval.cell if self.sd is None else Spread(self.mean, self.sd)
 
     def to_json(self) -> dict[str, Any]:
-        """The scores as a JSON object."""
         low, high = self.interval.low, self.interval.high
         return {"mean": self.mean, "sd": self.sd, "low": low, "high": high, "seeds": list(self.scores)}
 

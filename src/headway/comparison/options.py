@@ -89,7 +89,6 @@ class ScoreOptions(Section):
 
     @property
     def margins(self) -> dict[str, float]:
-        """The margins, by metric."""
         return {name: float(number) for name, _, number in (text.rpartition("=") for text in self.margin)}
 
 

@@ -165,7 +165,6 @@ def language_of_side(side: str, given: str | None, named: str | None, texts: Seq
 
 
 def size_for(count: int, purpose: str = "ctranslate2") -> Size:
-    """The sizes for this number of pairs."""
     sizes = PURPOSES[purpose]
     return sizes[max(least for least in sizes if least <= count)]
 

@@ -266,7 +266,6 @@ class OnnxState(State):
     rows: Tensor
 
     def select(self, index: Tensor) -> Self:
-        """The rows `index` of this state."""
         return replace(self, rows=self.rows.index_select(0, index.reshape(-1)))
 
 

@@ -128,7 +128,6 @@ def parity_examples(run: Run, source: Path | None, count: int) -> list[Example]:
 
 
 def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
-    """The sources of `parity_examples`."""
     return [example.source for example in parity_examples(run, source, count)]
 
 
@@ -181,7 +180,6 @@ def answering_by(predictor: SequencePredictor) -> Answering:
 
 
 def label_answer(labels: Sequence[str], log_probabilities: Iterable[float]) -> Answer:
-    """The labels of a sentence as an answer."""
     return Answer(tuple(labels), sum(log_probabilities), " ".join(labels))
 
 

@@ -377,7 +377,6 @@ class GridRun:
             raise UserError(f"this cell was made with another recipe ({shown})", where=str(job.run), allowed=allowed)
 
     def all(self) -> list[CellState]:
-        """All known runs: short runs and cells."""
         return [run for state in self.groups for run in state.runs]
 
     def ready(self) -> list[CellState]:

@@ -245,7 +245,6 @@ class DependencyAnalysis:
         return content | ({"agreement": self.agreement.to_json()} if self.agreement.rows else {})
 
     def text(self) -> str:
-        """All scores as text."""
         lines = [score.text(side) for side, score in self.scores.items()]
         return "\n".join([*lines, *([self.agreement.text()] if self.agreement.rows else [])])
 

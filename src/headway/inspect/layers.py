@@ -229,7 +229,6 @@ class LayerReport:
     beside: Evenness | None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a JSON object."""
         deviation = vars(self.evenness) | {"beside_last": self.beside and self.beside.last}
         return {"layer_weights": self.weights and self.weights.to_json(), "self_attention_deviation": deviation}
 

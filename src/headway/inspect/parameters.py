@@ -53,7 +53,6 @@ class Parameters:
 
     @property
     def total(self) -> int:
-        """The number of all parameters."""
         return sum(part.parameters for part in self.parts)
 
     @property
@@ -62,7 +61,6 @@ class Parameters:
         return sum(part.flops_per_token for part in self.parts)
 
     def to_json(self) -> str:
-        """The counts as JSON text."""
         return json.dumps(asdict(self) | {"parameters": self.total, "flops_per_token": self.flops_per_token}, indent=1)
 
     def table(self) -> Table:

@@ -51,7 +51,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def add_line(path: Path, values: Mapping[str, Any]) -> None:
-    """Append a line."""
     with path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(values) + "\n")
 

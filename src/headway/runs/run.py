@@ -79,12 +79,10 @@ class StoredRun(Run):
 
     @property
     def source(self) -> Processor:  # type: ignore[override]
-        """The processor of inputs."""
         return self.processors[0]
 
     @property
     def target(self) -> Processor:  # type: ignore[override]
-        """The processor of outputs."""
         return self.processors[1]
 
     def weights(self) -> dict[str, Tensor]:

@@ -40,12 +40,10 @@ FILE_LEFTOVERS = "|".join(map(re.escape, (WEIGHTS, OPTIMIZER, STATE)))  # in a c
 
 
 def folder_of(checkpoints: Path, update: int) -> Path:
-    """The folder of the checkpoint after `update`."""
     return checkpoints / f"update-{update:08d}"
 
 
 def update_of(folder: Path) -> int:
-    """The update of a checkpoint folder."""
     return int(folder.name.removeprefix("update-"))
 
 
