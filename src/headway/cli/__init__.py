@@ -16,8 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from headway.cli.verbs import app
 
         prepare_output()
-        # Waiting threads that spin take cores from others if other programs compute too.
-        # Without spinning, small steps are 15 % slower if not. torch's library reads the setting once.
+        # Threads that spin while they wait take cores from other programs. Without any spinning, small steps are
+        # 15 % slower on an idle machine. torch's library reads the setting once.
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "10000")
         with show():

@@ -26,8 +26,8 @@ class Imported(NamedTuple):
         sections: the recipe's sections that the files determine: `model`, and usually `vocabulary`, `text` and
             `decoding`.
         vocabularies: of source and target; the same object if they are shared.
-        weights: a function that returns the weights by headway's names. Its argument are the model's tensors, with
-            shapes but without values. Missing weights, or weights of another shape, are errors.
+        weights: returns the weights by headway's names, from the model's tensors, which have shapes but no values.
+            Missing weights, or weights of another shape, are errors.
         files: the files that were read.
         licence: as the hub names it, if the files state it.
     """

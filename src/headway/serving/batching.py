@@ -21,7 +21,7 @@ MOST_ROWS = 128  # per batch: the memory of search grows with rows, beam and voc
 MOST_TOKENS = 2000  # of an output
 MOST_WORK = 2**16  # per batch: the memory of search also grows with the lengths of hypotheses
 STEP = 16  # a step has a fixed cost of about this many hypotheses
-FORCED = 8  # the cost of a forced step in normal steps, as search rarely reaches the limit
+FORCED = 8  # the cost of a forced step in normal steps: search otherwise rarely reaches the maximum length
 RATE = 200.0  # cost per second of waiting: cheaper jobs overtake others by this rate
 
 
