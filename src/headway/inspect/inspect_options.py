@@ -33,7 +33,7 @@ class CodeOptions(Section):
 
 
 class DeviceOptions(CodeOptions):
-    """The `--device` option."""
+    """The option `device`."""
 
     device: str = Field("auto", description="auto, cpu, cuda, ...")
 
