@@ -1,11 +1,11 @@
-"""A corpus decoded by a run, or by another system, into a new corpus, with its provenance.
+"""Decode a corpus with a run, or pair it with the outputs of another system, into a new corpus with its provenance.
 
-Backtranslation (Sennrich et al. 2016) reads text of the language that a later model writes; each line becomes the
-target of what the run makes of it. Distillation (Kim and Rush 2016) reads sources; each gets the run's output as its
-target. The outputs of another system come from a file.
+Backtranslation (Sennrich et al. 2016) reads text in the later model's target language; each line becomes the target of
+the run's output. Distillation (Kim and Rush 2016) reads sources; the run's outputs become their targets. The outputs of
+another system are read from a file.
 
-Beside the folder that is made, `.NAME.work` keeps decoded chunks until all are there. A process that was killed goes on
-after the last of them, and ends with the same corpus.
+Beside the new folder, `.NAME.work` stores decoded chunks until all are complete. A killed process resumes after the
+last chunk, and the corpus is the same.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ Kind = Literal["backtranslate", "distill"]
 IDENTITY, MANIFEST = "work.json", "manifest.json"
 SOURCE, TARGET = "source.txt", "target.txt"
 REASONS = ("empty", "too long for the model", "min_score", "max_ratio")
-SHOWN = 5  # lines of each reason in the manifest
+SHOWN = 5  # lines per reason in the manifest
 LARGEST_CHUNK = 2**32  # bytes
 
 
 class DecodedLine(NamedTuple):
-    """A line with what a run made of it.
+    """A line and the run's output for it.
 
     Attributes:
-        score: its mean log probability a token, the end mark among them; 0 where it is not known.
-        lengths: the tokens of both.
-        truncated: whether the model could not read all of the line.
-        at_limit: whether the output is as long as it may be, so that its end may be missing.
+        score: the mean log probability per token, including the end mark; 0 if it is not known.
+        lengths: the numbers of tokens of both.
+        truncated: whether the model could only read a part of the line.
+        at_limit: whether the output has the maximum length, so that its end may be missing.
     """
 
     read: str
@@ -71,10 +71,10 @@ CHUNK = TypeAdapter(list[DecodedLine])
 
 
 class ForeignTeacher(NamedTuple):
-    """Another system that wrote a line for each line of a file.
+    """Another system that wrote an output for each line of a file.
 
     Attributes:
-        name: what the provenance calls it.
+        name: its name in the provenance.
         licence: the terms under which its outputs may be used.
     """
 
@@ -85,7 +85,7 @@ class ForeignTeacher(NamedTuple):
 
 @dataclass(frozen=True)
 class BulkInput:
-    """The lines to decode, which can be read any number of times, with a hash of their content and their files."""
+    """The lines to decode, which can be iterated repeatedly, with a hash of their content and their files."""
 
     lines: Iterable[str]
     fingerprint: str
@@ -98,18 +98,18 @@ def decode_corpus(
     """Decode a corpus into a new one: `source.txt`, `target.txt` and `manifest.json` in the folder `options.output`.
 
     Args:
-        kind: whether outputs become the sources of the lines that were read, or their targets.
+        kind: whether outputs become the sources or the targets of the input lines.
         predictor: of one run, or of several.
-        input: a file with a line for each output; without one, the sources that the run was trained on.
-        options: where the corpus goes, how lines are decoded, which pairs are kept.
-        loaded: how the runs were loaded, which is a part of the provenance.
+        input: a file of lines to decode; by default the sources of the run's training data.
+        options: where to write the corpus, how to decode, and which pairs to keep.
+        loaded: the options that the runs were loaded with, for the provenance.
 
     Returns:
         The manifest.
 
     Raises:
-        UserError: a folder that is there, or in which another work was begun; a run that reads no lines of text; a
-            file that is missing or empty; nothing that is left.
+        UserError: the folder exists or has unfinished other work, a run does not read lines of text, a file is missing
+            or empty, or no pairs are left.
     """
     output = check_output(options)
     filters = {"min_score": options.min_score, "max_ratio": options.max_ratio}
@@ -129,7 +129,7 @@ def decode_corpus(
     if (manifest := _made_before(output, begun | {"filters": filters})) is None:
         total = 0
         with lines_of(input):
-            for chunk in batched(given.lines, options.chunk):  # that all are texts, before any is decoded
+            for chunk in batched(given.lines, options.chunk):  # check all lines before any is decoded
                 predictor.check_texts(chunk, first_line=total + 1)
                 total += len(chunk)
         with ExitStack() as stack:
@@ -148,13 +148,13 @@ def decode_corpus(
 
 
 def pair_corpus(kind: Kind, teacher: ForeignTeacher, input: Path, options: DecodedOptions) -> dict[str, Any]:
-    """Make a corpus as `decode_corpus` does, of lines and what another system wrote for them.
+    """Make a corpus as `decode_corpus` does, from lines and another system's outputs for them.
 
-    Lengths are counted in words, or in characters where a text has no spaces.
+    Lengths are counted in words, or in characters if a text has no spaces.
 
     Raises:
-        UserError: files that are missing or of different length, a folder that is there, a filter that needs
-            probabilities, or nothing that is left.
+        UserError: files are missing or of different lengths, the folder exists, a filter needs probabilities, or no
+            pairs are left.
     """
     output = check_output(options)
     if options.min_score is not None:
@@ -180,12 +180,12 @@ def pair_corpus(kind: Kind, teacher: ForeignTeacher, input: Path, options: Decod
 
 
 def _counter(texts: Iterable[str]) -> Callable[[str], int]:
-    """How the length of such texts is counted."""
+    """The function that measures the length of such texts: in characters if they have no spaces, else in words."""
     return len if look_unspaced(texts) else lambda text: len(text.split())
 
 
 def _report(manifest: dict[str, Any], output: Path) -> None:
-    """Say how many pairs a corpus has, and what was left out."""
+    """Log how many pairs a corpus has, and how many were left out."""
     counts = manifest["counts"]
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts["dropped"].items())
     left_out = f"; left out: {reasons}" if reasons else ""
@@ -195,7 +195,7 @@ def _report(manifest: dict[str, Any], output: Path) -> None:
 
 
 def check_output(options: DecodedOptions) -> Path:
-    """The folder to make. Raises UserError where there is none, or something is there already that is no corpus."""
+    """The folder to make. Raises UserError if there is none, or if it exists and is not a corpus."""
     if options.output is None:
         raise UserError("a new corpus needs a folder", where=option("output"), allowed="a folder to make")
     if not (options.output / MANIFEST).is_file():
@@ -204,10 +204,10 @@ def check_output(options: DecodedOptions) -> Path:
 
 
 def _made_before(output: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a corpus that the same work made before it was killed; None where nothing is there.
+    """The manifest of a corpus that an earlier run of the same work has completed; None if there is none.
 
     Raises:
-        UserError: something else is there, or the corpus was changed.
+        UserError: the folder is something else, or the corpus was changed.
     """
     if not os.path.lexists(output):
         return None
@@ -232,12 +232,12 @@ def _input(predictor: SequencePredictor, input: Path | None) -> BulkInput:
 
 
 def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) -> None:
-    """Make the folder of work, or see that the one that is there is of the same work, and lock it within `stack`."""
+    """Create the work folder, or check that an existing one is of the same work, and lock it within `stack`."""
     identity = work / IDENTITY
     try:
         stack.enter_context(locked(work / ".lock"))
         if not identity.is_file():
-            for chunk in work.glob("*.json"):  # left by a process that was killed while it removed them
+            for chunk in work.glob("*.json"):  # left by a process that was killed during removal
                 chunk.unlink()
             write_json(identity, begun)
             sync(work.parent)
@@ -257,7 +257,7 @@ def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) ->
 def _decode(
     predictor: SequencePredictor, given: BulkInput, search: dict[str, Any], size: int, work: Path, shown: Progress
 ) -> list[Path]:
-    """The files of all chunks, in their order; those that are there already are not decoded again."""
+    """The files of all chunks, in order. Chunks that exist are not decoded again."""
     files, number = list[Path](), 0
     for chunk in batched(given.lines, size):
         file = work / f"{len(files):08d}.json"
@@ -279,7 +279,7 @@ def _decode(
 def _write(
     kind: Kind, lines: Iterable[DecodedLine], options: DecodedOptions, begun: dict[str, Any], output: Path
 ) -> dict[str, Any]:
-    """Write the corpus of what is kept, whole or not at all."""
+    """Write the corpus of the pairs that are kept, atomically."""
     counts, first, at_limit = Counter[str](), dict[str, list[int]](), 0
     with workspace(output.absolute().parent, output) as space:
         folder = space / "corpus"
@@ -297,7 +297,7 @@ def _write(
                     "min_score": options.min_score is not None and line.score < options.min_score,
                     "max_ratio": options.max_ratio is not None and longer > options.max_ratio * shorter,
                 }
-                fault = next(filter(faults.get, faults), None)  # the first; a pair without any is kept
+                fault = next(filter(faults.get, faults), None)  # a pair without faults is kept
                 counts[fault or "kept"] += 1
                 if fault is None:
                     read.write(f"{line.read}\n")

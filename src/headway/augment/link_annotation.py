@@ -1,4 +1,4 @@
-"""Links of the words of a recipe's pairs, made by what `data.links` names, and added to their store."""
+"""Add word alignment links of a recipe's pairs, made by the aligner in `data.links`, to their store."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from headway.recipe import Recipe
 from headway.runs.load import load
 from headway.runs.run import open_run
 
-CHUNK = 200  # pairs between two writes
-LEAST = 0.01  # of a target word's attention; source words that get less are not kept
+CHUNK = 200  # pairs per write
+LEAST = 0.01  # the least share of a target word's attention for which a link is stored
 
 
 def annotate_links(recipe: Recipe) -> None:
-    """Align the pairs of train and dev that have no links yet, saying what was done.
+    """Align the pairs of train and dev that have no links yet, and log the result.
 
-    Links of a file are of train alone. eflomal aligns all pairs anew where one has no links yet, and a teacher goes on
-    where it was.
+    A file has links of train only. eflomal aligns all pairs again if one has no links yet; a teacher resumes.
 
     Raises:
-        UserError: no links are named, what makes them is not there, or others are in their store.
+        UserError: no links are configured, the aligner is missing, or the store has other links.
         RunError: the aligner failed.
     """
     links, data = named_links(recipe.data.links), recipe.data
@@ -64,11 +63,11 @@ def _key(pair: Pair) -> str:
 
 
 def _version(links: LinksConfig) -> str:
-    """The version of what makes the links: of the program, the file or the weights. Raises UserError."""
+    """The version of the source of links: of the program, the file or the weights. Raises UserError."""
     if links.kind == "eflomal":
         return eflomal_version("data.links.kind")
     if links.file is not None:
-        read_alignments(links.file, links.links_from, "data.links.links_from")  # before the store is begun
+        read_alignments(links.file, links.links_from, "data.links.links_from")  # validate before the store is created
         return hashes_of([links.file])[0]
     assert links.run is not None
     return str(open_run(links.run).manifest.get("model_sha256"))
@@ -77,7 +76,7 @@ def _version(links: LinksConfig) -> str:
 def _aligned(
     recipe: Recipe, links: LinksConfig, pairs: Callable[[], Iterable[Pair]], fresh: Callable[[Pair], bool]
 ) -> Iterable[tuple[Pair, str]]:
-    """All pairs with the line of their links, of a teacher those that are `fresh` alone."""
+    """All pairs with their lines of links; with a teacher only the `fresh` pairs."""
     if links.kind == "teacher":
         return _taught(links, recipe.text, filter(fresh, pairs()))
 
@@ -91,9 +90,9 @@ def _aligned(
 
 
 def _taught(links: LinksConfig, text: TextConfig, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str]]:
-    """Pairs with the attention of the teacher, which has none for those that it cannot read whole."""
+    """Pairs with the attention of the teacher; empty for pairs that it cannot read completely."""
     assert links.run is not None
-    with foreign_code(False):  # the leave of training is for the recipe's own code
+    with foreign_code(False):  # permission in training covers only the recipe's code
         predictor = load(links.run)
     if not isinstance(predictor, SequencePredictor) or not isinstance(predictor.source, TextProcessor):
         raise UserError("a teacher translates text", where="data.links.run", received=str(links.run))
@@ -118,7 +117,7 @@ def _taught(links: LinksConfig, text: TextConfig, pairs: Iterable[Pair]) -> Iter
 
 
 def _shares(alignment: WordAlignment) -> str:
-    """A line of links with shares."""
+    """A line of links with their shares of attention."""
     weights = alignment.weights
     return " ".join(
         f"{source}-{target}:{weights[target, source]:.3f}"

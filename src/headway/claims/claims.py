@@ -1,7 +1,7 @@
-"""Claims: what is to be found out, written before it is measured.
+"""Claims: hypotheses that are written down before they are measured.
 
 A claim file has the variants, the data with the commands that prepare them, the budgets, the paper's numbers, and each
-claim as an inequality with a margin. What was found stands beside the claims, a sentence a finding.
+claim as an inequality with a margin. The file also records the findings, one sentence each.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second", 
 
 
 class Inequality(NamedTuple):
-    """`left > right`: is better; `left = right`: are even; `left >= right`: is not worse."""
+    """`left > right`: left is better; `left = right`: both are even; `left >= right`: left is not worse."""
 
     left: str
     relation: Relation
@@ -56,10 +56,10 @@ class Inequality(NamedTuple):
 class ClaimConfig(Section):
     """One claim.
 
-    `says`: in a sentence. `claim`: an inequality of two variants, `A > B` (A is better), `A = B` (even) or `A >= B`
-    (not worse), whichever direction of the metric is better. `metric`: one of the grid's, by default the first, or a
-    cost such as `cpu_seconds`. `test`: the test set, where there are several. `margin`: in units of the metric: how
-    much better A is at least, or what counts as even. `paper`: the numbers of the document by variant.
+    `says`: the claim as a sentence. `claim`: an inequality of two variants, `A > B` (A is better), `A = B` (even) or `A
+    >= B` (not worse), whichever direction of the metric is better. `metric`: one of the grid's, by default the first,
+    or a cost such as `cpu_seconds`. `test`: the test set, if there are several. `margin`: in units of the metric, how
+    much better A is at least, or the difference that counts as even. `paper`: the document's numbers by variant.
     """
 
     says: str
@@ -84,13 +84,13 @@ class ClaimConfig(Section):
         return self
 
     def paper_difference(self, *, higher_is_better: bool) -> float | None:
-        """The difference of the document's numbers, above 0 where the left variant is better; None without numbers."""
+        """The difference of the document's numbers, above 0 if the left variant is better; None without numbers."""
         left, right = (self.paper.get(name) for name in (self.inequality.left, self.inequality.right))
         return None if left is None or right is None else (left - right) * (1 if higher_is_better else -1)
 
     @property
     def inequality(self) -> Inequality:
-        """The claim, taken apart."""
+        """The parsed claim."""
         match = INEQUALITY.fullmatch(self.claim)
         assert match is not None
         return Inequality(match[1], match[2], match[3])  # type: ignore[arg-type]
@@ -99,9 +99,9 @@ class ClaimConfig(Section):
 class ClaimData(Section):
     """The data of a claim file.
 
-    `about`: what they are and where they come from. `prepare`: shell commands that write into `$OUTPUT`, and read
-    what the user has in `$DATA`; they are run in the folder of the claim file. `needs`: files that have to be in
-    `$DATA`; without any the commands make all data.
+    `about`: a description of the data and their origin. `prepare`: shell commands that write into `$OUTPUT`, and read
+    the user's files in `$DATA`; they run in the folder of the claim file. `needs`: the files that have to be in
+    `$DATA`; without any, the commands make all data.
     """
 
     about: str
@@ -110,14 +110,14 @@ class ClaimData(Section):
 
 
 class BudgetConfig(Section):
-    """A budget: changes to the grid. `as_printed`: data and budget are those of the document, as are its numbers."""
+    """A budget: changes to the grid. `as_printed`: whether data and budget, and so the numbers, are the document's."""
 
     grid: dict[str, Any] = Field(default={})
     as_printed: bool = False
 
 
 class CutConfig(Section):
-    """Parts that variants are cut of.
+    """The parts that are cut from variants.
 
     `parts`: patterns by VARIANT/PART, each cut as a whole. `options`: those of `headway inspect ablate`; `input` and
     `reference` are files in the folder of the data.
@@ -130,11 +130,11 @@ class CutConfig(Section):
 class ClaimFile(Section):
     """A table of a document, or a question of our own.
 
-    `document`: whose claims these are. `table`: where in it. `setting`: what the document trained on, and how long.
-    `data`: for the budget `small`, and for `full` unless `full_data` says otherwise. `grid`: the keys of a grid, or the
-    path of a grid file; `$OUTPUT` in its texts is the folder of the data. `cut`: parts of variants. VARIANT/PART
-    is what is left; a claim on it is by the first metric of `cut`, or its own. `looks`: how often findings were looked
-    at, where seeds or learning rates were added to what was still open, or all was measured again.
+    `document`: the source of the claims. `table`: the table in it. `setting`: the document's training data and budget.
+    `data`: for the budget `small`, and for `full` unless `full_data` is set. `grid`: the keys of a grid, or the path of
+    a grid file; `$OUTPUT` in its texts is the folder of the data. `cut`: parts of variants to cut. VARIANT/PART names
+    the variant without the part; claims on it are by the first metric of `cut`, or their own. `looks`: how often
+    findings were evaluated, with seeds or learning rates added for open claims, or all measured again.
     """
 
     title: str
@@ -152,37 +152,36 @@ class ClaimFile(Section):
 
     @property
     def usual_budget(self) -> str:
-        """The budget of those who name none, or the only one that the file has."""
+        """The default budget, or the first budget of the file if it lacks the default."""
         return USUAL_BUDGET if USUAL_BUDGET in self.budgets else next(iter(self.budgets))
 
     @property
     def level(self) -> float:
-        """Of the intervals of the last look: look k has a kth of the first one's probability of a wrong finding."""
+        """The confidence level of the last look: look k has 1/k of the first look's probability of a false finding."""
         return 1 - (1 - LEVEL) / self.looks
 
     @property
     def kept_level(self) -> float:
-        """The level that all looks keep together at least, were each decided on by the one before (Bonferroni)."""
+        """The confidence level that all looks together guarantee, by Bonferroni's inequality."""
         return 1 - sum((1 - LEVEL) / look for look in range(1, self.looks + 1))
 
     def tree(self, budget: str) -> dict[str, Any]:
-        """The grid of a budget, as a raw tree. Raises UserError where the file has no such budget."""
+        """The grid of a budget, as a raw tree. Raises UserError if the file has no such budget."""
         return merge(self.grid, self.budget(budget).grid)
 
     def budget(self, budget: str) -> BudgetConfig:
-        """A budget by name. Raises UserError where the file has no such one."""
+        """A budget by name. Raises UserError if the file has no such budget."""
         for name, config in self.budgets.items():
             if name == budget:
                 return config
         raise UserError("these claims have no such budget", where="budget", received=budget, allowed=list(self.budgets))
 
     def data_of(self, budget: str) -> ClaimData:
-        """The data of a budget."""
         return self.full_data if budget == "full" and self.full_data is not None else self.data
 
 
 class ClaimPath(NamedTuple):
-    """`PAPER[/TABLE[/CELL]]`: a document, a claim file of it, and a variant in that."""
+    """`PAPER[/TABLE[/CELL]]`: a document, one of its claim files, and a variant in this file."""
 
     paper: str
     table: str | None = None
@@ -190,7 +189,7 @@ class ClaimPath(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ClaimPath:
-        """Read `PAPER/TABLE/CELL`. Raises UserError for anything else."""
+        """Parse `PAPER[/TABLE[/CELL]]`. Raises UserError for any other text."""
         parts = text.split("/")
         if not all(parts) or len(parts) > 3:
             raise UserError("a claim is named PAPER/TABLE/CELL", where=text)
@@ -198,13 +197,13 @@ class ClaimPath(NamedTuple):
 
 
 def claims_folder(given: Path | None = None) -> Path:
-    """The folder of the claim files: as given, `claims` here, or that which comes with headway."""
+    """The folder of claim files: `given`, or `claims` in the current folder, or the one that headway ships."""
     here = Path("claims")
     return given or (here if here.is_dir() else shipped("claims"))
 
 
 def claim_files(folder: Path) -> dict[str, Path]:
-    """The claim files of a folder, named `PAPER-TABLE.yaml`, by `PAPER/TABLE`. Raises UserError without any."""
+    """The claim files of a folder (`PAPER-TABLE.yaml`) by `PAPER/TABLE`. Raises UserError if there are none."""
     found = {path.stem.replace("-", "/", 1): path for path in sorted(folder.glob("*.yaml"))}
     if not found:
         raise UserError("there are no claim files here", where=str(folder))
@@ -212,7 +211,7 @@ def claim_files(folder: Path) -> dict[str, Path]:
 
 
 def chosen_files(folder: Path, chosen: ClaimPath) -> dict[str, Path]:
-    """The claim files of a document, or the one that is named. Raises UserError where there is none."""
+    """The claim files of a document, or the one that `chosen` names. Raises UserError if there is none."""
     known = claim_files(folder)
     wanted = chosen.paper if chosen.table is None else f"{chosen.paper}/{chosen.table}"
     found = {name: path for name, path in known.items() if name == wanted or name.startswith(f"{wanted}/")}
@@ -222,7 +221,7 @@ def chosen_files(folder: Path, chosen: ClaimPath) -> dict[str, Path]:
 
 
 def read_claims(path: Path) -> ClaimFile:
-    """Read a claim file. Raises UserError with every mistake."""
+    """Read a claim file. Raises UserError that lists all mistakes."""
     tree = read_tree(path)
     if isinstance(tree.get("grid"), str):
         tree["grid"] = _grid_of_file(path.parent / tree["grid"])
@@ -247,7 +246,7 @@ def read_claims(path: Path) -> ClaimFile:
 
 
 def _grid_of_file(path: Path) -> dict[str, Any]:
-    """The raw tree of a grid file, whose recipes have absolute paths. Raises UserError."""
+    """The raw tree of a grid file, with absolute paths of recipes. Raises UserError."""
 
     def absolute(recipe: Any) -> Any:
         return str((path.parent / recipe).resolve()) if isinstance(recipe, str) else recipe
@@ -264,7 +263,7 @@ def _grid_of_file(path: Path) -> dict[str, Any]:
 
 
 def tree_of_cell(tree: Mapping[str, Any], claims: ClaimFile, cell: str) -> dict[str, Any]:
-    """The grid with those variants alone that a variant is compared with in any claim. Raises UserError."""
+    """The grid reduced to a variant and the variants that claims compare it with. Raises UserError."""
     variants = tree["variants"]
     if cell not in variants:
         raise UserError(f"no such variant{nearest(cell, variants)}", where=cell, allowed=variants)
@@ -280,17 +279,17 @@ def tree_of_cell(tree: Mapping[str, Any], claims: ClaimFile, cell: str) -> dict[
 
 @dataclass(frozen=True)
 class Decided:
-    """A claim with what was found.
+    """A claim and its finding.
 
     Attributes:
-        claim: what was claimed.
-        difference: of the two variants, in the direction that is better.
-        low, high: the interval of it, for a cost that of the seeds; None for the cost of one seed.
-        values: the scores, or costs, of both.
-        finding: `holds`, `fails`, `open` where the interval does not decide, or there is one seed, or `rate?` where it
-            decides, but the choice of a tuned value may decide as much.
-        needs: of a claim that is not decided, what would decide it, in words.
-        regime: how far both were trained; empty for a cost.
+        claim: the claim.
+        difference: of the two variants, positive if left is better.
+        low, high: the interval of the difference; for a cost over seeds alone. None for a cost with one seed.
+        values: the scores, or costs, of both variants.
+        finding: `holds`, `fails`, `open` if the interval does not decide or there is one seed, or `rate?` if the
+            interval decides, but the choice of a tuned value may explain the difference.
+        needs: for an undecided claim, what would decide it, as text.
+        regime: how far both variants were trained; empty for a cost.
     """
 
     claim: ClaimConfig
@@ -309,19 +308,18 @@ class Decided:
 
     @property
     def verdict(self) -> str:
-        """The finding as people read it: one on early training says so."""
+        """The finding for people. A finding on early training says so."""
         return f"{self.finding} early" if self.regime == "early" and self.is_decided else self.finding
 
     def to_json(self) -> dict[str, Any]:
-        """The claim and the finding as values that JSON can hold."""
         return self.claim.model_dump(mode="json") | {name: each for name, each in vars(self).items() if name != "claim"}
 
 
 def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str, Regime]:
     """How far each variant was trained.
 
-    By the first metric on dev that has a margin: at a `plateau` the last fifth of the updates gained less than that, in
-    the mean over seeds, and otherwise training was `early`. It is `as printed` where data and budget are the paper's.
+    A variant is at a `plateau` if the first dev metric with a margin improved by less than the margin in the last fifth
+    of the updates, averaged over seeds, and `early` otherwise. It is `as printed` if data and budget are the paper's.
     """
     regimes: dict[str, Regime] = dict.fromkeys(comparison.cells, "as printed" if as_printed else "unknown")
     margins = {one.metric.name: comparison.margin_of(one) for one in comparison.measures} | dict(comparison.margin)
@@ -334,7 +332,7 @@ def regimes_of(comparison: Comparison, *, as_printed: bool = False) -> dict[str,
 
 
 def regime_of(claim: ClaimConfig, regimes: Mapping[str, Regime]) -> Regime | Literal[""]:
-    """How far both variants of a claim were trained: early where either is; of a cost it does not matter."""
+    """How far both variants of a claim were trained: early if either is. Empty if the claim is about a cost."""
     left, _, right = claim.inequality
     both = {regimes.get(name.partition("/")[0], "unknown") for name in (left, right)}
     order: tuple[Regime, ...] = ("early", "unknown", "plateau", "as printed")
@@ -347,9 +345,9 @@ def decide(
     level: float = LEVEL,
     regimes: Mapping[str, Regime] = MappingProxyType({}),
 ) -> Decided | None:
-    """The finding on a claim that `check_decidable` knows, by the interval of this level.
+    """The finding on a claim that `check_decidable` accepts, by the confidence interval of this level.
 
-    `regimes` are those of the variants (`regimes_of`). None where one of the claim's was not compared.
+    `regimes`: of the variants (`regimes_of`). None if a variant of the claim was not compared.
     """
     left, _, right = claim.inequality
     variants = {variant.name: variant for variant in comparison.variants}
@@ -384,9 +382,9 @@ def decided_by(
     doubt: str = "",
     regime: Regime | Literal[""] = "",
 ) -> Decided:
-    """The finding by an estimate of left - right that, as the document's difference, is above 0 where left is better.
+    """The finding from an estimate of left - right. The estimate and `paper` are above 0 if left is better.
 
-    `why` says why there is none, whatever the interval is; `doubt` what to run before there is one.
+    `why`: the reason why there is no finding; `doubt`: the runs that are needed before there is one.
     """
     low, high = estimate.interval(level)
     finding = finding_of(claim, low, high) if estimate.seed_variance is not None and not why else "open"
@@ -397,7 +395,7 @@ def decided_by(
 
 
 def check_decidable(claims: ClaimFile, grid: Grid) -> None:
-    """Raise UserError for a claim about variants of a grid by what the grid does not compare."""
+    """Raise UserError for a claim about variants of a grid by a measure that the grid does not have."""
     names = {variant.name for variant in grid.variants}
     for claim in claims.claims:
         left, _, right = claim.inequality
@@ -412,7 +410,7 @@ def check_decidable(claims: ClaimFile, grid: Grid) -> None:
 
 
 def _measures_of(claim: ClaimConfig, grid: Grid) -> list[tuple[str, Metric]]:
-    """The test sets, with the metrics on them, that a claim may be by: the first is."""
+    """The test sets and metrics that may decide a claim. The first one does."""
     return [
         (test.name, metric)
         for test in grid.tests
@@ -422,7 +420,7 @@ def _measures_of(claim: ClaimConfig, grid: Grid) -> list[tuple[str, Metric]]:
 
 
 def _needs(claim: ClaimConfig, estimate: Estimate, paper: float | None, level: float) -> str:
-    """The seeds and segments that would decide an open claim, were the difference the document's, or the one seen."""
+    """The seeds and segments that would decide an open claim, for the document's difference or the observed one."""
     if estimate.seed_variance is None:
         return MORE_SEEDS
     relation, margin, difference = claim.inequality.relation, claim.margin, estimate.value
@@ -437,7 +435,7 @@ def _needs(claim: ClaimConfig, estimate: Estimate, paper: float | None, level: f
 
 
 def sought_of_claims(claims: ClaimFile, grid: Grid) -> Iterator[Sought]:
-    """The margins of claims on what is even, or not worse, and the published differences of others, on a grid."""
+    """The differences that a grid has to detect: margins of claims on even or not worse, else published differences."""
     names = {variant.name for variant in grid.variants}
     for claim in claims.claims:
         left, relation, right = claim.inequality
@@ -452,7 +450,7 @@ def sought_of_claims(claims: ClaimFile, grid: Grid) -> Iterator[Sought]:
 
 
 def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
-    """The finding by the interval of left - right, in the direction that is better."""
+    """The finding from the interval of left - right, which is above 0 if left is better."""
     relation, margin = claim.inequality.relation, claim.margin
     if relation == ">":
         holds, fails = low > margin, high <= margin
@@ -466,7 +464,7 @@ def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
 def _of_costs(
     claim: ClaimConfig, left: Sequence[CellResult], right: Sequence[CellResult], level: float
 ) -> Decided | None:
-    """The finding on a cost, which differs by seed alone; None where a cell does not know it."""
+    """The finding on a cost, which varies between seeds alone; None if the cost of a cell is not known."""
     pairs = [[getattr(cell.costs, str(claim.metric)) for cell in pair] for pair in zip(left, right, strict=True)]
     if any(None in pair for pair in pairs):
         return None
@@ -482,9 +480,9 @@ def _of_costs(
 def claims_table(
     decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool, missing: str = "not compared"
 ) -> Table:
-    """A row a claim: what the paper has, what was `decided` by the claim's sentence, and the verdict.
+    """A table with a row per claim: the paper's numbers, the difference that was `decided`, and the verdict.
 
-    Numbers are absolute where they are `as_printed`. `missing` is the verdict where nothing was found.
+    The paper's numbers are shown as differences unless `as_printed`. `missing` is the verdict without a finding.
     """
     rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:
@@ -514,7 +512,7 @@ def claims_table(
 
 
 def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
-    """Whether scores by the metric of a claim, or costs, are better where they are higher; yes where none is named."""
+    """Whether higher scores or costs are better by the metric of a claim. True if no metric is named."""
     if claim.metric in (*COSTS, LOGPROB):
         return claim.metric in HIGHER_IS_BETTER
     grid = GridConfig.model_validate(claims.tree(claims.usual_budget))

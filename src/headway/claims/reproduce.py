@@ -1,4 +1,4 @@
-"""`headway reproduce`: the claims of a document, decided by runs of its variants on data that its commands make."""
+"""`headway reproduce`: decide the claims of a document with runs of its variants, on data that its commands prepare."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ from headway.grids.grid_run import GridResult
 from headway.metrics.intervals import Linearised
 
 DATA, PREPARED, LOG = "data", ".prepared", "prepare.txt"
-NAMES_DATA = re.compile(r"\$\{?DATA\b")  # commands that read the user's folder
-LOOK = 0.1  # seconds between two looks at the commands
-TAIL = 4096  # bytes in which the last line is looked for
+NAMES_DATA = re.compile(r"\$\{?DATA\b")  # matches commands that read the user's folder
+LOOK = 0.1  # seconds between checks of the commands
+TAIL = 4096  # bytes that are searched for the last line
 RECORD = "record.json"
-Cuts = Mapping[str, Mapping[str, Linearised]]  # by metric and name, of variants whole and without a part
+Cuts = Mapping[str, Mapping[str, Linearised]]  # by metric and name: variants, whole or without a part
 
 
 class Provenance(Section):
-    """The way in which something was measured. `commands`: as they were typed; `commit` and `date`: of the code."""
+    """How something was measured. `commands`: as they were typed; `commit` and `date`: of the code."""
 
     commands: tuple[str, ...]
     machine: str
@@ -81,7 +81,7 @@ class Provenance(Section):
 
 
 class Figure(Section):
-    """A picture beside the page."""
+    """An image file beside the page."""
 
     file: str
     title: str
@@ -90,7 +90,7 @@ class Figure(Section):
 class ResultRecord(Section):
     """Tables that were measured together.
 
-    `text`: what else is to be said of how, a sentence each. `claims`: what was found, by the level of so many `looks`.
+    `text`: further notes on the measurement, one sentence each. `claims`: the findings, at the level of `looks` looks.
     """
 
     title: str
@@ -104,9 +104,9 @@ class ResultRecord(Section):
 
 
 def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
-    """The facts of a measurement that has just been made.
+    """The provenance of a measurement that has just finished.
 
-    The commit is that of headway's own code, with + where files were changed; its version where it is no clone.
+    The commit is that of headway's own code, with + if files were changed, or its version if it is not a clone.
     """
 
     def ask(*arguments: str) -> str:
@@ -127,40 +127,39 @@ def measured_now(commands: Sequence[str], seeds: Sequence[int]) -> Provenance:
 
 
 def write_record(path: Path, record: ResultRecord) -> None:
-    """Write a record."""
     write_json(path, record.model_dump(mode="json", exclude_defaults=True))
 
 
 def read_record(path: Path) -> ResultRecord:
-    """Read a record. Raises UserError for a damaged one."""
+    """Read a record. Raises UserError if it is damaged."""
     return shaped(read_json(path, what="record"), TypeAdapter(ResultRecord), str(path), "this record")
 
 
 def prepare(data: ClaimData, folder: Path, given: Path | None, beside: Path) -> Path:
-    """Run the commands that make the data, unless these are there already; gives their folder, whole.
+    """Run the commands that make the data, unless the data exist already. Returns the complete data folder.
 
     Args:
         data: the commands, and the files that they need.
-        folder: in which `data` is made, and `prepare.txt` with what the commands say, as they say it.
-        given: the folder of what the user has.
-        beside: where the commands run.
+        folder: the folder for `data`, and for `prepare.txt` with the output of the commands.
+        given: the folder with the user's files.
+        beside: the working directory of the commands.
 
     Raises:
-        UserError: as `check_given`; there are cells of other data than the commands make.
-        RunError: a command failed, or another process is at work there.
+        UserError: as `check_given`; or the folder has cells trained on other data than the commands make.
+        RunError: a command failed, or another process is working in the folder.
     """
     output = (folder / DATA).absolute()
     if is_prepared(data, output, given):
         return output
     check_given(data, given)
     with locked(folder / ".lock"):
-        if not is_prepared(data, output, given):  # by another process, since it was looked at
+        if not is_prepared(data, output, given):  # another process may have prepared it meanwhile
             _make(data, folder, output, given, beside)
     return output
 
 
 def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, beside: Path) -> None:
-    """Run the commands; what they make becomes `output` whole."""
+    """Run the commands. Their output becomes `output` atomically."""
     with workspace(folder) as unfinished:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         environment = {**os.environ, "PATH": path, "OUTPUT": str(unfinished / DATA)}
@@ -178,10 +177,10 @@ def _make(data: ClaimData, folder: Path, output: Path, given: Path | None, besid
 
 
 def _check_cells(folder: Path, before: Path, now: Path) -> None:
-    """Raise UserError where cells were made of data that the new ones would replace."""
+    """Raise UserError if cells were trained on data that the new data would replace."""
 
     def content(folder: Path) -> dict[Path, str]:
-        """The hashes of all files, by their paths in the folder, but for the mark of what made them."""
+        """The hashes of all files by their relative paths, without the stamp of the preparation."""
         files = (path for path in folder.rglob("*") if path.is_file() and path.name != PREPARED)
         return {path.relative_to(folder): sha256(path) for path in files}
 
@@ -192,7 +191,7 @@ def _check_cells(folder: Path, before: Path, now: Path) -> None:
 
 
 def check_given(data: ClaimData, given: Path | None) -> None:
-    """Raise UserError where the user's folder does not have what the commands need."""
+    """Raise UserError if the user's folder lacks files that the commands need."""
     missing = [name for name in data.needs if given is None or not (given / name).exists()]
     if missing or (given is None and NAMES_DATA.search(data.prepare)):
         received = "no folder" if given is None else f"{given}, without {', '.join(missing)}"
@@ -200,7 +199,7 @@ def check_given(data: ClaimData, given: Path | None) -> None:
 
 
 def is_prepared(data: ClaimData, output: Path, given: Path | None) -> bool:
-    """Whether the data are there, made by these commands of what the user's folder has now, where one is given."""
+    """Whether the data exist, and were made by these commands from the user's current files, if `given` is not None."""
     mark = output / PREPARED
     if not mark.is_file():
         return False
@@ -213,7 +212,7 @@ def _stamp(data: ClaimData) -> str:
 
 
 def _sizes(data: ClaimData, given: Path | None) -> str:
-    """A hash of the sizes of the files that the commands need: content of gigabytes would take long to read."""
+    """A hash of the sizes of the files that the commands need. Hashing gigabytes of content would take too long."""
     paths = [given / name for name in data.needs if given is not None]
     files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
     sizes = (str(file.stat().st_size) for file in files if file.is_file())
@@ -221,7 +220,7 @@ def _sizes(data: ClaimData, given: Path | None) -> str:
 
 
 def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path, title: str) -> tuple[int, str]:
-    """Run shell commands, and show their last line as they work; gives the exit code, and the last line of errors."""
+    """Run shell commands, showing their last line. Returns the exit code, and the last line of standard error."""
     shell, pipe = ["bash", "-euo", "pipefail", "-c", commands], subprocess.PIPE
     began, said, errors = time.monotonic(), bytearray(), bytearray()
     with (
@@ -234,7 +233,7 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
 
         def keep(stream: Any, *tails: bytearray) -> None:
             while text := os.read(stream.fileno(), 1 << 16):
-                with suppress(OSError):  # a full disk, which the commands will name
+                with suppress(OSError):  # the disk is full; the commands will report it
                     kept.write(text)
                 for tail in tails:
                     tail.extend(text)
@@ -261,13 +260,13 @@ def _run(commands: str, beside: Path, environment: Mapping[str, str], log: Path,
 
 
 def _last_line(text: bytearray) -> str:
-    """The last line that is not blank; a bar of progress ends each of its lines with a carriage return."""
+    """The last line that is not blank. Progress bars end their lines with a carriage return."""
     lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
     return next(filter(None, reversed(lines)), "")
 
 
 def listed_claims(folder: Path) -> Table:
-    """All claim files: what they are about. Raises UserError where there is none, or one that cannot be read."""
+    """A table of all claim files. Raises UserError if there are none, or one cannot be read."""
     rows: list[list[Cell]] = []
     for name, path in claim_files(folder).items():
         claims = read_claims(path)
@@ -285,20 +284,20 @@ def reproduce(
 ) -> tuple[list[Table], int]:
     """Decide the claims of a document, of one of its tables, or of one variant there.
 
-    Every file's data and runs are in a folder of its own within the output. What is there is not made again.
+    The data and runs of each claim file have a folder in the output folder. Existing results are reused.
 
     Args:
-        chosen: which claims; of a whole document those that have the budget.
+        chosen: the claims; of a whole document, the files that have the budget.
         options: budget, data, output and workers.
         overrides: changes to the grids or to all recipes.
-        command: what makes the runs, for the record.
-        confirmed: asks the user whether the commands of claim files, which can do all that the user can, may run.
+        command: the command that makes the runs, for the record.
+        confirmed: asks the user whether the commands of claim files may run, with all of the user's permissions.
 
     Returns:
-        A table a file, and the exit code: as of `compare_grid`, the worst of all.
+        A table per file, and the worst exit code of `compare_grid`.
 
     Raises:
-        UserError: claims, data or recipes that cannot be used, or commands that were not allowed.
+        UserError: claims, data or recipes cannot be used, or commands were not allowed.
         RunError: data could not be prepared.
     """
     if options.output is None:
@@ -307,7 +306,7 @@ def reproduce(
         name: (path, read_claims(path)) for name, path in chosen_files(claims_folder(options.claims), chosen).items()
     }
     having = {name: pair for name, pair in files.items() if options.budget in pair[1].budgets}
-    if chosen.table is None and having:  # where none has the budget, the first is named
+    if chosen.table is None and having:  # if no file has the budget, the error names the first
         if left_out := [name for name in files if name not in having]:
             say(f"without a budget {options.budget}, and left out: {', '.join(left_out)}")
         files = having
@@ -315,7 +314,7 @@ def reproduce(
     for name, (path, claims) in files.items():
         lines = _commands_to_run(claims, path, options.output / path.stem, options, chosen.cell, overrides)
         if lines is not None:
-            rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # nothing hides
+            rows: list[list[Cell]] = [[line if line.isprintable() else repr(line)] for line in lines]  # escape
             notes = ["the data are not there yet: these commands prepare them, and then the cells can be listed"]
             waiting[name] = Table([f"commands of {path}"], rows, title=f"{name}: {claims.title}", notes=notes)
     for table in waiting.values():
@@ -353,19 +352,19 @@ def reproduce(
 def _commands_to_run(
     claims: ClaimFile, path: Path, folder: Path, options: ReproduceOptions, cell: str | None, overrides: Sequence[str]
 ) -> list[str] | None:
-    """The commands that prepare the data of a claim file; None where these are there. All is checked that can be now.
+    """The commands that prepare the data of a claim file, after all possible checks; None if the data exist.
 
     Raises:
-        UserError: claims, data or recipes that cannot be used.
+        UserError: claims, data or recipes cannot be used.
     """
     data, tree = claims.data_of(options.budget), claims.tree(options.budget)
     ready = is_prepared(data, folder / DATA, options.data)
     if not ready:
         check_given(data, options.data)
-    claims_table({}, claims, as_printed=False)  # raises for claims by a metric that there is not
+    claims_table({}, claims, as_printed=False)  # raises for claims by an unknown metric
     if cell is not None:
         tree_of_cell(tree, claims, cell)
-    if _named_output(tree, "") == tree:  # else recipes go on from runs that the preparation makes
+    if _named_output(tree, "") == tree:  # else recipes depend on runs that the preparation trains
         grid = claimed_grid(claims, path, folder / DATA, options.budget, cell, overrides)
         check_decidable(claims, grid)
         if not ready:
@@ -382,7 +381,7 @@ def _findings(
     folder: Path,
     command: str,
 ) -> list[Table]:
-    """The findings on all claims by a comparison, with its tables; the report and the record go into the folder."""
+    """The tables of a comparison, with the findings on all claims. Writes the report and the record into the folder."""
     as_printed = claims.budget(options.budget).as_printed
     regimes = regimes_of(comparison, as_printed=as_printed)
     runs = {name: [cell.path for cell in cells if cell.path] for name, cells in comparison.cells.items()}
@@ -399,16 +398,16 @@ def _findings(
 def claimed_grid(
     claims: ClaimFile, path: Path, data: Path, budget: str, cell: str | None = None, overrides: Sequence[str] = ()
 ) -> Grid:
-    """The grid of a claim file, on prepared data, whose folder `$OUTPUT` names. Raises UserError as `load_grid`."""
+    """The grid of a claim file, with the folder `data` for `$OUTPUT`. Raises UserError as `load_grid`."""
     tree = _named_output(claims.tree(budget), str(data.absolute()))
     if cell is not None:
         tree = tree_of_cell(tree, claims, cell)
-    folder = json.dumps(str(data.absolute()))  # as YAML, whatever characters it has
+    folder = json.dumps(str(data.absolute()))  # quoted for YAML
     return grid_of(tree, path.parent, [f"data.folder={folder}", *overrides])
 
 
 def _named_output(value: Any, output: str) -> Any:
-    """A tree with `output` for each `$OUTPUT` in its texts: of runs that the preparation trains."""
+    """A tree with `output` in place of `$OUTPUT` in its texts, such as paths of runs that the preparation trains."""
     if isinstance(value, dict):
         return {key: _named_output(part, output) for key, part in value.items()}
     if isinstance(value, list):
@@ -417,7 +416,7 @@ def _named_output(value: Any, output: str) -> Any:
 
 
 def cut_variants(claims: ClaimFile, runs: Mapping[str, Sequence[Path]], data: Path) -> tuple[Cuts, list[Table]]:
-    """By metric, variants whole and without each part that claims cut, and tables, from the runs of each variant."""
+    """From the runs of each variant: the variants, whole and without each cut part, by metric; and tables."""
     cuts, tables = dict[str, dict[str, Linearised]](), list[Table]()
     if claims.cut is None:
         return cuts, tables
@@ -428,13 +427,13 @@ def cut_variants(claims: ClaimFile, runs: Mapping[str, Sequence[Path]], data: Pa
         options = given.model_copy(update={"what": tuple(parts.values()), "together": True, **files})
         for ablation in ablate_seeds(folders, options).ablations if parts else ():
             systems = zip([name, *parts], ablation.systems.values(), strict=True)
-            cuts[ablation.measure.key] = {**dict(systems), **cuts.get(ablation.measure.key, {})}  # the first way stands
+            cuts[ablation.measure.key] = {**dict(systems), **cuts.get(ablation.measure.key, {})}  # the first `how`
             tables.append(ablation.table(f"{name}: "))
     return cuts, tables
 
 
 def decide_cut(claim: ClaimConfig, claims: ClaimFile, cuts: Cuts, regimes: Mapping[str, Regime]) -> Decided | None:
-    """The finding on a claim about variants without a part; None of one about whole variants."""
+    """The finding on a claim about variants without a part. None if the claim is about whole variants."""
     left, _, right = claim.inequality
     systems = cuts.get(claim.metric or next(iter(cuts), ""), {})
     if "/" not in claim.claim or not {left, right} <= systems.keys():
@@ -454,7 +453,7 @@ def record_of(
     command: str,
     cuts: Sequence[Table] = (),
 ) -> ResultRecord:
-    """All that was found, as `results/` keeps it: of the curves on dev, those of the first metric."""
+    """The record of all results in the format of `results/`. Of the dev curves, it has those of the first metric."""
     missing = [f"Failed: {failure}." for failure in result.failed]
     missing += [f"Not finished: {'; '.join(result.unfinished)}."] if result.unfinished else []
     tables = [comparison.table(), comparison.pair_table(), *cuts]

@@ -1,4 +1,4 @@
-"""The command line: one function a command, thin over the rooms below. Exit: 0 done, 1 failed, 2 user's mistake."""
+"""The command line: a thin function per command. Exit codes: 0 for success, 1 for failure, 2 for a user's mistake."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from headway.cli.interruption import ended_by_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; every error that headway raises on purpose ends in one message and its exit code."""
+    """Run the command line. Errors that headway raises on purpose end with a message and their exit code."""
     with ended_by_signals(last=arguments is None):
         from headway.cli import shell
         from headway.cli.console import show
@@ -16,8 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from headway.cli.verbs import app
 
         prepare_output()
-        # A thread that spins while it waits takes the core which another one needs, where other programs compute too.
-        # One that never spins makes small steps 15 % slower where they do not. torch's library reads the number once.
+        # Threads that spin while they wait take cores from other programs. Without any spinning, small steps are
+        # 15 % slower on an idle machine. torch's library reads the setting once.
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "10000")
         with show():

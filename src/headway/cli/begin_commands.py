@@ -1,4 +1,4 @@
-"""Verbs to begin with: new, demo, doctor, recipes and list; and check, of the lessons."""
+"""The verbs new, demo, doctor, recipes, list, and check (of the lessons)."""
 
 import shlex
 import sys

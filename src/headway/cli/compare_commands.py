@@ -1,4 +1,4 @@
-"""`headway compare`: a grid of runs to be made, or runs and outputs that exist already; `headway reproduce`: claims."""
+"""`headway compare`: run a grid, or compare existing runs and outputs; `headway reproduce`: decide claims."""
 
 import shlex
 import sys
@@ -41,7 +41,7 @@ def compare(
             return 0
         made = compare_grid(grid, output, options)
         comparison, code = made.comparison, made.code
-        options = options.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
+        options = options.model_copy(update={"allow_code": True})  # a grid's runs are from the user's own recipes
     else:
         for name in sorted(options.model_fields_set & GridOptions.model_fields.keys()):
             what = "this is about a grid of runs to be made"
@@ -71,7 +71,7 @@ def reproduce(
     if claim is None:
         write(listed_claims(claims_folder(options.claims)).text())
         return 0
-    # The record's command is the one that makes all runs, also where this one compares what is finished.
+    # The record has the command that makes all runs, even if this one only compares finished runs.
     left_out = (flag_of("only_finished"), flag_of("yes"))
     line = shlex.join(["headway", *(word for word in sys.argv[1:] if word not in left_out)])
     tables, code = decide_claims(ClaimPath.parse(claim), options, overrides, line, _confirmed)
@@ -81,7 +81,7 @@ def reproduce(
 
 
 def _confirmed(commands: Table) -> bool:
-    """Whether someone at a terminal says yes to commands, which are shown."""
+    """Show commands, and ask whether to run them. False if standard input is not a terminal."""
     say(commands.text())
     asked = sys.stdin is not None and sys.stdin.isatty()
     return asked and Confirm.ask("Run these commands?", console=console, default=False)

@@ -1,8 +1,8 @@
 """The library's log on standard error: notices, warnings, and progress as a live line.
 
-Where standard error is no terminal, progress of work that takes longer than half a minute is a line with the time at
-the start, every half minute and at the end. Long work has its first lines at once and after a few seconds, and the
-notices in its course have the time as well.
+If standard error is not a terminal, work of more than half a minute prints a line with the time at the start, every
+half minute, and at the end. Long work prints its first lines immediately and after a few seconds, and notices during it
+have the time as well.
 """
 
 import logging
@@ -28,21 +28,21 @@ from headway.core.log import Progress, logger, progress_shown, say
 
 
 class LogConsole(Console):
-    """Standard error, which work does not need: where it cannot be written, the rest goes unsaid."""
+    """Standard error. If it cannot be written, further output is dropped, because no command depends on it."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print, or fall silent: whoever read has gone, or the disk of a log is full."""
+        """Print, or drop the output if the reader has gone or the disk is full."""
         try:
             super().print(*objects, **options)
         except OSError:
             self.fall_silent()
 
     def on_broken_pipe(self) -> None:
-        """Go on; rich would end the process."""
+        """Continue, instead of ending the process as rich does."""
         self.fall_silent()
 
     def fall_silent(self) -> None:
-        """Print nothing more, and let the end of the process not try what is left."""
+        """Print nothing more, and keep the exit of the process from flushing the rest."""
         self.quiet = True
         with suppress(OSError, ValueError, AttributeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
@@ -50,20 +50,19 @@ class LogConsole(Console):
 
 console = LogConsole(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
-EVERY = 30.0  # seconds between two lines of progress in a file
+EVERY = 30.0  # seconds between lines of progress in a file
 SOON = 5.0  # seconds until the first numbers of long work
 NARROW = 80  # columns of a terminal below which the bar is half as long
 PARTS = " · "
 
 _stamped = ContextVar("_stamped", default=False)  # whether notices have the time
-_drawn = list[Bars]()  # what stands on the terminal, the outermost work first
+_drawn = list[Bars]()  # the bars on the terminal, the outermost work first
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints messages as they are, warnings and the last words of a process as such."""
+    """Prints log messages: warnings with `warning:`, critical messages with `error:`."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one message."""
         try:
             message, style = record.getMessage(), None
             if record.levelno >= logging.WARNING:
@@ -73,13 +72,13 @@ class ConsoleHandler(logging.Handler):
             if _stamped.get():
                 message = f"{stamp()} {message}"
             console.print(printable(message), style=style, markup=False)
-        except Exception:  # a notice must not end what it is of
+        except Exception:  # a notice must not stop the work
             self.handleError(record)
 
 
 @contextmanager
 def show(level: int = logging.INFO) -> Iterator[None]:
-    """Print what the library logs from `level` on, and its progress; afterwards logging is as it was."""
+    """Print the library's log from `level` on, and its progress, within this context."""
     handler, before = ConsoleHandler(), logger.level
     logger.addHandler(handler)
     logger.setLevel(level)
@@ -93,33 +92,33 @@ def show(level: int = logging.INFO) -> Iterator[None]:
 
 @contextmanager
 def view(work: Progress) -> Iterator[Callable[[], None]]:
-    """A live line, gone when the work ends; on what is no terminal, lines worth reading in a log."""
+    """Show progress as a live line that disappears at the end or, without a terminal, as lines for a log."""
     with (_live_line if console.is_terminal else _stamped_lines)(work) as redraw:
         yield redraw
 
 
 def clear() -> None:
-    """Take the bars from the terminal, where results are to stand; their work goes on without them."""
+    """Remove the bars from the terminal before results are written; the work continues without bars."""
     while _drawn:
         _drawn.pop().stop()
 
 
 def prompt(text: str) -> None:
-    """Show a text to who types at a terminal, without a line end behind it."""
+    """Show a text without a line end, if standard error is a terminal."""
     if console.is_terminal and logger.isEnabledFor(logging.INFO):
         console.print(text, end="")
 
 
 class _BarsAndLines(Bars):
-    """Bars with the further lines of some work below them."""
+    """Bars, with further lines of some work below them."""
 
     def __init__(self, work: Progress, *columns: TextColumn | BarColumn, console: Console) -> None:
         self.work = work
-        # Results are written to standard output itself; rich would send them to standard error while a bar is drawn.
+        # Results go to standard output; rich would redirect them to standard error while a bar is drawn.
         super().__init__(*columns, console=console, transient=True, redirect_stdout=False)
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """The bars, then the lines as they are."""
+        """The bars, then the lines unchanged."""
         yield from super().get_renderables()
         if self.work.below:
             yield Text("\n".join(self.work.below), no_wrap=True, overflow="ellipsis")
@@ -130,7 +129,7 @@ def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
     title, bar_width = printable(work.title), 20 if console.width >= NARROW else 10
     text = TextColumn("{task.fields[text]}", markup=False)
     columns = (TextColumn(title, markup=False), BarColumn(bar_width=bar_width), text)
-    room = console.width - cell_len(title) - bar_width - 2  # a space beside the bar, on each side
+    room = console.width - cell_len(title) - bar_width - 2  # a space on each side of the bar
     with _BarsAndLines(work, *columns, console=console) as bars:
         _drawn.append(bars)
         line = bars.add_task("", total=work.total, text="")
@@ -144,7 +143,7 @@ def _live_line(work: Progress) -> Iterator[Callable[[], None]]:
 
 
 def fitting(text: str, room: int) -> str:
-    """The first parts of a text, as many as fit into so many columns, and at least one."""
+    """The first parts of a text that fit into `room` columns, at least one."""
     parts = text.split(PARTS)
     while len(parts) > 1 and cell_len(PARTS.join(parts)) > room:
         parts.pop()
@@ -152,13 +151,13 @@ def fitting(text: str, room: int) -> str:
 
 
 def stamp(when: datetime | None = None) -> str:
-    """A time, by default now, as lines in a file have it."""
+    """A time, by default now, in the format of log lines."""
     return f"{when or datetime.now():%Y-%m-%d %H:%M:%S}"
 
 
 @contextmanager
 def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
-    """The first line of short work is held back for half a minute: quick work leaves no lines."""
+    """Print progress as lines. Short work prints its first line after half a minute, so that quick work prints none."""
     start, printed, told, wait = datetime.now(), time.monotonic(), "", SOON if work.long else EVERY
     token = _stamped.set(work.long or _stamped.get())
 
@@ -185,7 +184,7 @@ def _stamped_lines(work: Progress) -> Iterator[Callable[[], None]]:
 
 
 def say_command(why: str, *words: str | Path) -> None:
-    """Print the command that is the next one, once for all processes that train."""
+    """Print the next command to run; if several processes train, only the first prints it."""
     from headway.training.parallel import is_first
 
     if is_first():

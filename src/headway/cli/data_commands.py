@@ -1,4 +1,4 @@
-"""`headway data ...`: look at data, and make it ready."""
+"""`headway data ...`: inspect data, and prepare it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -153,13 +153,13 @@ def data_annotate(
 
 
 class ToFolder(Section):
-    """Data that are several files."""
+    """Output options of kinds that write a folder."""
 
     output: Annotated[Path, WRITES_FOLDER]
 
 
 class ToFile(Section):
-    """Data that are one file, or standard output."""
+    """Output options of kinds that write a file, or standard output."""
 
     output: Annotated[Path | None, WRITES_FILE] = None
 
@@ -173,7 +173,6 @@ class Dates(ToFolder):
     test_size: Count = 2000
 
     def write(self) -> None:
-        """Write them to a folder."""
         from headway.corpora.generated.dates import generate_dates, write_dates
 
         write_dates(generate_dates(self.seed, self.train_size, self.dev_size, self.test_size), self.output)
@@ -193,7 +192,6 @@ class Lengths(ToFolder):
     scan: Path | None = None
 
     def write(self) -> None:
-        """Write it to a folder."""
         from headway.corpora.generated.length_tasks import Sizes, lengths_data, write_lengths
 
         data = lengths_data(
@@ -209,7 +207,6 @@ class Treebanks(ToFolder):
     file: Path
 
     def write(self) -> None:
-        """Write them to a folder."""
         from headway.core.files import write_new_texts
         from headway.formats.alignments import read_treebanks
         from headway.formats.lines import kept_pipes
@@ -235,7 +232,6 @@ class Trees(ToFile):
     functions: bool = False
 
     def write(self) -> None:
-        """Write them to a file, or standard output."""
         from headway.formats.lines import kept_pipes
         from headway.formats.treebanks import write_trees
 
@@ -255,7 +251,6 @@ class Labels(ToFile):
     references: tuple[Path, ...] | Path | None = None
 
     def write(self) -> None:
-        """Write them to a file, or standard output."""
         from headway.formats.corpus_format import ERRORS
         from headway.formats.labelled_words import open_labelled, union, write_columns
         from headway.formats.lines import check_file

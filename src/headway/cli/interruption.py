@@ -1,6 +1,6 @@
-"""The end of a command by Ctrl-C, SIGTERM or SIGHUP at any moment: one line at most, and 128 + the signal's number.
+"""Ends a command on Ctrl-C, SIGTERM or SIGHUP at any moment, with at most one line, and 128 + the signal's number.
 
-It is in force before the imports that take seconds, so it imports nothing slow.
+It is active before the imports that take seconds, so it imports no slow modules.
 """
 
 import signal
@@ -14,11 +14,11 @@ from typing import Any
 
 ENDING_SIGNALS = [signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 UNHANDLED = (signal.default_int_handler, signal.SIG_DFL)
-AGAIN = 0.02  # seconds until a signal is sent again whose exception was lost in a callback, or that waits
-LATEST = 5.0  # seconds that a signal waits for the end of an import: an exception in it can abort a library's C++
+AGAIN = 0.02  # seconds until a signal is sent again, because its exception was lost in a callback or it waits
+LATEST = 5.0  # seconds that a signal waits for an import, where an exception can abort C++ libraries
 
-received = list[int]()  # the signals that have ended this command, so that its errors follow from them
-waited = dict[int, float]()  # the signals that came during an import, and until when they wait for its end
+received = list[int]()  # the signals that ended this command; later errors result from them
+waited = dict[int, float]()  # the signals that came during an import, and the times until which they wait
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -35,9 +35,9 @@ def _end(number: int, frame: FrameType | None) -> None:
 def ended_by_signals(*, last: bool) -> Iterator[None]:
     """Within this context a signal ends the command by an exception, so that files and processes are cleaned up.
 
-    Libraries may turn the exception into an error of their own, which is silenced, or lose it in a callback of the
-    garbage collector, so that the signal is sent again. A signal that is handled otherwise, or ignored, stays so.
-    `last` says that the process has nothing else to do: after this context, a signal kills it.
+    Libraries may convert the exception into another error, which is silenced, or lose it in a callback of the garbage
+    collector, so that the signal is sent again. Signals that have other handlers, or are ignored, are unchanged. `last`
+    means that the process ends after this context, where a signal kills it.
     """
     here = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING_SIGNALS if here}
@@ -65,7 +65,7 @@ def ended_by_signals(*, last: bool) -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         received.extend(waited if not received else ())
         if received and received[0] == signal.SIGINT:
-            with suppress(OSError, ValueError, AttributeError):  # there may be no standard error
+            with suppress(OSError, ValueError, AttributeError):  # standard error may be missing
                 sys.stderr.write("interrupted\n")
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if last else handler)

@@ -1,4 +1,4 @@
-"""`headway predict`: lines, recordings or documents in, outputs out."""
+"""`headway predict`: from lines, recordings or documents to outputs."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +49,7 @@ def predict(
     from headway.formats.lines import lines_of
     from headway.markup.documents import is_marked_up
 
-    output = check_output_file(output)  # the file of a link: what checks a flag does not change it
+    output = check_output_file(output)  # resolve a link, which the check of the flag does not do
     first = Path(named[0])
     if first.is_file() and first.suffix != ".zip":
         allowed = f"headway predict RUN {option('input')} FILE"

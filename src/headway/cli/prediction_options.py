@@ -1,4 +1,4 @@
-"""The options of `headway predict` and `headway score RUN`: those of predictors, and of what is written."""
+"""The options of `headway predict` and `headway score RUN`: of predictors, and of the written files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ ALIGNMENT: dict[str, Any] = {"group": "Alignments of words"}
 
 
 class AlignmentOptions(Section):
-    """Alignments of words, read from attention."""
+    """Word alignments from attention."""
 
     alignments: Annotated[Path | None, WRITES_FILE] = Field(
         default=None,
@@ -62,7 +62,7 @@ class AlignmentOptions(Section):
         return self
 
     def aligner(self, predictor: "SequencePredictor") -> "Aligner | None":
-        """The maker of alignments, if any file of them is asked for. Raises UserError."""
+        """The aligner, or None if no file of alignments is requested. Raises UserError."""
         if not (self.alignments or self.alignment_figure):
             return None
         from headway.predictors.word_alignment import choose_aligner
@@ -72,7 +72,7 @@ class AlignmentOptions(Section):
 
 
 class TermOptions(Section):
-    """Terms that outputs are to have, and the account of them."""
+    """Terms that outputs should contain, and the report on them."""
 
     glossary: Path | None = Field(
         default=None,
@@ -91,11 +91,11 @@ class TermOptions(Section):
         return self
 
     def terms(self) -> dict[str, str] | None:
-        """The translations by term. Raises UserError for a file that is no glossary."""
+        """The translations by term; None without a glossary. Raises UserError if the file is not a glossary."""
         return Glossary.read(self.glossary).terms if self.glossary else None
 
     def tell(self, count: TermCount) -> None:
-        """Log the account of the terms, and write it where it is asked for."""
+        """Log the report on terms, and write it if requested."""
         if self.glossary:
             say(f"terms: {count.kept:,} of {count.asked:,} are in the outputs, {count.first:,} at first")
         if self.term_report:
@@ -103,7 +103,7 @@ class TermOptions(Section):
 
 
 class WriterOptions(AlignmentOptions, TermOptions):
-    """Files and scores that are written beside the outputs of `headway predict`, and a file of forced beginnings."""
+    """Files and scores that `headway predict` writes in addition to outputs, and a file of forced prefixes."""
 
     scores: bool = Field(default=False, description="Write SCORE TAB TEXT also for one output a line.")
     prefix: Path | None = Field(
@@ -130,14 +130,14 @@ class WriterOptions(AlignmentOptions, TermOptions):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The patterns of names of the attention that is written."""
+        """The patterns of names of the attention to write."""
         from headway.predictors.captured_attention import patterns_of
 
         return patterns_of(self.layers) if self.attention else ()
 
 
 class TargetScoreOptions(AlignmentOptions):
-    """Targets that are scored by a model, given their sources."""
+    """Targets that a model scores, with their sources."""
 
     source: Path | None = Field(default=None, description="The sources; of speech, a manifest with transcripts.")
     target: Path | None = Field(default=None, description="The targets to score.")
@@ -145,7 +145,7 @@ class TargetScoreOptions(AlignmentOptions):
 
 
 class LabelWriterOptions(Section):
-    """The form in which labelled words are written."""
+    """The output format of labelled words."""
 
     format: Literal["tsv", "json", "marked"] | None = Field(
         default=None,
@@ -155,27 +155,27 @@ class LabelWriterOptions(Section):
 
 
 class LabelScoreOptions(Section):
-    """Labelled words that are scored by a model."""
+    """Labelled words that a model scores."""
 
     source: Path | None = Field(default=None, description="Of taggers, words and their labels, a word a row.")
     json_output: bool = Field(default=False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
 
 def numbers(text: str | None, where: str) -> list[int] | None:
-    """The numbers of an option such as 1,2,3; None without one. Raises UserError."""
+    """The integers of an option such as 1,2,3; None if `text` is None. Raises UserError."""
     try:
         return None if text is None else [int(number) for number in text.split(",")]
     except ValueError as error:
         raise UserError("these are no numbers, separated by commas", where=where, received=text) from error
 
 
-# The models whose fields are the options of a command, whatever the task of the run.
+# The models whose fields are the options of a command, for all tasks.
 PREDICT_OPTIONS = (PredictOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
 SCORE_OPTIONS = (TargetScoreOptions, LabelScoreOptions)
 
 
 def draw_alignments(shown: "Sequence[WordAlignment]", path: Path | None) -> None:
-    """Draw alignments to a file, where one is given."""
+    """Draw alignments to a file, if `path` is not None."""
     if path is not None:
         from headway.pages.charts import alignment_page
 

@@ -1,4 +1,4 @@
-"""Output and forced scoring over streams of lines, with whatever a run predicts with."""
+"""Decoding and forced scoring of streams of lines, with the predictor of any task."""
 
 import sys
 from collections import Counter
@@ -36,25 +36,25 @@ from headway.processing.text.text_processor import TextProcessor
 
 AnyOutput = TypeVar("AnyOutput", bound=Output)
 
-MOST_SHOWN = 12  # alignments on a page of pictures
-ATTENTION = "attention", "alignments", "alignment_figure"  # options that write it
+MOST_SHOWN = 12  # alignments per figure
+ATTENTION = "attention", "alignments", "alignment_figure"  # options that need attention
 
 
 class Writer:
-    """Where outputs go: text (with scores) to standard output, attention and alignments of words to files.
+    """Writes outputs: text (with scores) to standard output, attention and word alignments to files.
 
     Args:
         with_scores: write the score before the text.
-        nbest: the lines of an input; where there are fewer outputs, empty ones with a score of -inf are the rest.
+        nbest: the lines per input; missing outputs are empty lines with a score of -inf.
         attention: a file of JSON lines with the weights between tokens.
-        patterns: of the names that go to that file.
-        alignments: a file of Pharaoh links between words or, where its name ends in .jsonl, of JSON lines with weights.
-        aligner: what makes alignments; it is needed where they are asked for.
+        patterns: of the names of attention for that file.
+        alignments: a file of Pharaoh links between words or, if its name ends in .jsonl, of JSON lines with weights.
+        aligner: extracts the alignments; required with `alignments`.
 
     Attributes:
         shown: the alignments of the first `MOST_SHOWN` lines.
-        short: how many inputs have had fewer outputs than `nbest`.
-        respaced: how many outputs have spaces for their tabs, which would be columns beside scores.
+        short: the number of inputs with fewer outputs than `nbest`.
+        respaced: the number of outputs whose tabs were replaced by spaces, because tabs separate columns.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Writer:
         self.short = self.respaced = 0
 
     def write(self, output: Output) -> None:
-        """Write one output: `nbest` lines, with its hypotheses."""
+        """Write the hypotheses of one output, as `nbest` lines."""
         for hypothesis in output.hypotheses:
             if not self.with_scores:
                 write(hypothesis.text)
@@ -88,7 +88,7 @@ class Writer:
 
     @contextmanager
     def files(self) -> Iterator[Callable[[Output, int], None]]:
-        """Opens the files and gives what writes an output, with its line's number, to them. Raises UserError."""
+        """Open the files. Returns a function that writes an output with its line number. Raises UserError."""
         with ExitStack() as stack:
             attention = _open(self.attention, option("attention"), stack)
             alignments = _open(self.alignments, option("alignments"), stack)
@@ -111,17 +111,17 @@ class Writer:
 
 
 class Prefixes:
-    """The forced beginnings of outputs, a line each.
+    """The forced prefixes of outputs, one per line.
 
     Raises:
-        UserError: a file that cannot be read.
+        UserError: the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.where, self.lines = f"{option('prefix')} {path}", list(read_lines(path))
 
     def given_to(self, options: CaptureOptions, begin: int, count: int) -> CaptureOptions:
-        """The options with those of `count` sources from `begin`. Raises UserError where there are fewer."""
+        """The options with the prefixes of `count` sources from `begin`. Raises UserError if there are fewer."""
         chosen = tuple(self.lines[begin : begin + count])
         if len(chosen) < count:
             received = f"{len(self.lines)} prefixes"
@@ -131,7 +131,7 @@ class Prefixes:
         return options.model_copy(update={"prefixes": chosen})
 
     def check(self, count: int) -> None:
-        """Raise UserError where there are more than `count` sources."""
+        """Raise UserError if there are more prefixes than the `count` sources."""
         if len(self.lines) > count:
             received = f"{len(self.lines)} prefixes"
             raise UserError(
@@ -140,7 +140,7 @@ class Prefixes:
 
 
 def attention_record(output: Output, line: int, patterns: tuple[str, ...]) -> dict[str, Any]:
-    """The attention of the best output as plain values: by name, then head, target token, source token."""
+    """The attention of the best output as a JSON object: by name, then head, target token, source token."""
     chosen = {name: weights for name, weights in output.attention.items() if wanted(name, patterns)}
     return {
         "line": line,
@@ -160,23 +160,23 @@ def predict_stream(
     write: Callable[[AnyOutput, int], None],
     prefixes: Prefixes | None = None,
 ) -> int:
-    """Predict for sources, few of which are in memory, and write the outputs in their order.
+    """Predict for a stream of sources, with few in memory at a time, and write the outputs in order.
 
     Args:
         predictor: the model.
         options: how to predict.
-        sources: lines or recordings, or the errors of those that cannot be read. Without `source` they are gone through
-            twice: lines are checked before any is decoded.
-        source: where they are read as they come; each is then answered as soon as no further one waits.
-        write: gets each output with the number of its line.
-        prefixes: the beginnings of the outputs.
+        sources: lines or recordings, or errors for those that cannot be read. Without `source` they are iterated twice:
+            all lines are checked before any is decoded.
+        source: standard input, if sources are read from it; each is answered as soon as no further one waits.
+        write: is called with each output and its line number.
+        prefixes: the forced prefixes of the outputs.
 
     Returns:
-        How many sources there were.
+        The number of sources.
 
     Raises:
-        UserError: a source that is too long or cannot be read and is not to be skipped, after the outputs of those
-            before it, or a prefix file of another length.
+        UserError: a source is too long or cannot be read, and is not skipped (outputs of earlier sources are written
+            first), or the number of prefixes is wrong.
     """
     done, shown = 0, source is None or not source.typed
     total = _checked(predictor, options, sources, prefixes) if source is None else None
@@ -205,7 +205,7 @@ def predict_stream(
 
 
 def _readable(rows: Iterable[Any], options: CaptureOptions) -> Iterator[Any]:
-    """The rows. Raises the error that stands in the place of one, unless it is to be skipped."""
+    """The rows. Raises the error of a row that could not be read, unless such rows are skipped."""
     for row in rows:
         if isinstance(row, UserError) and not options.skip_broken:
             raise row
@@ -213,16 +213,16 @@ def _readable(rows: Iterable[Any], options: CaptureOptions) -> Iterator[Any]:
 
 
 def _inputs(rows: Iterable[Any]) -> list[Any]:
-    """The rows, with a blank one in the place of an error."""
+    """The rows, with an empty text for each error."""
     return ["" if isinstance(row, UserError) else row for row in rows]
 
 
 def _checked(
     predictor: Predictor[Any, Any], options: CaptureOptions, sources: Iterable[Any], prefixes: Prefixes | None
 ) -> int:
-    """How many sources there are. Raises UserError for a line or prefix that cannot be, before any is decoded.
+    """The number of sources, after checking all lines and prefixes. Raises UserError before any is decoded.
 
-    Of recordings only the headers are read: the rest takes time.
+    For recordings only the headers are read, because reading more takes time.
     """
     number, source = 0, predictor.runs[0].source
     with progress("checking", unit="lines") as line:
@@ -250,7 +250,7 @@ def predict_sequences(
     """Decode sources and write their outputs, as `predict_stream` does.
 
     Returns:
-        Alignments of the first lines, where these were asked for.
+        Alignments of the first lines, if these are requested.
     """
     _check_attention(predictor, output)
     aligner = output.aligner(predictor)
@@ -296,7 +296,7 @@ def predict_sequences(
 def predict_by_sentence(
     translator: SentenceTranslator, lines: Iterable[str | UserError], source: StandardInput | None = None
 ) -> None:
-    """Translate each sentence of a line by itself, and write the translations of a line on one line."""
+    """Translate each sentence of a line separately, and write the translations of a line on one line."""
     languages, options, translator.aligner = translator.languages, translator.options, None
     space = "" if has_no_spaces(languages.target) else " "
     with accounted():
@@ -326,7 +326,7 @@ def predict_labels(
 
 
 def _tell_losses(done: int, losses: Counter[str]) -> None:
-    """Log how many lines were not read to their end, or not at all, or have outputs that may be cut or too few."""
+    """Log how many lines were truncated or skipped, and how many outputs may be incomplete or too few."""
     if count := losses["truncated"]:
         say(f"{count:,} of {done:,} lines are longer than the limit: only their beginning was read")
     if count := losses["at_limit"]:
@@ -340,7 +340,7 @@ def _tell_losses(done: int, losses: Counter[str]) -> None:
 
 
 def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> None:
-    """Raise UserError unless there is attention to write or to align by, where it is asked for."""
+    """Raise UserError if attention or alignments are requested, but the model has no such attention."""
     for name in ATTENTION:
         if getattr(output, name) and len(predictor.models) > 1:
             what, received = "attention is one model's: give one run", f"{len(predictor.models)} runs"
@@ -357,7 +357,7 @@ def _check_attention(predictor: SequencePredictor, output: WriterOptions) -> Non
 
 
 def _open(path: Path | None, where: str, stack: ExitStack) -> Callable[[str], None] | None:
-    """A function that writes lines to a file, which is there, whole, when the stack ends without an error."""
+    """A function that writes lines to a file, which appears when `stack` ends without an error. None without a path."""
     if path is None:
         return None
     try:
@@ -372,10 +372,10 @@ def _open(path: Path | None, where: str, stack: ExitStack) -> Callable[[str], No
 
 
 def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> list[WordAlignment]:
-    """Score the lines of one file as outputs for those of another.
+    """Score the lines of one file as outputs for the lines of another.
 
     Raises:
-        UserError: files that are missing, or of different numbers of lines.
+        UserError: files are missing, or have different numbers of lines.
     """
     if options.source is None or options.target is None:
         raise UserError(
@@ -400,7 +400,7 @@ def score_pairs(predictor: SequencePredictor, options: TargetScoreOptions) -> li
 
 
 def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) -> None:
-    """Score the transcripts of a manifest. Raises UserError where it is missing."""
+    """Score the transcripts of a manifest. Raises UserError if it is missing."""
     if options.source is None:
         what, allowed = "a run scores the transcripts of a manifest", f"{option('source')} MANIFEST"
         raise UserError(what, where="headway score RUN", allowed=allowed)
@@ -415,9 +415,9 @@ def score_recordings(predictor: SequencePredictor, options: TargetScoreOptions) 
 def _force(
     predictor: SequencePredictor, sources: Sequence[Any], targets: Sequence[str], writer: Writer, *, as_json: bool
 ) -> list[WordAlignment]:
-    """Write, for each pair, the log probability of the target given the source, a token and in all.
+    """Write the log probability of each target for its source: the sum, the mean per token, and the number of tokens.
 
-    Columns: log probability, the same a token, tokens (with the end mark).
+    Tokens include the end mark.
     """
     layers = () if writer.aligner is None else (writer.aligner.layer,)
     losses = Counter[str]()
@@ -436,10 +436,10 @@ def _force(
 
 
 def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
-    """Write the log probability of each sentence's labels: in all, a word, and the number of words.
+    """Write the log probability of each sentence's labels: the sum, the mean per word, and the number of words.
 
     Raises:
-        UserError: a file that is missing, or holds labels that the model does not have.
+        UserError: the file is missing, or has labels that the model lacks.
     """
     if options.source is None:
         raise UserError(
@@ -458,19 +458,19 @@ def score_labels(predictor: LabelPredictor, options: LabelScoreOptions) -> None:
 
 
 def _probability(sentence: LabelledWords, index: int, predictor: LabelPredictor) -> float:
-    """That of the label which is sought, where there is one, else that of the word's own label."""
+    """The probability of the positive label if the labels have one, else of the word's predicted label."""
     label = predictor.positive or sentence.labels[index]
     return float(sentence.probabilities[index, predictor.labels.index(label)])
 
 
 def as_tsv(sentence: LabelledWords, predictor: LabelPredictor) -> str:
-    """A word a row with its label and a probability; the line after the last is blank."""
+    """A line per word with its label and a probability, followed by a blank line."""
     rows = enumerate(zip(sentence.words, sentence.labels, strict=True))
     return "".join(f"{word}\t{label}\t{_probability(sentence, n, predictor):.4f}\n" for n, (word, label) in rows)
 
 
 def as_json(sentence: LabelledWords, predictor: LabelPredictor) -> str:
-    """One object a line, with the probability of every label."""
+    """A line with a JSON object, which has the probability of every label."""
     columns = {label: sentence.probabilities[:, n] for n, label in enumerate(predictor.labels)}
     probabilities = {label: [round(float(value), 6) for value in column] for label, column in columns.items()}
     content = {"words": sentence.words, "labels": sentence.labels, "probabilities": probabilities}
@@ -478,7 +478,7 @@ def as_json(sentence: LabelledWords, predictor: LabelPredictor) -> str:
 
 
 def as_marked(sentence: LabelledWords, predictor: LabelPredictor) -> str:
-    """The sentence with the words that have the sought label marked, or with every word's label behind it."""
+    """The sentence with its positive words marked or, without a positive label, with each word's label after it."""
     colour = sys.stdout.isatty()
     words, labels = sentence.words, sentence.labels
     if colour:

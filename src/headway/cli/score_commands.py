@@ -1,4 +1,4 @@
-"""`headway score`: files of outputs against references, given targets under a model."""
+"""`headway score`: score output files against references, or targets by a model."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ def score(
 
 
 def score_files(options: ScoreOptions) -> None:
-    """Score files of hypotheses against references, and compare the systems: what `compare` says of the same files."""
+    """Score files of hypotheses against references, and compare the systems with the output of `compare`."""
     from headway.comparison.report import draw_figures, printed
     from headway.grids.compare import compare_existing
 
@@ -38,7 +38,7 @@ def score_files(options: ScoreOptions) -> None:
 
 
 def score_targets(run: Path, options: dict[str, Any], device: str) -> None:
-    """Score given targets with a run's model: the log probability of each, and how the model aligns them."""
+    """Write the log probabilities of targets under a run's model, and draw their alignments."""
     from headway.cli.streams import run_score
 
     shown = run_score(run, options, device=device)

@@ -1,17 +1,18 @@
-"""Verbs of the command line, made by cyclopts from the models that declare the options: each is said once, there.
+"""Verbs of the command line. cyclopts makes them from the models that declare the options, so that each option is
+declared once.
 
-A verb is a function. Where a parameter's annotation is a pydantic model, every field of it is a flag, and the function
-gets an instance whose `model_fields_set` are the options that were given. Where it is
-`Annotated[dict[str, Any], Given(models)]`, the fields of all models are flags, and the function gets those given,
-unvalidated. It returns its exit code; None is 0.
+A verb is a function. If a parameter's annotation is a pydantic model, each of its fields is a flag, and the function
+gets an instance whose `model_fields_set` are the options of the user. If the annotation is `Annotated[dict[str, Any],
+Given(models)]`, the fields of all models are flags, and the function gets the user's options, unvalidated. A verb
+returns its exit code; None is 0.
 
-A field's `description` is its help. Its `json_schema_extra` may hold:
+A field's `description` is its help. Its `json_schema_extra` may have:
 
-- `flag`: the flag's name, where it is not the field's; None for a field that has none.
+- `flag`: the flag's name, if it is not the field's; None if the field has no flag.
 - `alias`: another name of the flag.
-- `group`: the panel of the help in which it stands.
-- `metavar`: of a list, the name of one value, where its flag takes one value at a time, and not several.
-- `default_text`: what stands for it when it is not given, in words.
+- `group`: the panel of the help that shows the flag.
+- `metavar`: for lists, the name of a single value, if the flag takes one value at a time.
+- `default_text`: the default, as text.
 """
 
 import errno
@@ -40,23 +41,22 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FLAT = Parameter(name="*")
 ARGUMENTS, OPTIONS, MODEL = "Arguments", "Options", "Model"
 BEGIN, TRAIN, COMPARE, SHIP, LEARN = "To begin", "From data to outputs", "Comparing", "Shipping", "Lessons"
-ORDER = (BEGIN, TRAIN, COMPARE, SHIP, LEARN, ARGUMENTS, OPTIONS)  # of the groups of a page
+ORDER = (BEGIN, TRAIN, COMPARE, SHIP, LEARN, ARGUMENTS, OPTIONS)  # of the groups on a help page
 
 
 @functools.cache
 def panel(name: str) -> Group:
-    """A group of the help; those without a place in `ORDER` follow as they are first named, that of models last."""
+    """A group of the help. Groups outside `ORDER` follow in the order of first use, the group of models last."""
     later = 1000 if name == MODEL else 100 + panel.cache_info().misses
     return Group(name, sort_key=ORDER.index(name) if name in ORDER else later)
 
 
 def argument(metavar: str, help: str, *, required: bool | None = None) -> Parameter:
-    """An argument without a flag."""
     return Parameter(name=metavar, help=help, required=required)
 
 
 def flag(help: str, default_text: str = "", **others: Any) -> Parameter:
-    """A flag that is no field of a model, with what stands for it when it is not given, in words."""
+    """A flag that is not a field of a model. `default_text` shows its default."""
     return Parameter(help=help, show_default=(lambda _: default_text) if default_text else False, **others)
 
 
@@ -85,13 +85,13 @@ Precision = Annotated[
 
 
 class Given(NamedTuple):
-    """Marks the parameter of a verb that gets the options given, unvalidated, of any of several models."""
+    """Marks the parameter of a verb that gets the user's unvalidated options of several models."""
 
     models: tuple[type[BaseModel], ...]
 
 
 def new_app(name: str, help: str = "", **options: Any) -> App:
-    """A group of verbs, whose errors are raised and whose results are those of its functions."""
+    """A group of verbs that raises errors, and returns the results of its functions."""
     return App(
         name,
         help=help,
@@ -113,7 +113,7 @@ def new_app(name: str, help: str = "", **options: Any) -> App:
 
 
 def command(app: App, name: str | None = None) -> Callable[[Function], Function]:
-    """Make a function, as described above, a verb of `app`."""
+    """A decorator that makes a function, as described above, a verb of `app`."""
 
     def decorate(function: Function) -> Function:
         app.command(with_flags(function), name=name or function.__name__.replace("_", "-"))
@@ -123,12 +123,12 @@ def command(app: App, name: str | None = None) -> Callable[[Function], Function]
 
 
 def verb(*, loads_runs: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function, as described above, one that `verbs.py` can name. `loads_runs` adds the flag `--allow-code`."""
+    """A decorator for functions that `verbs.py` names. `loads_runs` adds the flag `--allow-code`."""
     return functools.partial(with_flags, loads_runs=loads_runs)
 
 
 def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callable[..., Any]:
-    """The function that cyclopts reads: the models among the parameters say which flags they have."""
+    """The function that cyclopts reads, with flags for the fields of the models among its parameters."""
     shown, models, unvalidated = list[inspect.Parameter](), list[str](), list[str]()
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         annotation = parameter.annotation
@@ -166,7 +166,7 @@ def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callab
 
 
 def _with_flags(model: type[BaseModel]) -> type[BaseModel]:
-    """The model, whose fields say which flags they are."""
+    """A copy of the model whose fields are annotated with their flags."""
     fields: dict[str, Any] = {
         name: (Annotated[(field.annotation, *field.metadata, flag)], field)
         for name, field in model.model_fields.items()
@@ -176,7 +176,7 @@ def _with_flags(model: type[BaseModel]) -> type[BaseModel]:
 
 
 def _joined(models: Sequence[type[BaseModel]]) -> type[BaseModel]:
-    """A model with the fields of all, unchecked. One that several have is one flag: with the help and types of all."""
+    """A model with the fields of all models, unvalidated. Fields of the same name are one flag with joined help."""
     fields: dict[str, list[FieldInfo]] = {}
     for model in models:
         for name, field in model.model_fields.items():
@@ -210,12 +210,11 @@ def _flag(name: str, field: FieldInfo, told: str | None) -> Parameter | None:
 
 
 def flag_of(name: str) -> str:
-    """The flag of an option."""
     return "--" + name.replace("_", "-")
 
 
 def keys_given(words: Iterable[str], section: type[BaseModel]) -> dict[str, Any]:
-    """The options in `KEY=VALUE` words; a word that is none is the value of the first field."""
+    """The options of `KEY=VALUE` words; a word without a key is the value of the first field."""
     from headway.recipe.reading import apply_overrides
 
     found: dict[str, Any] = {}
@@ -228,12 +227,12 @@ def keys_given(words: Iterable[str], section: type[BaseModel]) -> dict[str, Any]
 
 
 def section_of(words: Iterable[str], section: type[Any], given: Mapping[str, Any]) -> Any:
-    """The options in `KEY=VALUE` words, validated. Raises UserError, which names keys as they were given."""
+    """The validated options of `KEY=VALUE` words. Raises UserError, which names keys as the user wrote them."""
     return validated(section, {**given, **keys_given(words, section)})
 
 
 def verbs(app: App, *path: str) -> Iterator[tuple[tuple[str, ...], App]]:
-    """The commands below a command that have none below them, each with the words that call it."""
+    """All commands without subcommands below a command, each with the words that call it."""
     names = [name for name in app if not name.startswith("-")]
     if not names:
         yield path, app
@@ -242,10 +241,11 @@ def verbs(app: App, *path: str) -> Iterator[tuple[tuple[str, ...], App]]:
 
 
 def run(app: App, words: Sequence[str]) -> int:
-    """Run a command line and give its exit code: 0 done, 1 failed, 2 user's mistake; both fail in one message.
+    """Run a command line. Returns its exit code: 0 for success, 1 for failure, 2 for a user's mistake, with one
+    message.
 
-    Files that cannot be read or written, and memory that is not there, have failed as well. Whatever else is raised is
-    a mistake of ours, and keeps its traceback.
+    Unreadable or unwritable files, and missing memory, are failures. Any other exception is a bug of headway, and keeps
+    its traceback.
     """
     try:
         if sys.stdout is None:
@@ -259,7 +259,7 @@ def run(app: App, words: Sequence[str]) -> int:
         return _failed(_explained(app, words, error), UserError.exit_code)
     except OSError as error:
         _forget_output()
-        if error.errno == errno.EPIPE:  # who reads has had enough
+        if error.errno == errno.EPIPE:  # the reader closed the pipe
             return RunError.exit_code
         file = "a file or a pipe " if error.filename is None else f"{error.filename}: "
         return _failed(f"{file}cannot be read or written ({error.strerror or error})", RunError.exit_code)
@@ -270,13 +270,13 @@ def run(app: App, words: Sequence[str]) -> int:
     except (KeyboardInterrupt, SystemExit):
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # the reader has been interrupted as well
+        except (OSError, ValueError):  # the reader was interrupted too
             _forget_output()
         raise
 
 
 def _with_hyphens(words: Sequence[str]) -> list[str]:
-    """The words with `--output -` as `--output=-`: behind `=` alone cyclopts takes a hyphen for a value."""
+    """The words with `--output -` as `--output=-`, because cyclopts only accepts a hyphen as a value after `=`."""
     given = list[str]()
     for word in words:
         if word == "-" and given and given[-1].startswith("--"):
@@ -294,7 +294,7 @@ def _failed(message: str, code: int) -> int:
 
 
 def _spelled(app: App, words: Sequence[str], name: str) -> str:
-    """An option or argument, named by key, as it is written in the verb; any other key is itself."""
+    """The spelling of an option or argument in the verb, by its key; other keys are returned unchanged."""
     for each in app.parse_commands(words)[1][-1].assemble_argument_collection():
         if name == (each.keys[-1] if each.keys else each.field_info.name):
             off = each.field_info.default is True
@@ -303,7 +303,7 @@ def _spelled(app: App, words: Sequence[str], name: str) -> str:
 
 
 def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
-    """The message of a wrong command line; a value that a model refuses is a mistake like any other."""
+    """The message for a wrong command line. Values that a model rejects get the usual message for mistakes."""
     if "-" in words:
         return str(UserError("a hyphen names no file", received="-", allowed=STANDARD_INPUT))
     cause = error.__cause__
@@ -322,7 +322,7 @@ def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
 
 
 def _forget_output() -> None:
-    """Drop what could not be written to standard output, so that the end of the process does not try it again."""
+    """Drop unwritten standard output, so that the exit of the process does not try to write it again."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

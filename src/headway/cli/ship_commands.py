@@ -1,4 +1,4 @@
-"""Verbs that bring models in and out: import, export, serve and pack."""
+"""The verbs import, export, serve and pack."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Standard input and output of the commands: lines as they come, and results that a terminal can show."""
+"""Standard input and output of the commands: lines as they arrive, and results that a terminal can show."""
 
 import os
 import select
@@ -19,18 +19,18 @@ from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, text_of
 
 Item = TypeVar("Item")
 
-CHUNK = 1 << 16  # bytes read at once: what a pipe holds
-GRACE = 0.02  # seconds in which a program that writes many lines writes the next ones
+CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
+GRACE = 0.02  # seconds within which a program that writes many lines writes the next
 
 
 class StandardInput:
-    """The lines of standard input without their ends, read as they come, with the error in the place of no UTF-8.
+    """The lines of standard input without line ends, as they arrive; an error for each line that is not UTF-8.
 
     Attributes:
-        typed: whether somebody types them, who gets a prompt where a line is waited for.
+        typed: whether standard input is a terminal; the user then gets a prompt for each line.
 
     Raises:
-        UserError: standard input is closed; while lines are read, one that is too long, with its number.
+        UserError: standard input is closed; during iteration, a line is too long.
     """
 
     def __init__(self) -> None:
@@ -51,11 +51,11 @@ class StandardInput:
             yield text_of(raw, "standard input", number)
 
     def waits(self) -> bool:
-        """Whether more is expected, but no further line has come for a moment."""
+        """Whether the input has not ended, but no further line arrived for a moment."""
         return not self._next_is_there(GRACE) and not self._ended
 
     def _next_is_there(self, seconds: float | None) -> bool:
-        """Whether there is a next line; None waits for it, or for the end, without limit."""
+        """Whether there is a next line, after waiting `seconds` for it, or without limit if None."""
         while not self._complete and not self._ended:
             if seconds is not None and not _is_readable(self._file, seconds):
                 return False
@@ -75,14 +75,14 @@ class StandardInput:
             self._complete.extend(ended[1:])
             self._begun.clear()
         self._begun += rest
-        # A line that is refused whatever follows, with its marks of order and end aside, is the last.
+        # A line that is too long, without its byte order mark and line end, is the last.
         self._ended = not chunk or len(self._begun) > LONGEST_LINE + len(BYTE_ORDER_MARK + b"\r")
         if self._ended and self._begun:
             self._complete.append(bytes(self._begun))
 
 
 def _is_readable(file: Any, seconds: float) -> bool:
-    """Whether a file can be read without waiting longer. Windows does not tell: all but regular files may wait."""
+    """Whether a file can be read within `seconds`. On Windows, only regular files count as readable."""
     try:
         return bool(select.select([file], [], [], seconds)[0])
     except (OSError, ValueError):
@@ -95,12 +95,12 @@ def windows(items: Iterable[Item], size: int, source: StandardInput | None = Non
     """The items in lists of `size`.
 
     Args:
-        items: made one by one from the lines of `source`, where that is given.
-        size: of the lists; the last one is shorter.
-        source: a list ends as well where no further line waits here, so that who waits for an answer gets it.
+        items: the items, which are made from the lines of `source` if it is not None.
+        size: of the lists; the last list may be shorter.
+        source: lists also end if no further line is waiting here, so that a waiting user gets an answer.
 
     Raises:
-        UserError: as `items` does, after a list of those that came before.
+        UserError: as `items` does, after the list of the items before.
     """
     window: list[Item] = []
     try:
@@ -118,14 +118,14 @@ def windows(items: Iterable[Item], size: int, source: StandardInput | None = Non
 
 
 def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
-    """Write results to standard output: to a terminal only what it shows, to anything else the text itself.
+    """Write results to standard output. For a terminal, control characters are made visible.
 
-    A terminal has results in the place of bars.
+    Progress bars are removed from the terminal first.
 
     Args:
         text: the results.
-        end: what stands behind them.
-        coloured: the text has colours of ours, and nothing in it but these needs care.
+        end: is written after them.
+        coloured: the text has headway's own colours, and is otherwise safe to print.
     """
     if sys.stdout.isatty():
         console.clear()
@@ -135,7 +135,7 @@ def write(text: str, *, end: str = "\n", coloured: bool = False) -> None:
 
 @contextmanager
 def output_to(path: Path | None) -> Iterator[None]:
-    """Within this context results go to a file, which is there when all of them are; None is standard output."""
+    """Within this context results go to a file, which appears at the end. None stands for standard output."""
     if path is None:
         yield
         return
@@ -145,13 +145,13 @@ def output_to(path: Path | None) -> Iterator[None]:
             with redirect_stdout(text):
                 yield
         finally:
-            text.detach()  # which writes what it holds, and leaves the file open
+            text.detach()  # flushes the buffer, and leaves the file open
 
 
 def prepare_output() -> None:
-    """Make what is written UTF-8, as all input is, whatever the locale; half a character becomes its number.
+    """Make standard output and error UTF-8, whatever the locale; unpaired surrogates are escaped.
 
-    A line ends in a line feed alone on every system.
+    Lines end in a line feed on every system.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -1,4 +1,4 @@
-"""`headway predict` and `headway score RUN`: the stream that a run's predictor needs, and the options that it has."""
+"""`headway predict` and `headway score RUN`: choose the stream for a run's predictor, and its options."""
 
 import json
 import os
@@ -48,11 +48,11 @@ from headway.runs.engines import build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run
 
-# Options that say something of words in text, which recordings do not have.
+# Options on words in source texts, which recordings do not have.
 OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
 
 LARGEST_DOCUMENT = 1 << 28  # bytes
-AUDIO_FIELD = "audio"  # of a JSON line on standard input
+AUDIO_FIELD = "audio"  # the field of a JSON line on standard input
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -66,21 +66,21 @@ def run_predict(
     split_sentences: bool = False,
     **loaded: Any,
 ) -> list[WordAlignment]:
-    """Predict for lines, or for recordings, and write to standard output.
+    """Predict for lines or recordings, and write to standard output.
 
     Args:
         runs: the run, or several as an ensemble.
-        given: the options that were given, of `PREDICT_OPTIONS`.
+        given: the user's options, of `PREDICT_OPTIONS`.
         words: recordings, for a run that reads speech; texts, for any other.
-        lines: the file of lines, plain, .gz or .xz; None for standard input, which is read as it comes.
-        split_sentences: translate each sentence of a line by itself.
-        loaded: how the runs are loaded.
+        lines: the file of lines, plain, .gz or .xz; None for standard input, which is read as it arrives.
+        split_sentences: translate each sentence of a line separately.
+        loaded: the options for loading the runs.
 
     Returns:
-        Alignments of the first lines, where these were asked for.
+        Alignments of the first lines, if these are requested.
 
     Raises:
-        UserError: options that the task does not have or that do not go together, or lines that cannot be read.
+        UserError: the task does not have an option, options conflict, or lines cannot be read.
     """
     if lines is not None:
         check_there(lines, option("input"))
@@ -125,7 +125,7 @@ def run_predict(
 def _translator(
     predictor: Predictor[Any, Any], given: Mapping[str, Any], where: str, without: Sequence[str] = ("nbest",)
 ) -> tuple[SentenceTranslator, TermOptions]:
-    """The translator of sentences that the option `where` needs, and the options of terms. Raises UserError."""
+    """The sentence translator that the option `where` needs, and the options of terms. Raises UserError."""
     task = predictor.recipe.task
     if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
         raise UserError("this is for tasks that read and write text", where=option(where), received=task)
@@ -136,10 +136,10 @@ def _translator(
 def run_documents(
     runs: Sequence[Path], given: Mapping[str, Any], documents: Mapping[Path, Path | None], **loaded: Any
 ) -> None:
-    """Translate documents into files, or to standard output for None. One that fails does not keep back the others.
+    """Translate documents into files, or to standard output for None. If one fails, the others are still translated.
 
     Raises:
-        UserError: options that the task does not have; at the end, documents that are broken, or of no known kind.
+        UserError: the task does not have an option; at the end, documents that are damaged or of unknown kinds.
     """
     failed, contents = dict[Path, UserError](), dict[Path, bytes]()
     for file in documents:
@@ -176,7 +176,7 @@ def run_documents(
 
 
 def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | None) -> dict[Path, Path | None]:
-    """The file of each translation: `output`, or one in the folder with the name of its document. Raises UserError."""
+    """The file of each translation: `output`, or a file in `folder` with the document's name. Raises UserError."""
     outputs: dict[Path, Path | None] = {file: folder / file.name if folder else output for file in files}
     if folder is None and len(files) > 1:
         what, allowed = "several documents go to a folder", f"beside {option('output_folder')}"
@@ -190,7 +190,7 @@ def document_outputs(files: Sequence[Path], output: Path | None, folder: Path | 
 
 
 def check_engine(engine: str | None, run: Path, given: Mapping[str, Any]) -> None:
-    """Raise UserError for what an engine lacks, of options and the recipe, before its export, which takes long."""
+    """Raise UserError if an engine does not support the options or the recipe, before its slow export."""
     if engine is None:
         return
     decodes = build_engine(engine).decodes
@@ -204,9 +204,9 @@ def check_engine(engine: str | None, run: Path, given: Mapping[str, Any]) -> Non
 
 
 def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str | UserError], StandardInput | None]:
-    """The lines of a file, or those given as words; or those of standard input, which answers who waits for more.
+    """The lines of a file, or the texts, or the lines of standard input, which can be answered one by one.
 
-    In the place of a line that is not UTF-8 stands the error.
+    Lines that are not UTF-8 are replaced by errors.
     """
     if texts:
         return texts, None
@@ -217,18 +217,18 @@ def _stream(lines: Path | None, texts: Sequence[str]) -> tuple[Iterable[str | Us
 
 
 def run_score(run: Path, given: Mapping[str, Any], *, device: str = "auto") -> list[WordAlignment]:
-    """Write given outputs' probabilities under a run's model to standard output.
+    """Write the probabilities of target outputs under a run's model to standard output.
 
     Args:
         run: the run.
-        given: the options that were given, of `SCORE_OPTIONS`.
-        device: where to compute.
+        given: the user's options, of `SCORE_OPTIONS`.
+        device: the device to compute on.
 
     Returns:
-        Alignments of the first lines, where these were asked for.
+        Alignments of the first lines, if these are requested.
 
     Raises:
-        UserError: options that the task does not have or that do not go together, or files that cannot be read.
+        UserError: the task does not have an option, options conflict, or files cannot be read.
     """
     predictor = load(run, device=device)
     task = predictor.recipe.task
@@ -250,7 +250,7 @@ def _parts(
     writer: type[Model],
     without: Sequence[str] = (),
 ) -> tuple[Any, Model]:
-    """The options of the predictor, and those of what is written."""
+    """The options of the predictor, and those of the writer."""
     _check_names(given, [*_flags(options, without), *_flags(writer, without)], task)
     ours = {name: value for name, value in given.items() if name in writer.model_fields}
     theirs = {name: value for name, value in given.items() if name in options.model_fields}
@@ -263,13 +263,13 @@ def _only(given: Mapping[str, Any], task: str, options: type[Model], without: Se
 
 
 def _flags(options: type[BaseModel], without: Sequence[str]) -> list[str]:
-    """The names of the options that are flags of the command line, but for those in `without`."""
+    """The names of the options that are flags of the command line, without those in `without`."""
     extras = {name: field.json_schema_extra for name, field in options.model_fields.items() if name not in without}
     return [name for name, extra in extras.items() if not isinstance(extra, dict) or extra.get("flag", name)]
 
 
 def _check_names(given: Iterable[str], known: Sequence[str], task: str) -> None:
-    """Raise UserError for an option that the task does not have."""
+    """Raise UserError if the task does not have an option."""
     for name in given:
         if name not in known:
             what = f"{task} has no such option{nearest(name, known)}"
@@ -281,17 +281,16 @@ def recording_paths(
 ) -> Iterator[str | UserError]:
     """The recordings that lines name: paths, rows of a TSV manifest or JSON lines, as in a run's `corpus`.
 
-    A blank line names none, and is passed on, so that its output is empty. In the place of a line without a path stands
-    the error.
+    Blank lines are passed on, so that their outputs are empty. Lines without a path are replaced by errors.
 
     Args:
-        corpus: what the run was trained on, with the columns or fields of its manifest.
+        corpus: the training corpus of the run, with the columns or fields of its manifest.
         lines: one recording each, or an error.
-        origin: where they come from, for errors.
-        folder: what paths are relative to.
+        origin: the name of the input in errors.
+        folder: the folder of relative paths.
 
     Raises:
-        UserError: a header without the column.
+        UserError: the header lacks the column.
     """
     _, first = parts(corpus, "data.train")[0]
     name = (getattr(first, "columns", None) or (1,))[0]
@@ -316,7 +315,7 @@ def recording_paths(
 
 
 def _recording_in(line: str, cells: Sequence[str], field: str, where: str) -> str:
-    """The path in a line of JSON, or in the one cell that holds it; empty in a blank line. Raises UserError."""
+    """The path in a line of JSON, or in the only cell of a line; empty for a blank line. Raises UserError."""
     try:
         path = field_of(json.loads(line), field, where) if line.startswith("{") else "".join(cells)
     except (ValueError, RecursionError) as error:

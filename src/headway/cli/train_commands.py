@@ -1,4 +1,4 @@
-"""Verbs that make models and corpora: train and augment."""
+"""The verbs train and augment."""
 
 import json
 from contextlib import nullcontext
@@ -36,7 +36,7 @@ def train(
     from headway.training.parallel import told_once
 
     opened = open_run(recipe) if resume and (recipe.is_dir() or not (recipe.is_file() or recipe.suffix)) else None
-    with opened.trusted() if opened else nullcontext():  # the recipe of a run may be a stranger's
+    with opened.trusted() if opened else nullcontext():  # the recipe of a run may come from others
         with told_once():
             if opened and output not in (None, recipe):
                 what, allowed = "a run goes on in its own folder", f"a recipe beside {option('output')}"
@@ -63,7 +63,7 @@ def train(
 
 
 def _say_destinations(run: Any) -> None:
-    """Print the formats that can express the model of a run, and why the others cannot."""
+    """Log the export formats that support the model of a run, and why others do not."""
     from headway.export.exporting import destinations
 
     say("; ".join(destinations(run)))

@@ -1,4 +1,4 @@
-"""All verbs of the command line. The file of a verb is imported when the verb, or its help, is asked for."""
+"""All verbs of the command line. The module of a verb is imported when the verb, or its help, is requested."""
 
 import logging
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +12,7 @@ from headway.core.version import VERSION
 
 
 class Verb(NamedTuple):
-    """A verb: its name, its group in the help, its file and function below `headway.cli`, and its help."""
+    """A verb: its name, its group in the help, its module and function in `headway.cli`, and its help."""
 
     name: str
     group: str

@@ -1,4 +1,4 @@
-"""Comparing systems: from a grid of runs and their outputs to verdicts with intervals over seeds and segments.
+"""Comparing systems: from a grid of runs to verdicts with confidence intervals over seeds and segments.
 
-The room is not named `compare`, which is the function `headway.compare`: a package of this name would hide it.
+The package is not named `compare`, because it would shadow the function `headway.compare`.
 """

@@ -1,4 +1,4 @@
-"""Cells of a comparison, what one variant did with one seed, and the test sets that they are compared on.
+"""The cells of a comparison (one variant trained with one seed) and the test sets that they are compared on.
 
 Shapes: N segments, R sets of references.
 """
@@ -32,8 +32,8 @@ from headway.recipe import Recipe
 from headway.runs.run import open_run
 from headway.tasks import build_task
 
-SURE = 0.9  # the share from which on outputs are called tokenised; below 1 - SURE they are not
-LEAST = 10  # places that must be seen before anything is said
+SURE = 0.9  # outputs are tokenised if this share of the matches has a blank, and not tokenised below 1 - SURE
+LEAST = 10  # the fewest matches from which tokenisation is judged
 
 PUNCTUATION = re.compile(r"(?<=\w)( ?)[.,!?;:](?=\s|$)")
 PIECES = re.compile(r"@@(?=\s|$)|▁")
@@ -41,14 +41,14 @@ PIECES = re.compile(r"@@(?=\s|$)|▁")
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """A test set, the same for all cells.
+    """A test set, shared by all cells.
 
     Args:
-        name: tells it apart from others.
+        name: unique among the test sets of a comparison.
         references: R sets of N texts each.
-        sources: N texts; none where they are not known.
-        groups: N names of groups, such as lengths or languages, that are scored apart; none without groups.
-        steps: those that normalised the references, separated by commas.
+        sources: N texts; empty if they are not known.
+        groups: the group of each segment, such as a length or a language, for scores by group; empty without groups.
+        steps: the normalisation steps of the references, separated by commas.
     """
 
     name: str
@@ -70,24 +70,24 @@ class CellOutput:
 
     @property
     def scored(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
-        """All that metrics look at: the hypotheses, their references and their sources."""
+        """The arguments of a metric: the hypotheses, the sets of references, and the sources."""
         return self.hypotheses, self.test.references, self.test.sources
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The price of a cell; None where it is not known.
+    """The training and decoding costs of a cell. An unknown cost is None.
 
     Args:
-        parameters: of the model.
-        flops_per_token: forward, a target token.
-        cpu_seconds: processor time of training, over all its threads.
-        gpu_seconds: time of an accelerator in training.
-        training_tokens_per_second: target tokens.
-        decoding_tokens_per_second: target tokens.
-        peak_memory: of training, in bytes.
-        decoding_state: bytes that decoding keeps for a sentence.
-        learning_rate: the best that tuning found, or that of the recipe; of several seeds, all different ones.
+        parameters: the number of parameters of the model.
+        flops_per_token: floating-point operations of a forward pass, per target token.
+        cpu_seconds: processor time of training, summed over threads.
+        gpu_seconds: accelerator time of training.
+        training_tokens_per_second: target tokens per second in training.
+        decoding_tokens_per_second: target tokens per second in decoding.
+        peak_memory: the peak memory of training, in bytes.
+        decoding_state: the bytes of decoding state per sentence.
+        learning_rate: the tuned learning rate, or else the recipe's; text if it differs between seeds.
     """
 
     parameters: int | None = None
@@ -101,19 +101,19 @@ class Costs:
     learning_rate: FiniteFloat | str | None = None
 
     def known(self) -> dict[str, Any]:
-        """Those that are known, by name."""
+        """The known costs, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """An evaluation on dev in training.
+    """An evaluation on the development set during training.
 
     Args:
-        update: the number of updates before it.
-        seconds: processor time of training before it; wall-clock time where an accelerator trained, or no other is
-            known.
-        scores: by the name of a metric; `loss` is the cross-entropy a token.
+        update: the number of updates before the evaluation.
+        seconds: processor time of training before the evaluation; wall-clock time on an accelerator, or if the
+            processor time is not known.
+        scores: by the name of the metric; `loss` is the cross-entropy per token.
     """
 
     update: int
@@ -122,7 +122,7 @@ class CurvePoint:
 
 
 class CellName(NamedTuple):
-    """A variant with its seed, and where they are from."""
+    """The variant and the seed that identify a cell, and the path of its outputs."""
 
     variant: str
     seed: int
@@ -134,18 +134,18 @@ class CellName(NamedTuple):
 
 @dataclass(frozen=True)
 class CellResult:
-    """One variant with one seed.
+    """The result of one variant with one seed.
 
     Args:
-        variant: its name.
-        seed: pairs it with the cells of other variants.
-        outputs: for each test set, in the order that all cells have.
-        path: the run folder, or the file of the hypotheses.
-        costs: the price of it.
-        curve: the evaluations on dev, in their order.
-        precision: of training, as `precision_of` has it; empty where it is not known.
-        dev_steps: those that normalised the references of dev, separated by commas.
-        rate: the recipe's learning rate; None where it is not known.
+        variant: the variant's name.
+        seed: pairs the cell with the cells of other variants.
+        outputs: one for each test set, in the same order in all cells.
+        path: the run folder, or the file of hypotheses.
+        costs: the training and decoding costs.
+        curve: the evaluations on the development set, in order.
+        precision: the precision of training, in the format of `precision_of`; empty if it is not known.
+        dev_steps: the normalisation steps of the development references, separated by commas.
+        rate: the recipe's learning rate; None if it is not known.
     """
 
     variant: str
@@ -160,13 +160,12 @@ class CellResult:
 
     @property
     def name(self) -> CellName:
-        """The variant with its seed."""
         return CellName(self.variant, self.seed, self.path)
 
 
 @dataclass(frozen=True)
 class KeptResult:
-    """A result as a file keeps it, with a stamp of all that it was made from."""
+    """A result stored in a file. `of` is a stamp of the inputs that the result was computed from."""
 
     of: Any
     result: CellResult
@@ -176,29 +175,29 @@ _KEPT = TypeAdapter(KeptResult)
 
 
 def write_result(path: Path, result: CellResult, of: Mapping[str, Any]) -> None:
-    """Write a result whole, with its stamp."""
+    """Write a result and its stamp atomically."""
     write_json(path, _KEPT.dump_python(KeptResult(of, result), mode="json"))
 
 
 def read_kept(path: Path) -> KeptResult | None:
-    """The result that a file keeps; None if there is no file. Raises UserError if it is damaged."""
+    """Read a stored result with its stamp. None if there is no file. Raises UserError if the file is damaged."""
     if not path.is_file():
         return None
     return shaped(read_json(path, what="result of this cell"), _KEPT, str(path), "the result of this cell")
 
 
 def read_result(path: Path, of: Mapping[str, Any]) -> CellResult | None:
-    """A result that was written with this stamp; None if there is none. Raises UserError as `read_kept`."""
+    """Read a stored result as `read_kept` does. None if there is no file, or if its stamp is not `of`."""
     kept = read_kept(path)
     return kept.result if kept is not None and kept.of == of else None
 
 
 def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any_tokenization: bool = False) -> None:
-    """See that cells can be compared.
+    """Check that cells can be compared.
 
     Raises:
-        UserError: as `check_names`; test sets that are not the same, hypotheses that are not one a segment or, unless
-            that is allowed, some that look tokenised and others that do not.
+        UserError: see `check_names`; or the test sets differ, a segment has no hypothesis, or the hypotheses of some
+            cells look tokenised and those of others do not (unless `any_tokenization` allows it).
     """
     check_names([cell.name for cell in cells], baseline)
     first = [(output.test.name, output.test.references) for output in cells[0].outputs]
@@ -215,10 +214,10 @@ def check_cells(cells: Sequence[CellResult], baseline: str | None = None, *, any
 
 
 def check_names(cells: Sequence[CellName], baseline: str | None = None, *, least: int = 1) -> None:
-    """See that cells make a table of so many variants or more, before any work.
+    """Check the names of cells before any work: at least `least` variants, all with the same seeds.
 
     Raises:
-        UserError: fewer variants, two cells of one name, a seed that a variant has not, or no such baseline.
+        UserError: too few variants, two cells of one name, a missing seed, or an unknown baseline.
     """
     seeds = dict[str, list[int]]()
     for cell in cells:
@@ -236,20 +235,20 @@ def check_names(cells: Sequence[CellName], baseline: str | None = None, *, least
     every = sorted(set().union(*seeds.values()))
     for name, row in seeds.items():
         missing = ", ".join(str(seed) for seed in every if seed not in row)
-        if missing and any(len(other) > 1 for other in seeds.values()):  # a seed alone is paired with any
+        if missing and any(len(other) > 1 for other in seeds.values()):  # single seeds may differ
             allowed = f"the seeds of all variants: {', '.join(map(str, every))}"
             what = f"seed {missing} is missing; seeds are paired by their number"
             raise UserError(what, where=name, received=", ".join(map(str, sorted(row))), allowed=allowed)
 
 
 def check_set(test: EvaluationSet, where: str) -> None:
-    """Raise UserError where a test set is too small for an interval."""
+    """Raise UserError if a test set has fewer than two segments, too few for a confidence interval."""
     if len(test) < 2:
         raise UserError("an interval needs two segments or more", where=where, received=len(test))
 
 
 def check_lines(output: CellOutput, where: str) -> None:
-    """Raise UserError unless there is a hypothesis, a source and a group, where there are any, for each reference."""
+    """Raise UserError unless each reference has a hypothesis, and a source and a group if the test set has them."""
     test = output.test
     given = {"hypotheses": output.hypotheses, "sources": test.sources, "groups": test.groups}
     for name, lines in [*given.items(), *(("references", lines) for lines in test.references)]:
@@ -259,20 +258,20 @@ def check_lines(output: CellOutput, where: str) -> None:
 
 
 def check_margin(margin: Mapping[str, float], metrics: Sequence[Metric]) -> None:
-    """Raise UserError for a margin of no metric by its name or label."""
+    """Raise UserError if a margin's key is neither the name nor the label of a metric."""
     names = {name for metric in metrics for name in (metric.name, metric.label)}
     for name in [name for name in margin if name not in names]:
         raise UserError(f"no such metric here{nearest(name, names)}", where=f"margin.{name}", allowed=sorted(names))
 
 
 def _share(places: re.Pattern[str], text: str) -> float | None:
-    """The share of places at which a blank stands, where there are enough of them."""
+    """The share of the pattern's matches that have a blank, or None if there are fewer than `LEAST` matches."""
     found = [bool(blank) for blank in places.findall(text)]
     return sum(found) / len(found) if len(found) >= LEAST else None
 
 
 def _check_tokenization(cells: Sequence[CellResult]) -> None:
-    """Raise UserError where the hypotheses of one cell look tokenised and those of another do not."""
+    """Raise UserError if the hypotheses of one cell look tokenised and those of another do not."""
     for outputs in zip(*(cell.outputs for cell in cells), strict=True):
         texts = ["\n".join(output.hypotheses) for output in outputs]
         for kind, shares in (
@@ -290,16 +289,16 @@ def _check_tokenization(cells: Sequence[CellResult]) -> None:
 
 
 def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
-    """Raise UserError where the training data changed between two runs of one variant; `allowed` says what to do then.
+    """Raise UserError if two runs of one variant were trained on different data. `allowed` says how to continue.
 
-    Runs that are not complete notice by themselves when they go on.
+    Incomplete runs check their data when they resume.
     """
     known: dict[str, tuple[Path, str]] = {}
     for path, recipe in runs:
         trained = open_run(path).manifest.get("data", {}).get("train")
         if trained is None:
             continue
-        # All of a recipe that may decide what is read of its training data, and how.
+        # The sections of a recipe that may determine which training data are read, and how.
         read = recipe.model_dump(mode="json", exclude={"training", "optimizer", "decoding"})
         ground = json.dumps(read, sort_keys=True)
         first, before = known.setdefault(ground, (path, trained))
@@ -310,10 +309,10 @@ def check_same_data(runs: Iterable[tuple[Path, Recipe]], allowed: str) -> None:
 
 @dataclass(frozen=True)
 class NamedCorpus:
-    """A corpus to score outputs on, with absolute paths; see `EvaluationSetConfig`.
+    """A corpus that outputs are scored on, with absolute paths; see `EvaluationSetConfig`.
 
-    `key`: what names it, for messages; by default `test.NAME`. `written`: how references are normalised before they are
-    scored; None as they are. `links_from`: see `read_alignments`.
+    `key`: the corpus's name in error messages, by default `test.NAME`. `written`: how references are normalised before
+    scoring; None leaves them unchanged. `links_from`: see `read_alignments`.
     """
 
     name: str
@@ -328,22 +327,22 @@ class NamedCorpus:
 
     @property
     def steps(self) -> str:
-        """The steps that normalise the references, separated by commas."""
+        """The normalisation steps of the references, separated by commas."""
         if self.written is None or self.alignments is not None or self.evenness:
             return ""
         return ", ".join(self.written.normalise)
 
     @property
     def where(self) -> str:
-        """Its place, for messages."""
+        """The name of the corpus in error messages."""
         return self.key or f"test.{self.name}"
 
     def kind(self, writes: Kind) -> Kind:
-        """The kind of outputs that are scored, of models that write outputs of a kind."""
+        """The kind of the scored outputs, for models that write outputs of the kind `writes`."""
         return "links" if self.alignments else "numbers" if self.evenness else writes
 
     def fingerprint(self) -> str:
-        """A hash of the contents of all files, of how they are read, and of what is asked of a model."""
+        """A hash of all files, of the options that they are read with, and of what models are evaluated for."""
         files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
         options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
         asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
@@ -352,10 +351,10 @@ class NamedCorpus:
 
 
 def shared_references(configs: Mapping[str, PreparationConfig | None]) -> PreparationConfig | None:
-    """How the references of a test set are normalised: as all systems, by name, write; None where these differ.
+    """How the references of a test set are normalised: as all systems write, or None if the systems differ.
 
-    Each system could write others. But systems that are compared are scored by the same references, and where they are
-    to write different texts these are the references as they stand.
+    Compared systems are scored against the same references. These stay unchanged if the systems write differently
+    normalised texts.
     """
     steps = {
         name: [*config.normalise, *([config.language] if "punctuation" in config.normalise else [])]
@@ -371,28 +370,28 @@ def shared_references(configs: Mapping[str, PreparationConfig | None]) -> Prepar
 
 
 def name_of_corpus(corpus: AnyCorpus) -> str:
-    """A name for a corpus, after its first file."""
+    """A name for a corpus, from its first file."""
     path = next(iter(corpus_files(corpus)), None)
     return "test" if path is None else path.name.split(".")[0]
 
 
 def corpus_files(corpus: AnyCorpus) -> Iterator[Path]:
-    """The files that a corpus names."""
+    """The files of a corpus."""
     for _, part in parts(corpus, "test"):
         for _, value in part:
             yield from (path for path in (value if isinstance(value, tuple) else (value,)) if isinstance(path, Path))
 
 
 def content(path: Path) -> str:
-    """A hash of a file's content; the path of one that is not there."""
+    """A hash of a file's content, or its path if the file does not exist."""
     return sha256(path) if exists(path, "file") else str(path)
 
 
 def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example], EvaluationSet]:
-    """The examples of a test set, as the task of a recipe reads them, and how they are scored.
+    """Read a test set as the recipe's task does: the examples, and the references that outputs are scored against.
 
     Raises:
-        UserError: files that are missing or at fault, examples without references, or not as many groups.
+        UserError: files are missing or damaged, examples lack references, or the number of groups is wrong.
     """
     where = corpus.where
     examples = list(build_task(recipe.task).test_set(recipe, corpus.corpus, where).examples)
@@ -417,7 +416,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example],
 
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
-    """A test set that systems can be compared on. Raises UserError as `read_corpus`, `check_links` and `check_set`."""
+    """Read a test set to compare systems on. Raises UserError as `read_corpus`, `check_links` and `check_set`."""
     examples, test = read_corpus(recipe, corpus)
     if corpus.alignments is not None:
         counts = _word_counts(recipe, corpus, examples)
@@ -427,7 +426,7 @@ def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:
 
 
 def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[Example]) -> Iterator[tuple[int, int]]:
-    """The words of the source, tags aside, and of the target of each example, as a model of the recipe has them."""
+    """The numbers of words in the source (without tags) and the target of each example, after preparation."""
     tags = {tag for _, part in parts(corpus.corpus, corpus.where) for tag in (part.tag or "").split()}
     for example in examples:
         source = " ".join(word for word in example.source.split() if word not in tags)
@@ -436,10 +435,10 @@ def _word_counts(recipe: Recipe, corpus: NamedCorpus, examples: Sequence[Example
 
 
 def learning_curve(run: Path) -> Iterator[CurvePoint]:
-    """The evaluations on dev of a run, with those of their scores that are finite, and without those that have none.
+    """The evaluations of a run on the development set that have finite scores, with these scores only.
 
     Raises:
-        UserError: there is no metrics.jsonl, or a line of it is damaged, or has scores and no time.
+        UserError: metrics.jsonl is missing, a line is damaged, or a line has scores but no time.
     """
     on_accelerator = trained_on_accelerator(open_run(run).manifest)
     for entry in open_run(run).metrics:
@@ -455,5 +454,5 @@ def learning_curve(run: Path) -> Iterator[CurvePoint]:
 
 
 def trained_on_accelerator(manifest: Mapping[str, Any]) -> bool:
-    """Whether the run of a manifest was trained on one."""
+    """Whether the manifest of a run names an accelerator."""
     return bool(manifest.get("machine", {}).get("accelerator"))

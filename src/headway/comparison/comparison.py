@@ -62,14 +62,14 @@ COST_COLUMNS = {
 }
 MEGABYTE = 1e6
 OF_OUTPUTS = "p_outputs", "p_outputs_holm", "outputs"
-LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # of two groups: the seeds, the deviations between them, and the least deviation
+LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # for two groups: fewest seeds, gap in deviations, smallest deviation
 ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
 LIMITS = {
     ONE_RATE: "the learning rate is the same for both, and another one may suit one of them better.",
     UNTUNED: "nothing was tuned, so that the difference may be that of the learning rates.",
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
 }
-FEW = 20  # different references for each different output; with fewer outputs, a system has learned nothing
+FEW = 20  # a system has learned nothing if it has more distinct references than this for each distinct output
 UNLEARNED = f"has learned: at most one different output for {FEW} different references"
 IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
 
@@ -79,9 +79,9 @@ class Measure:
     """One metric on one test set.
 
     Args:
-        key: its name in JSON: that of the metric, and of the test set where there are several.
-        label: its name as people read it.
-        metric: what scores.
+        key: the name in JSON: the metric's name, followed by the test set's if there are several.
+        label: the name for people.
+        metric: the metric that computes the scores.
         test: the index of the test set in the outputs of each cell.
     """
 
@@ -93,9 +93,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class SeedScores:
-    """The scores of one variant by one measure: a score a seed, and their mean with its interval.
+    """The scores of one variant by one measure: a score per seed, and their mean with its confidence interval.
 
-    With one seed it is the interval over the test set alone.
+    With one seed, the interval covers the variation of the test set alone.
     """
 
     scores: tuple[float, ...]
@@ -103,28 +103,26 @@ class SeedScores:
 
     @property
     def mean(self) -> float:
-        """The mean over seeds."""
         return fmean(self.scores)
 
     @property
     def sd(self) -> float | None:
-        """The standard deviation between seeds; None with one."""
+        """The standard deviation between seeds; None with one seed."""
         return stdev(self.scores) if len(self.scores) > 1 else None
 
     @property
     def cell(self) -> Cell:
-        """The mean and the deviation between seeds or, with one seed, half of the interval, for a table."""
+        """A table cell: mean and standard deviation between seeds or, with one seed, half the interval's width."""
         return self.interval.cell if self.sd is None else Spread(self.mean, self.sd)
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers as values that JSON can hold."""
         low, high = self.interval.low, self.interval.high
         return {"mean": self.mean, "sd": self.sd, "low": low, "high": high, "seeds": list(self.scores)}
 
 
 @dataclass(frozen=True)
 class ComparedVariant:
-    """A variant: its seeds in ascending order, its scores by the key of a measure, and its mean costs."""
+    """A variant: its seeds in ascending order, its scores by the key of the measure, and its mean costs."""
 
     name: str
     seeds: tuple[int, ...]
@@ -134,20 +132,20 @@ class ComparedVariant:
 
 @dataclass(frozen=True)
 class ComparedPair:
-    """Variant b against variant a by one measure.
+    """Variant b compared with variant a by one measure.
 
     Args:
-        a, b: their names.
+        a, b: the names of the variants.
         metric: the key of the measure.
-        estimate: b - a, whichever direction is better.
-        verdict: of b over a: `better`, `worse`, `even` where the interval lies within the margin, `none`; `rate?` in
-            the place of the first three where there is a doubt.
-        p_value: of both sources of chance; None with one seed.
-        adjusted_p_value: the same by Holm's method over all pairs of the measure.
-        why: why there is no verdict, where the metric cannot tell any outputs apart, or seeds fall in two groups.
-        doubt: what there is to run, where the choice of a tuned value may decide as much as the variants do.
-        most: the greatest difference that scores of the metric can have.
-        limits: what a verdict holds for, by the words of `LIMITS`.
+        estimate: the difference b - a, whichever direction is better.
+        verdict: on b: `better`, `worse`, `even` if the interval lies within the margin, or `none`. `rate?` replaces the
+            first three if `doubt` is not empty.
+        p_value: accounts for seeds and test segments; None with one seed.
+        adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure.
+        why: why there is no verdict: the metric cannot tell any outputs apart, or the seeds fall in two groups.
+        doubt: the runs that are still needed, if the choice of a tuned value may explain the difference.
+        most: the largest possible difference between two scores of the metric.
+        limits: the limitations of the verdict, keys of `LIMITS`.
     """
 
     a: str
@@ -164,7 +162,7 @@ class ComparedPair:
 
     @property
     def words(self) -> str:
-        """The verdict as people read it."""
+        """The verdict with its limitations, for people."""
         words = ", ".join([IN_WORDS[self.verdict], *self.limits])
         return f"{words}: {self.why}" if self.why else words
 
@@ -175,7 +173,7 @@ class ComparedPair:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval around the difference, within the range of differences of the metric's scores."""
+        """The confidence interval of the difference, clipped to the range of the metric's differences."""
         low, high = self.estimate.interval()
         return max(low, -self.most), min(high, self.most)
 
@@ -187,15 +185,15 @@ class Comparison:
     Args:
         variants: in the order of their first cells.
         pairs: by measure, in the order of the variants.
-        measures: metrics and test sets.
+        measures: the metrics on the test sets.
         margin: by the name or the label of a metric, the difference up to which variants are even.
         baseline: the variant that the others are compared with; None for every pair.
         cells: by variant, in ascending order of seeds.
-        statistics: by the key of a measure and the variant, those of every seed.
-        notes: what else a reader of the scores should know.
-        tuning: the choices of the tuned key of a grid, as values that JSON can hold.
-        equal_variances: where the seeds' variance is pooled, by measure the p-value of the test that variants have the
-            same; None where there is no such test.
+        statistics: by the key of a measure and the variant, the metric's statistics of every seed.
+        notes: further notes for readers of the scores.
+        tuning: the choices of the tuned key of a grid, as JSON values.
+        equal_variances: if the seeds' variance is pooled, by measure the p-value of the test that all variants have the
+            same variance; None if the test cannot be computed.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -211,7 +209,7 @@ class Comparison:
 
     @property
     def seeds(self) -> int:
-        """The seeds of each variant."""
+        """The number of seeds of each variant."""
         return len(self.variants[0].seeds)
 
     @property
@@ -220,11 +218,11 @@ class Comparison:
         return tuple(output.test for output in self.cells[self.variants[0].name][0].outputs)
 
     def margin_of(self, measure: Measure) -> float | None:
-        """The margin of a measure, which its metric's name or label has; None where it has none."""
+        """The margin of a measure, by its metric's name or label. None if the metric has no margin."""
         return self.margin.get(measure.metric.name, self.margin.get(measure.metric.label))
 
     def measure(self, key: str) -> Measure:
-        """A measure by its key. Raises UserError where there is none of it."""
+        """A measure by its key. Raises UserError if there is no such measure."""
         found = {measure.key: measure for measure in self.measures}
         if key not in found:
             raise UserError(f"there is no such measure{nearest(key, found)}", received=key, allowed=found)
@@ -232,7 +230,7 @@ class Comparison:
 
     @cached_property
     def of_outputs(self) -> Mapping[ComparedPair, tuple[float, float, str]]:
-        """With one seed, what is to be said of the outputs alone: p, p by Holm's method, and a word on those of b."""
+        """With one seed, a randomisation test of each pair's outputs: p-value, Holm's p-value, and a word on b."""
         found = dict[ComparedPair, tuple[float, float, str]]()
         for measure in self.measures if self.seeds == 1 else ():
             pairs = [pair for pair in self.pairs if pair.metric == measure.key]
@@ -244,9 +242,9 @@ class Comparison:
         return found
 
     def table(self) -> Table:
-        """A row a variant: its scores, as mean ± standard deviation between seeds, and its costs.
+        """A table with a row per variant: its scores, as mean ± standard deviation between seeds, and its costs.
 
-        With one seed ± is half of the 95 % interval over this test set alone.
+        With one seed, ± is half the 95 % confidence interval over this test set alone.
         """
         known = [name for name in COST_COLUMNS if any(name in variant.costs.known() for variant in self.variants)]
         columns = [Column("variant"), *(Column(measure.label, format=".2f") for measure in self.measures)]
@@ -258,7 +256,7 @@ class Comparison:
         return Table([*columns, *(COST_COLUMNS[name] for name in known)], rows, title=title, notes=self._notes())
 
     def pair_table(self) -> Table:
-        """A row a pair and measure, with the verdict on b over a."""
+        """A table with a row per pair and measure, with the verdict on b compared with a."""
         rows: list[list[Cell]] = []
         for pair in self.pairs:
             low, high = pair.interval
@@ -270,7 +268,7 @@ class Comparison:
         return Table(columns, rows, title="Differences", notes=self._verdict_notes())
 
     def conclusions(self) -> list[str]:
-        """The verdict on every pair in a sentence."""
+        """The verdicts as sentences, one per pair."""
         sentences = []
         for pair in self.pairs:
             low, high = pair.interval
@@ -285,7 +283,7 @@ class Comparison:
         return sentences
 
     def signature(self, measure: Measure) -> str:
-        """All that is needed to compute the scores of a measure again."""
+        """The metric's signature, from which the scores of a measure can be reproduced."""
         return str(measure.metric.signature().with_references(self.tests[measure.test].steps))
 
     def _notes(self) -> list[str]:
@@ -328,12 +326,12 @@ class Comparison:
         return ["The seeds' variance is pooled over all variants.", *([against] if unequal else [])]
 
     def text(self) -> str:
-        """Both tables, to be read."""
+        """Both tables as plain text."""
         tables = [self.table(), *([self.pair_table()] if self.pairs else [])]
         return "\n\n".join(table.text() for table in tables)
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers as values that JSON can hold."""
+        """The comparison as a JSON object."""
         pairs, significance = list[dict[str, Any]](), list[dict[str, Any]]()
         for pair in self.pairs:
             names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
@@ -377,7 +375,7 @@ class Comparison:
 
         Args:
             metric: the key of a measure; by default the first.
-            ax: where to draw; by default a new figure.
+            ax: the axes to draw on; by default those of a new figure.
 
         Raises:
             UserError: there is no such measure.
@@ -403,7 +401,7 @@ class Comparison:
         return ax
 
     def to_pandas(self) -> dict[str, DataFrame]:
-        """The tables as pandas has them: `variants`, `pairs`, and `cells` with a row a variant, seed and measure.
+        """The tables as data frames: `variants`, `pairs`, and `cells` with a row per variant, seed and measure.
 
         Raises:
             UserError: pandas is not installed.
@@ -432,7 +430,7 @@ class Comparison:
 
 
 def _precision_note(cells: Mapping[str, Sequence[CellResult]]) -> list[str]:
-    """The precision of training in a sentence, of each variant where runs differ; none where it is not known."""
+    """A note on the precision of training, for each variant if runs differ. Empty if the precision is not known."""
     by_variant = {name: Counter(cell.precision or "unknown" for cell in row) for name, row in cells.items()}
     precisions = set().union(*by_variant.values())
     if len(precisions) == 1 and "unknown" not in precisions:
@@ -468,17 +466,17 @@ def compare_cells(
 
     Args:
         cells: of all variants, with the same seeds and the same test sets.
-        metrics: what scores; at least one.
-        margin: by the name or the label of a metric, the difference up to which variants are even. Without one, only
-            those are whose interval is 0 alone.
+        metrics: at least one.
+        margin: by the name or the label of a metric, the difference up to which variants are even. Without a margin,
+            variants are even only if the interval is exactly 0.
         baseline: the name of a variant.
-        own_metrics: by the name of a test set, what scores it in the place of `metrics`.
-        any_tokenization: compare also hypotheses of which some look tokenised and others do not.
-        pooled_variance: intervals of differences have the seeds' variance of all variants (`pooled_difference`).
-        doubts: by variant, what there is to run before its verdicts are more than verdicts on a tuned value.
+        own_metrics: by the name of a test set, the metrics that replace `metrics` for it.
+        any_tokenization: allow some hypotheses to look tokenised and others not.
+        pooled_variance: estimate the seeds' variance from all variants together (`pooled_difference`).
+        doubts: by variant, the runs that are needed before the choice of its tuned value can be trusted.
 
     Raises:
-        UserError: cells that cannot be compared (see `check_cells`), a margin of no metric, or no such baseline.
+        UserError: the cells cannot be compared (see `check_cells`), or a margin or the baseline has an unknown name.
     """
     check_cells(cells, baseline, any_tokenization=any_tokenization)
     by_variant = {
@@ -534,12 +532,12 @@ def compare_cells(
 
 
 def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
-    """How many seeds of each variant are above a gap, where those of one fall in two groups; empty where none do.
+    """How many seeds of each variant score above a gap, if a variant's seeds fall in two groups; else empty.
 
-    A gap is `APART` times as wide as the deviation within both groups, and as the margin, or a point without one.
+    A gap is `APART` times as wide as the deviation within the groups, and as the margin (by default one point).
     """
     for name, own in scores.items():
-        if len(own) < LEAST_SEEDS:  # so few have wide gaps by chance
+        if len(own) < LEAST_SEEDS:  # fewer seeds have wide gaps by chance
             continue
         ordered = sorted(own)
         width, index = max((high - low, index) for index, (low, high) in enumerate(pairwise(ordered), 1))
@@ -560,7 +558,7 @@ def compared_pairs(
     *,
     pooled_variance: bool = False,
 ) -> list[ComparedPair]:
-    """The verdicts on all pairs of systems, or on all against a baseline, by one measure."""
+    """The verdicts by one measure on all pairs of systems, or on all systems against the baseline."""
     names = list(linearised)
     pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
     every = list(linearised.values())
@@ -583,7 +581,7 @@ def compared_pairs(
 
 
 def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:
-    """The verdict on a difference: none with one seed; even where the interval lies within the margin."""
+    """The verdict on a difference: `none` with one seed, `even` if the interval lies within the margin."""
     if adjusted_p_value is None:
         return "none"
     low, high = estimate.interval()
@@ -597,10 +595,10 @@ def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, m
 def measures_of(
     metrics: Sequence[Metric], own: Mapping[str, Sequence[Metric]], tests: Sequence[str]
 ) -> tuple[Measure, ...]:
-    """Metrics on test sets, by their names, or by their labels where names are not enough.
+    """The measures of metrics on test sets, with the metrics' names as keys, or their labels if names repeat.
 
     Raises:
-        UserError: no metrics, or two that are the same.
+        UserError: there are no metrics, or two are the same.
     """
     found = []
     for index, test in enumerate(tests):
@@ -619,7 +617,7 @@ def measures_of(
 
 
 def _mean(cells: Sequence[CellResult]) -> Costs:
-    """The means of costs over the seeds; of those that are known of all. Learning rates that differ are listed."""
+    """The mean over seeds of each cost that is known for all seeds. Learning rates that differ are listed as text."""
     known = [cell.costs.known() for cell in cells]
     means: dict[str, Any] = {}
     for name in known[0]:

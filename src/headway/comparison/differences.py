@@ -1,9 +1,9 @@
 """Differences between variants: scores of parts of a test set, learning curves, n-grams and sentences.
 
-Words are runs of letters and digits, punctuation marks, and wide characters. Text that is tokenised already has the
-same words, and so has text in scripts without spaces: a word there is a character.
+Words are runs of letters and digits, punctuation marks, and wide characters. Tokenised text therefore has the same
+words as the original. In scripts without spaces, each character is a word.
 
-Shapes: n seeds, N segments, k statistics of one segment, C classes of words.
+Shapes: n seeds, N segments, k statistics of a segment, C classes of words.
 """
 
 import math
@@ -31,18 +31,18 @@ from headway.metrics.intervals import Interval, length_bins, linearise, ordered_
 from headway.metrics.label_metrics import Accuracy
 from headway.metrics.metric import Metric, Statistics, rank
 
-FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the least of each bucket
+FREQUENCIES = (0, 1, 2, 6, 21, 101, 1001)  # the lower bounds of the buckets
 SCORE_STEP = 10
 LOSS = "loss"
-LAST = 0.2  # the share of training at its end, in which a plateau gains nothing to speak of
-RATIO = Accuracy()  # of a part to a whole, times 100, by counts of both
+LAST = 0.2  # the last share of training; a run that gains little in it has reached a plateau
+RATIO = Accuracy()  # 100 * part / whole, from the counts of both
 LONGEST = 4
-SHOWN = 20  # n-grams, of each system
+SHOWN = 20  # n-grams per system
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A word. Combining characters, which `re` takes for no letters, belong to the letter before them."""
+    """The pattern of a word. Combining marks, which `re` does not count as letters, belong to the preceding letter."""
     marks = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign)[0] == "M")
     return re.compile(rf"[{WIDE}][{marks}]*|(?:[^\W{WIDE}][{marks}]*)+|[^\w\s]")
 
@@ -53,12 +53,11 @@ def words_of(text: str) -> list[str]:
 
 
 def word_counts(texts: Iterable[str]) -> Counter[str]:
-    """The number of times that each word occurs."""
     return Counter(word for text in texts for word in words_of(text))
 
 
 def ngrams_of(text: str, longest: int) -> Counter[tuple[str, ...]]:
-    """The n-grams of words of a text, up to a length."""
+    """The counts of the n-grams of words in a text, for n from 1 to `longest`."""
     words = words_of(text)
     return Counter(
         tuple(words[start : start + length])
@@ -70,9 +69,9 @@ def ngrams_of(text: str, longest: int) -> Counter[tuple[str, ...]]:
 def word_f1_statistics(
     hypotheses: Sequence[str], references: Sequence[str], class_of: Callable[[int, str], int], classes: int
 ) -> Statistics:
-    """Statistics (C, N, 2) of the `RATIO` 2 P R / (P + R) of each class of words, as multisets.
+    """Statistics (C, N, 2) of the F1 score 2 P R / (P + R) of each class of words, compared as multisets, for `RATIO`.
 
-    `class_of` tells that of a segment's word, below 0 for none.
+    `class_of(segment, word)` returns the class of a word, or a negative number if it has none.
     """
     rows = np.zeros((classes, len(hypotheses), 2))
     for segment, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
@@ -86,17 +85,17 @@ def word_f1_statistics(
 
 @dataclass(frozen=True)
 class Bucketing:
-    """The scores of all variants in the parts of a test set.
+    """The scores of all variants in the parts (buckets) of a test set.
 
     Args:
-        title: says what is scored and by what it is parted.
-        axis: the name of what the parts are parts of.
-        labels: of the parts, in their order.
-        counts: of what each part holds.
-        counted: the name of that.
-        scores: by variant, of each part.
-        differences: by the names of a pair, b - a of each part.
-        lengths: of each part, the mean length, or the number that is its name; none where parts are no lengths.
+        title: names the measure and the property that the test set is divided by.
+        axis: the name of that property.
+        labels: of the parts, in order.
+        counts: the number of segments or words in each part.
+        counted: the name of the counted unit.
+        scores: by variant, one for each part.
+        differences: by the names of a pair, b - a for each part.
+        lengths: of each part, the mean length, or the number in its name; empty if the parts are not lengths.
     """
 
     title: str
@@ -109,7 +108,7 @@ class Bucketing:
     lengths: tuple[float, ...] = ()
 
     def table(self) -> Table:
-        """A row a part and a column a variant."""
+        """A table with a row per part and a column per variant."""
         columns = [
             Column(self.axis),
             Column(self.counted, format=","),
@@ -123,7 +122,7 @@ class Bucketing:
 
 
 def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None) -> list[Bucketing]:
-    """All parts that a comparison's test sets have, by how often training has each word, if that is known."""
+    """All bucketings of a comparison with more than one part. `training` counts the words of the training data."""
     found: list[Bucketing] = []
     for test in range(len(comparison.tests)):
         measures = [measure for measure in comparison.measures if measure.test == test]
@@ -136,9 +135,9 @@ def bucketings(comparison: Comparison, training: Mapping[str, int] | None = None
 
 
 def length_bucketings(comparison: Comparison, ends: Sequence[int] = ()) -> list[Bucketing]:
-    """Each measure by length: by the groups of its test set where their names are numbers, else by bins of lengths.
+    """The scores by length for each measure: by groups whose names are numbers, else by bins of lengths.
 
-    `ends` are the longest lengths of bins, without which these are about equally large.
+    `ends` are the longest lengths of the bins. By default the bins are about equally large.
     """
     found: list[Bucketing] = []
     for measure in comparison.measures:
@@ -148,13 +147,13 @@ def length_bucketings(comparison: Comparison, ends: Sequence[int] = ()) -> list[
 
 
 def group_bucketings(comparison: Comparison) -> list[Bucketing]:
-    """Each measure by the groups that its test set comes with."""
+    """The scores by the groups of the test sets, for each measure."""
     measures = [measure for measure in comparison.measures if comparison.tests[measure.test].groups]
     return [_by_segments(comparison, one, next(_parts_of(comparison, one.test))) for one in measures]
 
 
 class _Part(NamedTuple):
-    """A way to part segments: its axis, labels, the index of the label of each segment, lengths as of `Bucketing`."""
+    """A partition of segments: its axis, the parts' labels, the label index of each segment, the parts' lengths."""
 
     axis: str
     labels: tuple[str, ...]
@@ -163,7 +162,7 @@ class _Part(NamedTuple):
 
 
 def _parts_of(comparison: Comparison, test: int, groups: str = "group", ends: Sequence[int] = ()) -> Iterator[_Part]:
-    """The ways to part a test set; `groups` is the axis of those that it comes with, `ends` are those of lengths."""
+    """The partitions of a test set. `groups` is the axis of its own groups; `ends` are the longest lengths of bins."""
     given = comparison.tests[test]
     if given.groups:
         labels, lengths = ordered_groups(given.groups)
@@ -176,12 +175,12 @@ def _parts_of(comparison: Comparison, test: int, groups: str = "group", ends: Se
 
 
 def _are_files(sources: Sequence[str]) -> bool:
-    """Whether sources are paths of recordings and the like."""
+    """Whether the sources are file paths (such as recordings) rather than texts."""
     return all(Path(source).suffix and Path(source).is_absolute() for source in sources[:10])
 
 
 def _by_length(side: str, texts: Sequence[str], ends: Sequence[int]) -> _Part:
-    """Bins up to each of the ends and beyond all of them; without ends, bins with about equally many segments."""
+    """Partition texts into bins of lengths that end at `ends`, and one above; by default about equally large bins."""
     lengths = [len(words_of(text)) for text in texts]
     starts = [0, *(end + 1 for end in sorted(ends))] if ends else length_bins(lengths)
     bins = [bisect_right(starts, length) - 1 for length in lengths]
@@ -212,7 +211,7 @@ def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucke
 
 
 def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
-    """The share of sentences whose own score lies in each range, where there are more ranges than right and wrong."""
+    """The share of segments whose score lies in each range. Empty if the metric only has the scores right and wrong."""
     bins = {
         variant.name: [
             np.digitize(measure.metric.segment_scores(rows), range(SCORE_STEP, 100, SCORE_STEP))
@@ -237,7 +236,7 @@ def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
 
 
 def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | None) -> Iterator[Bucketing]:
-    """F1 of words by how often training has them, and of those that the source has and has not."""
+    """The F1 score of words by their frequency in the training data, and by whether the source has them."""
     given = comparison.tests[test]
     on = f" on {given.name}" if len(comparison.tests) > 1 else ""
     if training is not None:
@@ -262,7 +261,7 @@ def _by_words(comparison: Comparison, test: int, training: Mapping[str, int] | N
 def _word_bucketing(
     comparison: Comparison, test: int, title: str, axis: str, labels: Sequence[str], class_of: Callable[[int, str], int]
 ) -> Bucketing:
-    """The scores of classes of words, without those classes that no reference has."""
+    """The scores of classes of words. Classes that do not occur in the references are left out."""
     references, wanted = comparison.tests[test].references[0], Counter[int]()
     rows = {
         name: [word_f1_statistics(cell.outputs[test].hypotheses, references, class_of, len(labels)) for cell in cells]
@@ -280,7 +279,7 @@ def _word_bucketing(
 def _scored(
     comparison: Comparison, metric: Metric, parts: Iterable[Mapping[str, Sequence[Statistics]]]
 ) -> tuple[dict[str, list[Interval]], dict[tuple[str, str], list[Interval]]]:
-    """The scores of all variants in parts, and the differences of pairs, by the statistics of a part by variant."""
+    """The scores of all variants and the differences of all pairs, in each part, from its statistics by variant."""
     scores: dict[str, list[Interval]] = {variant.name: [] for variant in comparison.variants}
     differences: dict[tuple[str, str], list[Interval]] = {(pair.a, pair.b): [] for pair in comparison.pairs}
     most = metric.bounds[1] - metric.bounds[0]
@@ -295,9 +294,9 @@ def _scored(
 
 @dataclass(frozen=True)
 class BandPoint:
-    """An evaluation after so many updates and, in the mean over seeds, seconds: the scores' mean, lowest and highest.
+    """An evaluation of a variant's seeds: the mean time, and the mean, lowest and highest score.
 
-    `loss`: the mean loss, infinite where it is not known.
+    `loss` is the mean loss, infinite if it is not known.
     """
 
     update: int
@@ -310,12 +309,12 @@ class BandPoint:
 
 @dataclass(frozen=True)
 class BandedCurves:
-    """The curves of all variants that have one, by one metric on dev.
+    """The learning curves of all variants by one metric on the development set.
 
     Args:
-        metric: its name; `loss` is the cross-entropy a token.
-        higher_is_better: whether it is.
-        lines: the evaluations that all seeds of a variant have, by variant.
+        metric: the metric's name; `loss` is the cross-entropy per token.
+        higher_is_better: the direction of the metric.
+        lines: by variant, the evaluations that all of its seeds have.
         notes: further notes of the table.
     """
 
@@ -326,18 +325,18 @@ class BandedCurves:
 
     @property
     def are_long(self) -> bool:
-        """Whether runs were evaluated more than once, so that who is sooner can be seen."""
+        """Whether any variant was evaluated more than once, so that the curves show more than a point."""
         return any(len(points) > 1 for points in self.lines.values())
 
     def best(self, variant: str) -> BandPoint:
-        """The best mean of a variant."""
+        """The evaluation of a variant with the best mean score."""
         points, higher = self.lines[variant], self.higher_is_better
         return min(points, key=lambda point: rank(point.mean, point.loss, higher_is_better=higher))
 
     def last_gain(self, variant: str) -> float | None:
-        """How much better the best mean became in the last fifth of the updates; None where no evaluation is before it.
+        """The gain of the best mean score in the last fifth of the updates; None if no evaluation precedes it.
 
-        Between two evaluations the best so far lies on a straight line.
+        The best score so far is interpolated linearly between evaluations.
         """
         updates = [point.update for point in self.lines[variant]]
         sign, start = 1 if self.higher_is_better else -1, (1 - LAST) * updates[-1]
@@ -345,7 +344,7 @@ class BandedCurves:
         return None if updates[0] > start else float(best[-1] - np.interp(start, updates, best))
 
     def table(self) -> Table:
-        """The best score of each variant, and its time to the weakest variant's best score."""
+        """A table with each variant's best score, and the updates and time to the weakest variant's best score."""
         bests = {variant: self.best(variant) for variant in self.lines}
         means = [best.mean for best in bests.values()]
         level = min(means) if self.higher_is_better else max(means)
@@ -365,9 +364,9 @@ class BandedCurves:
 
 
 def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
-    """The comparison, where each verdict carries what it holds for.
+    """A copy of the comparison with the limitations of each verdict.
 
-    `tuned`: whether a key was tuned for each variant; None where that is not known.
+    `tuned`: whether a key was tuned for each variant; None if that is not known.
     """
     curves = {each.metric: each for each in banded_curves(comparison)}
     rates = {name: {cell.rate for cell in row} for name, row in comparison.cells.items()}
@@ -386,7 +385,7 @@ def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
 
 
 def banded_curves(comparison: Comparison) -> list[BandedCurves]:
-    """The curves of every metric that runs were evaluated by on dev, the comparison's own first; none without runs."""
+    """The learning curves by every metric on the development set, the comparison's own first. Empty without runs."""
     higher = {measure.metric.name: measure.metric.higher_is_better for measure in comparison.measures}
     found: dict[str, dict[str, list[BandPoint]]] = {}
     for variant, cells in comparison.cells.items():
@@ -399,7 +398,7 @@ def banded_curves(comparison: Comparison) -> list[BandedCurves]:
     steps = {variant: cells[0].dev_steps or "none" for variant, cells in comparison.cells.items()}
     shown = "; ".join(f"{variant}: {each}" for variant, each in steps.items())
     differ = (f"The references of dev were not normalised alike ({shown}).",) if len(set(steps.values())) > 1 else ()
-    # The direction of what was measured on dev alone; of a metric from outside the package, that of most.
+    # Metrics of the development set alone. A metric from outside the package counts as higher-is-better.
     higher |= {
         name: METRICS.get(name).higher_is_better if name in METRICS else name != LOSS
         for name in found.keys() - higher.keys()
@@ -420,7 +419,7 @@ def _points(cells: Sequence[CellResult], metric: str) -> list[BandPoint]:
 
 @dataclass(frozen=True)
 class NgramDifference:
-    """An n-gram, how often two systems have it right, in the mean over seeds, and how often references have it."""
+    """An n-gram: how often outputs of a and b have it right (a mean over seeds), and how often references have it."""
 
     words: tuple[str, ...]
     a: float
@@ -429,20 +428,20 @@ class NgramDifference:
 
     @property
     def ngram(self) -> str:
-        """The words with blanks between them."""
         return " ".join(self.words)
 
     @property
     def weight(self) -> float:
-        """b - a in standard deviations of so rare an event."""
+        """The difference b - a in units of its standard deviation, for counts of rare events."""
         return (self.b - self.a) / sqrt(self.a + self.b)
 
 
 def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> list[NgramDifference]:
-    """N-grams that b has right more often than a, most first, and then those that a has right more often.
+    """The n-grams that b has right more often than a, largest difference first, then those that a has more often.
 
-    Of n-grams that are parts of each other and differ alike, the longest one stands for all. Those that the references
-    have just once are left out, unless one of the two systems has no others.
+    If n-grams contain each other and have the same difference, only the longest is kept. N-grams that occur just once
+    in
+    the references are left out, unless one of the systems has no others.
     """
     right = {name: _right([cell.outputs[test] for cell in comparison.cells[name]]) for name in (a, b)}
     totals: Counter[tuple[str, ...]] = Counter()
@@ -462,7 +461,7 @@ def ngram_differences(comparison: Comparison, a: str, b: str, test: int = 0) -> 
 
 
 def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
-    """How often each n-gram of a hypothesis is in its reference, a mean over seeds."""
+    """The number of times that each n-gram of a hypothesis occurs in its reference, averaged over seeds."""
     counts: Counter[tuple[str, ...]] = Counter()
     for output in outputs:
         for hypothesis, reference in zip(output.hypotheses, output.test.references[0], strict=True):
@@ -471,7 +470,7 @@ def _right(outputs: Sequence[CellOutput]) -> dict[tuple[str, ...], float]:
 
 
 def _without_parts(differences: Sequence[NgramDifference]) -> list[NgramDifference]:
-    """The first differences, less those that contain an earlier one, or are contained in it, with the same counts."""
+    """The first `SHOWN` differences, without repetitions: see `_is_said_by`."""
     chosen: list[NgramDifference] = []
     for one in differences:
         if not any(_is_said_by(one, other) for other in chosen):
@@ -482,7 +481,7 @@ def _without_parts(differences: Sequence[NgramDifference]) -> list[NgramDifferen
 
 
 def _is_said_by(one: NgramDifference, other: NgramDifference) -> bool:
-    """Whether one of two n-grams is a part of the other, and differs alike."""
+    """Whether one n-gram contains the other, and both have the same difference."""
     if not isclose(one.b - one.a, other.b - other.a, abs_tol=1e-9):  # means over seeds are not exact
         return False
     short, long = sorted((one.words, other.words), key=len)
@@ -490,14 +489,14 @@ def _is_said_by(one: NgramDifference, other: NgramDifference) -> bool:
 
 
 def ngram_table(differences: Sequence[NgramDifference], a: str, b: str) -> Table:
-    """A row an n-gram."""
+    """A table with a row per n-gram."""
     columns = [Column("n-gram"), Column(a, format=".1f"), Column(b, format=".1f"), Column("references", format=",")]
     rows: list[list[Cell]] = [[one.ngram, one.a, one.b, one.references] for one in differences]
     return Table(columns, rows, title=f"n-grams that {b} has right more often than {a}, and less often")
 
 
 def sentence_scores(comparison: Comparison, measure: Measure) -> list[dict[str, float]]:
-    """The scores of every segment by itself: by variant a mean over seeds."""
+    """The scores of each segment: by variant, the mean over seeds."""
     means: dict[str, Statistics] = {
         variant.name: np.mean(
             [measure.metric.segment_scores(rows) for rows in comparison.statistics[measure.key, variant.name]], axis=0
@@ -509,7 +508,7 @@ def sentence_scores(comparison: Comparison, measure: Measure) -> list[dict[str, 
 
 
 def most_different(sentences: Sequence[Mapping[str, float]], a: str, b: str, count: int) -> list[int]:
-    """The segments at which b is furthest above a, and furthest below it: so many of each, in turn."""
+    """The segments where b is furthest above a, and furthest below a, alternating: at most `count` of each."""
     gains = [scores[b] - scores[a] for scores in sentences]
     ordered = sorted(range(len(gains)), key=lambda index: (-gains[index], index))
     best = [index for index in ordered[:count] if gains[index] > 0]

@@ -1,4 +1,4 @@
-"""Executors of cells: processes of this machine, or tasks of a Ray cluster, which save when they are asked to end."""
+"""Executors of cells: processes on this machine, or tasks of a Ray cluster. Both save their state when stopped."""
 
 import importlib
 import multiprocessing
@@ -28,7 +28,7 @@ KILLED = -9  # the exit code
 
 
 class RunningCall(Future[Any]):
-    """A call that runs in another process; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
+    """A call in another process. `cancel` asks it to save and stop. A killed call raises a BrokenExecutor."""
 
     def __init__(self, process: Any, results: Any, end: Any) -> None:
         super().__init__()
@@ -52,20 +52,20 @@ class RunningCall(Future[Any]):
         return super().result(0)
 
     def cancel(self) -> bool:
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             self.end.send(True)
         return True
 
 
 def _called(results: Any, asked: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Call a function in a new process that ends, after saving, when its parent does, or something is `asked`."""
+    """Call a function in a new process. If the parent ends, or `asked` receives a message, the call saves and stops."""
     leave_terminal()
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def stop_with_parent() -> None:
         wait([parent.sentinel, asked])
-        signal.raise_signal(signal.SIGTERM)  # one that comes from outside ends a process of Windows at once
+        signal.raise_signal(signal.SIGTERM)  # on Windows, a signal from another process would kill this one immediately
 
     threading.Thread(target=stop_with_parent, daemon=True).start()
     try:
@@ -76,21 +76,21 @@ def _called(results: Any, asked: Any, function: Callable[..., Any], arguments: S
 
 
 def _with_leave(given: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a process that does not inherit the context of its caller."""
+    """Call a function with the caller's permission to run foreign code, which the new process does not inherit."""
     with foreign_code(given or None):
         return function(*arguments)
 
 
 class ProcessesOfTheirOwn(Executor):
-    """Calls in processes of this machine, each in one of its own.
+    """An executor that runs each call in a separate process on this machine.
 
-    They are forks of one process that has imported everything and started no thread, which spares each of them the
-    time of the imports; where a system has no forks, they begin anew.
+    The processes are forked from a server that has imported everything and started no thread, which saves the time of
+    the imports. On systems without fork they are spawned.
 
     Args:
-        slots: how many are to work at a time.
-        threads: of each.
-        method: how processes begin, as `multiprocessing` has it.
+        slots: the number of calls that run at a time.
+        threads: the number of threads per call.
+        method: the start method of `multiprocessing`.
     """
 
     def __init__(self, slots: int, threads: int, method: str | None = None) -> None:
@@ -102,11 +102,11 @@ class ProcessesOfTheirOwn(Executor):
         self._calls: list[RunningCall] = []
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> RunningCall:
-        """Begin a call, whose process does not run the script that called: it needs nothing of that."""
+        """Start a call. Its process does not run the caller's `__main__` script."""
         main, before = sys.modules["__main__"], dict(os.environ)
         (results, sent), (asked, end) = (self._context.Pipe(duplex=False) for _ in range(2))
         sys.modules["__main__"] = ModuleType("__main__")
-        os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it as they are imported
+        os.environ["OMP_NUM_THREADS"] = self._threads  # for libraries that read it when they are imported
         try:
             if self._context.get_start_method() == "forkserver":
                 with interrupts_held():
@@ -124,7 +124,7 @@ class ProcessesOfTheirOwn(Executor):
         return self._calls[-1]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End what still runs, at once where futures are cancelled."""
+        """Wait for the running calls, or kill them if futures are cancelled."""
         for call in self._calls:
             if cancel_futures:
                 call.process.kill()
@@ -134,7 +134,7 @@ class ProcessesOfTheirOwn(Executor):
 
 
 class RayTask(Future[Any]):
-    """A task of a Ray cluster; `cancel` asks it to save and end. A killed one has a BrokenExecutor."""
+    """A Ray task. `cancel` asks it to save and stop. A killed task raises a BrokenExecutor."""
 
     def __init__(self, ray: Any, task: Any) -> None:
         super().__init__()
@@ -154,14 +154,14 @@ class RayTask(Future[Any]):
 
 
 class RayTasks(Executor):
-    """Tasks of a Ray cluster, each in a process of its own with so many processors, and one GPU where there are any.
+    """An executor of Ray tasks, each in its own process with `threads` processors, and a GPU if there are any.
 
-    The folder of the comparison and the data must have the same paths on all nodes.
+    The comparison's folder and the data must have the same paths on all nodes.
 
     Args:
-        address: of the cluster; `local` for one that is started here, with `slots` times `threads` processors.
-        slots: how many work at a time; None for as many as the cluster has room for.
-        threads: of each.
+        address: of the cluster; `local` starts a cluster on this machine, with `slots` times `threads` processors.
+        slots: the number of calls that run at a time; None for as many as the cluster has room for.
+        threads: the number of threads per call.
 
     Raises:
         UserError: Ray is not installed, or there is no cluster at that address.
@@ -173,12 +173,12 @@ class RayTasks(Executor):
         except ImportError as error:
             raise not_installed("this", ["ray"], "cluster", option("ray")) from error
         host, colon, port = address.removeprefix("ray://").rpartition(":")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
         settings: dict[str, Any] = {"address": address}
         if address == LOCAL:
             settings |= {"num_cpus": (slots or room_here(threads)) * threads, "include_dashboard": False}
         try:
-            if colon and port.isdecimal():  # where nobody answers, Ray itself would wait for minutes
+            if colon and port.isdecimal():  # without an answer, Ray itself would wait for minutes
                 socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(**settings, log_to_driver=False, logging_level="error")
         except (OSError, ValueError, RuntimeError) as error:
@@ -203,14 +203,14 @@ CellExecutor = ProcessesOfTheirOwn | RayTasks
 
 
 def room_here(threads: int) -> int:
-    """How many cells of so many threads this machine can make at a time; one where they share an accelerator."""
+    """The number of cells with `threads` threads that this machine can run at a time; one if it has an accelerator."""
     if torch.accelerator.current_accelerator(check_available=True) is not None:
         return 1
     return max(1, cores() // threads)
 
 
 def executor_of(options: GridOptions) -> CellExecutor:
-    """The executor of cells: processes here, or a Ray cluster. Raises UserError as `RayTasks`."""
+    """The executor of cells: processes on this machine, or a Ray cluster. Raises UserError as `RayTasks`."""
     if options.ray is not None:
         return RayTasks(options.ray, options.workers, options.threads)
     return ProcessesOfTheirOwn(options.workers or room_here(options.threads), options.threads)

@@ -1,4 +1,4 @@
-"""Options of `headway score`, `compare` and `reproduce`, from which Python's keywords and flags are made."""
+"""The options of `headway score`, `compare` and `reproduce`, as Python keywords and command-line flags."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headway.inspect.inspect_options import DeviceOptions, OutputOptions
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
 GRID_FILES = (".yaml", ".yml")
-USUAL_BUDGET: Final = "small"  # where none is named
-LOGPROB: Final = "logprob"  # a metric that only models can give
+USUAL_BUDGET: Final = "small"  # the default budget
+LOGPROB: Final = "logprob"  # a metric that needs a model, not only outputs
 METRIC_NAMES = (
     "bleu, chrf, ter, comet, wer, cer, rouge-1, rouge-2, rouge-l, rouge-lsum, exact_match, aer, uas, deviation, "
     "precision, recall, f0.5, accuracy; of trees: bracket-f1, bracket-precision, bracket-recall, complete-match, "
@@ -30,7 +30,7 @@ METRIC_OPTIONS = (
 
 
 def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
-    """A field with its help, and what else the command line shows of it."""
+    """A field with its help text; `shown` is further information for the command line."""
     return Field(default, description=description, json_schema_extra=shown)
 
 
@@ -89,7 +89,6 @@ class ScoreOptions(Section):
 
     @property
     def margins(self) -> dict[str, float]:
-        """The margins by their metrics."""
         return {name: float(number) for name, _, number in (text.rpartition("=") for text in self.margin)}
 
 
@@ -140,7 +139,7 @@ class CompareOptions(GridOptions, ScoreOptions):
         return path
 
 
-# What a grid says itself.
+# The options that a grid file sets itself.
 OF_EXISTING = frozenset(
     name
     for name, field in CompareOptions.model_fields.items()
@@ -149,7 +148,7 @@ OF_EXISTING = frozenset(
 
 
 def is_grid(name: str) -> bool:
-    """Whether what is to be compared is the file of a grid; a run folder may have any name."""
+    """Whether `name` is a grid file rather than a run folder."""
     return name.endswith(GRID_FILES) and not Path(name).is_dir()
 
 
@@ -174,7 +173,7 @@ How = Literal["zero", "mean", "resample"]
 
 
 def _listed(value: Any) -> Any:
-    """Names that stand in one word, separated by commas, each by itself."""
+    """Split comma-separated words into names."""
     return [name for word in value for name in word.split(",")] if isinstance(value, list | tuple) else value
 
 

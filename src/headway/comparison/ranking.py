@@ -1,4 +1,4 @@
-"""A class of systems compared: ranks with what cannot be told apart, and the worst sentences of each, on one page."""
+"""A ranking of systems: ranks that account for significance, and the worst sentences of each system, on one page."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headway.core.tables import Cell, Column, Table
 from headway.metrics.intervals import SIGNIFICANT, holm
 from headway.pages.page import write_page
 
-WORST = 10  # sentences of a system
+WORST = 10  # sentences per system
 
 
 def p_value(pair: ComparedPair) -> float:
     """The p-value of a difference: over seeds and the test set or, with one seed, over this test set alone."""
-    if pair.why:  # a reason why there can be no verdict
+    if pair.why:
         return 1.0
     if pair.p_value is not None:
         return pair.p_value
@@ -29,10 +29,10 @@ def p_value(pair: ComparedPair) -> float:
 
 
 def ranking(comparison: Comparison, measure: Measure) -> Table:
-    """The systems, best first, each with the ranks that it may have: the pairs that differ decide, by Holm's method.
+    """The systems, best first, with the range of ranks that each may have, by Holm's method over all pairs.
 
-    A system's best rank comes after all that are better, its last before all that are worse (Bojar et al. 2016). Two
-    systems whose difference is not significant are not told apart.
+    A system's best rank comes after all systems that are significantly better, its worst rank before all that are
+    significantly worse (Bojar et al. 2016).
     """
     pairs = [pair for pair in comparison.pairs if pair.metric == measure.key]
     adjusted = holm(list(map(p_value, pairs)))
@@ -60,12 +60,12 @@ def ranking(comparison: Comparison, measure: Measure) -> Table:
         f"{len(pairs):,} pairs.",
     ]
     notes += dict.fromkeys(pair.why for pair in pairs if pair.why)
-    columns = [Column(name, format=".2f") for name in names]  # the scores alone have decimals
+    columns = [Column(name, format=".2f") for name in names]  # only the scores have decimals
     return Table(columns, rows, title=f"Ranks by {measure.label}", notes=notes)
 
 
 def worst_sentences(comparison: Comparison, measure: Measure, name: str) -> Table:
-    """The segments with the worst scores of their own of a system's first seed."""
+    """A table of the segments with the worst scores in the output of a system's first seed."""
     output = comparison.cells[name][0].outputs[measure.test]
     scores = measure.metric.segment_scores(comparison.statistics[measure.key, name][0])
     order = np.argsort(scores if measure.metric.higher_is_better else -scores, kind="stable")[:WORST].tolist()
@@ -76,7 +76,7 @@ def worst_sentences(comparison: Comparison, measure: Measure, name: str) -> Tabl
 
 
 def write_ranking(comparison: Comparison, path: Path) -> None:
-    """Write the page: ranks by every measure, and each system's worst sentences by the first."""
+    """Write an HTML page with the ranks by every measure, and each system's worst sentences by the first measure."""
     first = comparison.measures[0]
     parts = [f"<section>{ranking(comparison, measure).html()}</section>" for measure in comparison.measures]
     parts.append(f"<h2>Worst sentences by {html.escape(first.label)}</h2>")

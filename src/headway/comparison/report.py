@@ -1,6 +1,6 @@
-"""The report of a comparison: a page, Markdown, LaTeX, CSV, JSON and figures, with all that differs.
+"""The report of a comparison: an HTML page, Markdown, LaTeX, CSV, JSON and figures.
 
-Sentences are pieces of data in the page, and so is the attention of each variant in them, read when it is shown.
+The page stores sentences and attention maps as separate pieces of data, which it reads when they are shown.
 """
 
 import json
@@ -46,7 +46,7 @@ from headway.pages.page import write_page
 from headway.predictors.output import Example
 from headway.runs.run import open_run
 
-SENTENCES = 8  # of each pair, in which one is better, and as many in which it is worse
+SENTENCES = 8  # per pair, with the largest gains, and as many with the largest losses
 NAME = "compare"
 STYLES = ("palette.css", "report.css", "heatmap.css", "compare.css")
 SCRIPTS = (
@@ -54,21 +54,21 @@ SCRIPTS = (
     "compare.js",
 )  # fmt: skip
 BITS = 8
-MOST_CAPTURED = 40  # sentences with attention, of a test set
+MOST_CAPTURED = 40  # sentences with attention per test set
 
 Attentions = Mapping[tuple[str, int, int], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Report:
-    """A comparison with all that differs.
+    """A comparison with learning curves, scores of parts of the test sets, n-grams and sentences.
 
     Args:
         comparison: of all variants.
-        curves: dev scores in training, by metric.
+        curves: scores on the development set during training, by metric.
         buckets: scores of parts of the test sets.
-        ngrams: won and lost, by the names of a pair and the index of a test set, where segments are texts.
-        sentences: by the index of a test set, the own scores of every segment.
+        ngrams: by the names of a pair and the index of a test set, the n-grams won and lost, if segments are texts.
+        sentences: by the index of a test set, the scores of every segment.
         shown: by the names of a pair and the index of a test set, the segments that differ most.
     """
 
@@ -80,7 +80,7 @@ class Report:
     shown: dict[tuple[str, str, int], list[int]] = field(default_factory=dict)
 
     def tables(self) -> Iterator[Table]:
-        """All tables, the main ones first."""
+        """All tables, the main tables first."""
         yield self.comparison.table()
         yield self.comparison.pair_table()
         yield from (curves.table() for curves in self.curves)
@@ -89,7 +89,7 @@ class Report:
 
 
 def report_of(comparison: Comparison, training: Mapping[str, int] | None = None) -> Report:
-    """Everything that differs between the variants of a comparison, by how often training has each word, if known."""
+    """The report of a comparison. `training` are the counts of words in the training data, if they are known."""
     pairs = list(dict.fromkeys((pair.a, pair.b) for pair in comparison.pairs))
     report = Report(comparison, banded_curves(comparison), bucketings(comparison, training))
     for test in range(len(comparison.tests)):
@@ -104,10 +104,10 @@ def report_of(comparison: Comparison, training: Mapping[str, int] | None = None)
 
 
 def training_words(comparison: Comparison, path: Path | None) -> dict[str, int] | None:
-    """How often words occur in the target texts of training: of a file, else of the first run; None without either.
+    """The counts of words in the target texts of training: of a file, else of the first run. None without either.
 
     Raises:
-        UserError: the file cannot be read. Data of a run that cannot be read any more are a warning.
+        UserError: the file cannot be read. If a run's data cannot be read, a warning is logged instead.
     """
     if path is not None:
         with progress("counting words", unit="lines") as bar:
@@ -132,7 +132,7 @@ def training_words(comparison: Comparison, path: Path | None) -> dict[str, int] 
 def write_tables(report: Report, folder: Path, columns: Sequence[str] = ()) -> None:
     """Write the report as `compare.md`, `.tex`, `.csv` and `.json`, and the differences as `differences.csv`.
 
-    `columns` are those of the variants in LaTeX, all by default. Raises UserError where there is no such.
+    `columns`: of the variants' LaTeX table, all by default. Raises UserError if there is no such column.
     """
     comparison = report.comparison
     main = [comparison.table(), comparison.pair_table()]
@@ -160,7 +160,7 @@ def _with_columns(table: Table, names: Sequence[str]) -> Table:
 def write_report(comparison: Comparison, folder: Path, options: CompareOptions) -> None:
     """Write all forms of the report into a folder: `compare.html`, `.md`, `.tex`, `.csv`, `.json`.
 
-    Runs are loaded once more for their attention. Raises UserError for data or runs that are not there any more.
+    Runs are loaded again to compute their attention. Raises UserError if data or runs are missing.
     """
     with foreign_code(options.allow_code or None):
         report = report_of(comparison, training_words(comparison, options.training))
@@ -172,7 +172,7 @@ def write_report(comparison: Comparison, folder: Path, options: CompareOptions) 
 
 
 def write_comparison_page(path: Path, report: Report, attentions: Attentions, *, title: str) -> None:
-    """Write the page whole, with packed maps of attention by variant, test set and segment."""
+    """Write the HTML page atomically, with packed attention maps by variant, test set and segment."""
     data = {"payload": payload(report, attentions)}
     for (variant, test, segment), maps in attentions.items():
         index = [one.name for one in report.comparison.variants].index(variant)
@@ -182,7 +182,7 @@ def write_comparison_page(path: Path, report: Report, attentions: Attentions, *,
 
 
 def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """The attention of the first seed of each variant that is a run, in the sentences that are shown."""
+    """The attention maps of the first seed of each variant that is a run, for the sentences that are shown."""
     from headway.inspect.inspection import packed_attention
 
     found, comparison = dict[tuple[str, int, int], dict[str, Any]](), report.comparison
@@ -195,10 +195,10 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
             for test, output in enumerate(comparison.cells[variant][0].outputs):
                 metrics = [measure.metric for measure in comparison.measures if measure.test == test]
                 if not output.test.sources or any("links" in metric.kinds for metric in metrics):
-                    continue  # links are nothing that a model writes
+                    continue  # alignment links are not text that a model writes
                 rows = [row for (a, b, of), row in report.shown.items() if of == test and variant in (a, b)]
                 by_rank = [index for ranked in zip_longest(*rows) for index in ranked if index is not None]
-                for index in sorted(dict.fromkeys(by_rank[:MOST_CAPTURED])):  # those that differ most
+                for index in sorted(dict.fromkeys(by_rank[:MOST_CAPTURED])):  # the segments that differ most
                     examples[test, index] = Example(output.test.sources[index], output.hypotheses[index])
             if examples:
                 asked = (path, examples, options.device, BITS)
@@ -208,7 +208,7 @@ def captured_attention(report: Report, options: CompareOptions) -> dict[tuple[st
 
 
 def payload(report: Report, attentions: Attentions) -> dict[str, Any]:
-    """The content of the page as values that JSON can hold."""
+    """The content of the page as a JSON object."""
     comparison = report.comparison
     facts = [f"{len(comparison.variants)} variants"]
     facts.append(f"{comparison.seeds} seeds" if comparison.seeds > 1 else "one seed")
@@ -270,7 +270,7 @@ def _values(scores: Sequence[Interval]) -> list[list[float | None]]:
 
 
 def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[str, Any]]:
-    """The sentences that any pair shows, with the outputs of all variants and seeds."""
+    """The sentences shown for any pair, with the outputs of all variants and seeds."""
     comparison = report.comparison
     given = comparison.tests[test]
     segments = sorted({index for (_, _, of), row in report.shown.items() if of == test for index in row})
@@ -299,7 +299,7 @@ def _sentences(report: Report, attentions: Attentions, test: int) -> list[dict[s
 
 
 def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
-    """Draw the figures that the options name, and write the page of ranks."""
+    """Draw the figures that the options ask for, and write the page of ranks."""
     if options.html is not None:
         write_ranking(comparison, options.html)
     if options.figure is not None:
@@ -310,7 +310,7 @@ def draw_figures(comparison: Comparison, options: CompareOptions) -> None:
 
 
 def by_length(comparison: Comparison, options: CompareOptions) -> list[Bucketing]:
-    """Scores by length, in the bins that the options name. Raises UserError where no test set has lengths."""
+    """Scores by length, in the bins of the options. Raises UserError if no test set has lengths."""
     found = length_bucketings(comparison, [int(end) for end in (options.length_bins or "").split(",") if end])
     if not found:
         allowed = "groups whose names are numbers, sources, or references of text"
@@ -319,7 +319,7 @@ def by_length(comparison: Comparison, options: CompareOptions) -> list[Bucketing
 
 
 def printed(comparison: Comparison, options: CompareOptions) -> str:
-    """The text of a comparison for standard output: JSON, or the tables with those of groups and of lengths."""
+    """The text of a comparison for standard output: JSON, or the tables, including those by group and by length."""
     if options.html is not None and not options.json_output:
         return "\n\n".join(ranking(comparison, measure).text() for measure in comparison.measures)
     parts = group_bucketings(comparison)
@@ -332,7 +332,7 @@ def printed(comparison: Comparison, options: CompareOptions) -> str:
 
 
 def draw_differences(comparison: Comparison, path: Path) -> None:
-    """Draw the differences with their intervals and verdicts, a panel a measure."""
+    """Draw the differences with their intervals and verdicts, with a panel per measure."""
     families, _ = pick_fonts("".join(variant.name for variant in comparison.variants))
     with rc_context(STYLE | {"font.family": families, "text.parse_math": True}):
         rows, count = len(comparison.pairs) // len(comparison.measures), len(comparison.measures)
@@ -343,10 +343,11 @@ def draw_differences(comparison: Comparison, path: Path) -> None:
 
 
 def draw_scores(comparison: Comparison, path: Path) -> None:
-    """Draw the mean scores of variants whose names are numbers, a panel a measure, as PNG, SVG or PDF by the suffix.
+    """Draw the mean scores of variants whose names are numbers, with a panel per measure, as PNG, SVG or PDF by the
+    suffix.
 
-    Bars reach one standard deviation between seeds to each side. A level line is the baseline or, without one, the
-    first variant.
+    Error bars are one standard deviation between seeds. A horizontal line marks the baseline (by default the first
+    variant).
     """
     names = [variant.name for variant in comparison.variants]
     level = comparison.baseline or names[0]
@@ -364,8 +365,8 @@ def draw_scores(comparison: Comparison, path: Path) -> None:
 
 
 def draw_by_length(bucketings: Sequence[Bucketing], path: Path) -> None:
-    """Draw the mean score of every variant in each part of a test set by length, with its 95 % interval, as in figure 2
-    of Bahdanau et al. (2015) and figure 3 of Kazemnejad et al. (2023). There is a panel a measure.
+    """Draw the mean score of every variant by length, with its 95 % interval, as in figure 2 of Bahdanau et al. (2015)
+    and figure 3 of Kazemnejad et al. (2023). There is a panel per measure.
     """
     panels = [
         Panel(

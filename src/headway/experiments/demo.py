@@ -1,4 +1,4 @@
-"""`headway demo`: a model learns to read dates, from generated data to a report, by the same code as any recipe."""
+"""`headway demo`: train a model that reads dates on generated data, and write a report, with the code of any recipe."""
 
 import json
 from collections.abc import Sequence
@@ -29,23 +29,23 @@ SHOWN = 12
 
 
 def run_demo(output: Path, seed: int, overrides: Sequence[str] = (), *, resume: bool = False) -> int:
-    """Make the data, train, score, and leave a run folder with a report.
+    """Generate data, train, score, and leave a run folder with a report.
 
     Args:
-        output: the run folder; a demo that is there already, complete or not, is continued.
+        output: the run folder; an existing demo, complete or not, is continued.
         seed: of data and model.
         overrides: changes to the demo's recipe.
-        resume: whether there must be a demo.
+        resume: require an existing demo.
 
     Returns:
-        The exit code: 0, or 128 + the signal's number when training was stopped.
+        The exit code: 0, or 128 + the signal's number if training was stopped.
 
     Raises:
-        UserError: `output` holds something else, or nothing that could be resumed.
+        UserError: `output` is not a demo, or there is none to resume.
     """
     data = output / "data"
     with as_file(files("headway.experiments") / "demo.yaml") as recipe_file:
-        folder = json.dumps(str(data))  # as YAML, whatever characters it has
+        folder = json.dumps(str(data))  # quoted for YAML
         recipe = load_recipe(recipe_file, [f"data.folder={folder}", f"training.seed={seed}", *overrides])
     begun = _is_begun(output, recipe)
     if resume and not begun:
@@ -62,7 +62,7 @@ def run_demo(output: Path, seed: int, overrides: Sequence[str] = (), *, resume: 
 
 
 def _report(output: Path, dates: DateData) -> None:
-    """Decode the tests, and print and write what there is to see."""
+    """Decode the test sets, and print and write the report."""
     predictor = load(output)
     assert isinstance(predictor, SequencePredictor)
     scores = {
@@ -96,7 +96,7 @@ def _report(output: Path, dates: DateData) -> None:
 
 
 def _is_begun(output: Path, recipe: Recipe) -> bool:
-    """Whether a demo is in `output` already. Raises UserError where something else is."""
+    """Whether `output` has a demo already. Raises UserError if it has something else."""
     folder = RunFolder(output)
     begun = folder.recipe_file.exists()
     if begun:
@@ -114,19 +114,19 @@ def _decode(predictor: SequencePredictor, examples: Sequence[DateExample]) -> li
 
 
 def exact_match(examples: Sequence[DateExample], predictions: Sequence[Output]) -> float:
-    """The share of dates that were read right, in percent."""
+    """The percentage of dates that were read correctly."""
     references = [[example.iso for example in examples]]
     return build_metric("exact_match").score([prediction.text for prediction in predictions], references).value
 
 
 def _one_a_language(examples: Sequence[DateExample]) -> list[DateExample]:
-    """The first example of every language, longer ones first."""
+    """The first example of every language, longest first."""
     first = {example.language: example for example in reversed(examples)}
     return sorted(first.values(), key=lambda example: -len(example.text))
 
 
 def _by_language(examples: Sequence[DateExample], predictions: Sequence[Output]) -> Table:
-    """A row a language, with its first mistake or, where there is none, its first date."""
+    """A table with a row per language, with its first error or, if it has none, its first date."""
     rows: list[list[Cell]] = []
     for language in sorted({example.language for example in examples}, key=language_name):
         pairs = [pair for pair in zip(examples, predictions, strict=True) if pair[0].language == language]

@@ -1,4 +1,4 @@
-"""`headway doctor`: what this installation has, what it lacks, and whether it works."""
+"""`headway doctor`: check this installation, list missing packages, and run a self-test."""
 
 import platform
 import tempfile
@@ -22,11 +22,11 @@ from headway.training.arithmetic import measured_speed
 from headway.training.loop import train
 
 SELF_TEST_UPDATES = 200
-PRESET = "transformer-small"  # of the steps that precisions are compared in
+PRESET = "transformer-small"  # the model whose training steps compare precisions
 
 
 def missing_by_extra() -> dict[str, list[str]]:
-    """For each extra of the package, which of its distributions are not installed, or too old."""
+    """For each extra of the package, its distributions that are not installed, or too old."""
     requirements = [Requirement(text) for text in requires("headway") or []]
 
     def missing(extra: str) -> list[str]:
@@ -46,13 +46,13 @@ def _installed(requirement: Requirement) -> bool:
 
 
 def memory() -> str:
-    """The machine's memory, free and in all."""
+    """The machine's free and total memory, as text."""
     sizes = psutil.virtual_memory()
     return f"{sizes.available / 2**30:.1f} GiB free of {sizes.total / 2**30:.1f} GiB"
 
 
 def self_test() -> str:
-    """Train a tiny model to reverse words, decode with it, say how that went. Raises RuntimeError where it failed."""
+    """Train a tiny model to reverse words, and decode with it. Returns a report. Raises RuntimeError on failure."""
     words = [f"{a}{b}{c}" for a in "abcd" for b in "abcd" for c in "abcd"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
@@ -81,7 +81,7 @@ def self_test() -> str:
 
 
 def run_doctor(write: Callable[[str], None]) -> int:
-    """Write the findings, a line each; 0 if the self-test passed, 1 if not."""
+    """Write the findings, one per line. Returns 0 if the self-test passed, 1 if not."""
     facts, threads, device = machine(), choose_threads(), pick_device()
     recipe = parse_recipe({"data": {"train": {"tsv": "-"}}, "model": PRESET, "training": {"updates": 1}})
     backend = suited_backend(device, facts["processor"])

@@ -1,4 +1,4 @@
-"""`headway new`: a folder with train, dev and test of one's own pairs, and a recipe that suits their number."""
+"""`headway new`: a folder with train, dev and test sets of the user's pairs, and a recipe that suits their number."""
 
 import math
 import re
@@ -26,8 +26,7 @@ STUDENT = {"preset": "student-tiny", "norm": "post", "dropout": 0.1}
 
 
 class Size(NamedTuple):
-    """The sizes of a recipe: tokens of the vocabulary, the model, its learning rate, tokens of a batch, and what such
-    a recipe has reached (docs/sizes.md)."""
+    """The sizes of a recipe: vocabulary tokens, model, learning rate, batch tokens, reached scores (docs/sizes.md)."""
 
     vocabulary: int
     model: dict[str, Any]
@@ -36,7 +35,7 @@ class Size(NamedTuple):
     reached: str = "no training of this size was measured yet"
 
 
-# From so many pairs on: the fewer, the smaller the model and its vocabulary. Those below 200,000
+# By the least number of pairs: with fewer pairs, model and vocabulary are smaller. Those below 200,000
 # are the recipes start, tanaka/low-resource/plain and tanaka/transformer-small, measured with 1,600, 10,000 and 50,000
 # pairs. The others have sizes of papers.
 SIZES = {
@@ -49,7 +48,7 @@ SIZES = {
     200_000: Size(16_000, {"preset": "transformer-small", "dropout": 0.1}, 1.5e-3, 4096),
     2_000_000: Size(32_000, {"preset": "transformer-base", "dropout": 0.1}, 7e-4, 8192),
 }  # fmt: skip
-# The recipes multi30k/fast and tanaka/twenty-minutes, quicker than attention alone: only headway and onnx have them.
+# The recipes multi30k/fast and tanaka/twenty-minutes, faster than attention alone: only headway and onnx support them.
 NGRAMS = Size(
     6000,
     {"dim": 256, "feed_forward": 512, "heads": 4, "dropout": 0.1}
@@ -65,17 +64,17 @@ STUDENTS = {
 }  # fmt: skip
 BROWSER = "browser"
 PURPOSES = {"ctranslate2": SIZES, BROWSER: STUDENTS, "research": SIZES | {20_000: NGRAMS}}
-# These recipes pass 35 times over 1,600 pairs, 20 times over 10,000 and 12 times over 50,000, which is this power.
+# These recipes train for 35 epochs on 1,600 pairs, 20 on 10,000 and 12 on 50,000, which is this power law.
 PASSES, FEW, FALL = 35.0, 1600, 0.3
-LOOKED_AT = 100_000  # pairs whose characters are counted
-MANY_CHARACTERS = 1000  # of a side: the rarest of them are no tokens
-EVALUATIONS, SHARE = 6, 0.2  # at most, and of the minutes that training may take
-LEAST = 0.1  # of the updates that suit the pairs: with fewer, a model has learned next to nothing
-IDENTIFIED, NO_LANGUAGE = 200, "zxx"  # texts of a side whose languages are guessed, and what py3langid calls symbols
+LOOKED_AT = 100_000  # the number of pairs whose characters are counted
+MANY_CHARACTERS = 1000  # per side; if there are more, the rarest are not tokens
+EVALUATIONS, SHARE = 6, 0.2  # the most evaluations, and their share of the minutes of training
+LEAST = 0.1  # the least share of the suitable number of updates; with fewer, a model learns little
+IDENTIFIED, NO_LANGUAGE = 200, "zxx"  # texts per side for language identification, and py3langid's code for symbols
 
 
 class Begun(NamedTuple):
-    """The recipe, the sources and targets of test as files of lines, and an account in words."""
+    """The recipe, the files of test sources and targets, and a report as text."""
 
     recipe: Path
     sources: Path
@@ -88,20 +87,20 @@ def begin(
     minutes: float | None = None, broken: Broken = "error", purpose: str = "ctranslate2",
     destinations: Callable[[Run], list[str]] = lambda run: [],
 ) -> Begun:  # fmt: skip
-    """Cut pairs into train, dev and test, and write a recipe for them, whose time is measured on this machine.
+    """Split pairs into train, dev and test, and write a recipe for them, whose time is measured on this machine.
 
     Args:
         files: one with columns of source and target, or two.
         output: the folder to make.
-        columns: those of source and target in one file.
-        languages: of source and target; None if names of files or the text tell.
-        minutes: the most that training may take, evaluations included.
-        broken: what becomes of rows that cannot be read.
-        purpose: one of `PURPOSES`, what the model is for.
-        destinations: lines on the formats that can express a run.
+        columns: those of source and target, if there is one file.
+        languages: of source and target; None to infer them from file names or the text.
+        minutes: the most that training may take, including evaluations.
+        broken: the treatment of rows that cannot be read.
+        purpose: what the model is for, one of `PURPOSES`.
+        destinations: returns lines on the export formats that support a run.
 
     Raises:
-        UserError: files that cannot be read, too few pairs, too few minutes, or a recipe that is there already.
+        UserError: files cannot be read, there are too few pairs or minutes, or a recipe exists already.
     """
     path = output / "recipe.yaml"
     if path.exists():
@@ -133,7 +132,7 @@ def begin(
 
 
 def _corpus(beginning: Path, ends: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
-    """The corpus of a part, as a recipe names it."""
+    """A part of the split as a corpus in the form of recipes."""
     files = [f"{beginning}{end}" for end in ends]
     if len(files) == 2:
         return dict(zip(("source", "target"), files, strict=True))
@@ -143,7 +142,7 @@ def _corpus(beginning: Path, ends: Sequence[str], columns: Sequence[str]) -> dic
 
 
 def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[str | None]:
-    """The languages of both sides by names of columns, or of files such as train.ja, corpus.en.gz and x.de-en.tsv."""
+    """The languages of both sides from names of columns, or of files: train.ja, corpus.en.gz, x.de-en.tsv."""
     words: list[Sequence[str]] = [file.name.split(".")[1:] for file in files]
     if len(files) == 1:
         pair = re.search(r"\.([a-z]{2})[-_]([a-z]{2})\.", files[0].name) if [*columns] == ["1", "2"] else None
@@ -153,7 +152,7 @@ def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[st
 
 
 def language_of_side(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:
-    """The language of a side, None if it is not known, and a line that says how it was found."""
+    """The language of a side, None if it is not known, and a line that says how it was inferred."""
     code, how = given or named, "" if given else " (by its name)"
     if code is None and find_spec("py3langid") is not None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -166,7 +165,6 @@ def language_of_side(side: str, given: str | None, named: str | None, texts: Seq
 
 
 def size_for(count: int, purpose: str = "ctranslate2") -> Size:
-    """The sizes that suit this number of pairs."""
     sizes = PURPOSES[purpose]
     return sizes[max(least for least in sizes if least <= count)]
 
@@ -174,7 +172,7 @@ def size_for(count: int, purpose: str = "ctranslate2") -> Size:
 def recipe_tree(
     count: int, pairs: Sequence[tuple[str, str]], languages: Sequence[str | None], purpose: str = "ctranslate2"
 ) -> dict[str, Any]:
-    """The sections of a recipe that depend on what is translated; `count` says the size, `pairs` are some of them."""
+    """The sections of a recipe that depend on the data: on the number `count` of pairs, and on the sample `pairs`."""
     size = size_for(count, purpose)
     sides = [Counter[str](), Counter[str]()]
     for pair in pairs:
@@ -193,10 +191,10 @@ def recipe_tree(
     counted_words = (Counter(word for text in side for word in text.split()) for side in zip(*pairs, strict=True))
     words = min(sum(kind == "bpe" or number > 1 for number in one.values()) for one in counted_words)
     vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
-    if purpose == BROWSER or known >= 0.9 * sides[1].total():  # one alphabet: names are the same tokens on both sides
+    if purpose == BROWSER or known >= 0.9 * sides[1].total():  # a common alphabet: names are equal on both sides
         vocabulary["shared"] = True
     lengths = sorted(max(map(len, pair)) for pair in pairs)
-    longest = lengths[len(lengths) * 99 // 100]  # characters, of which a token has two or more as a rule
+    longest = lengths[len(lengths) * 99 // 100]  # in characters; a token usually has two or more
     source, target = ({"language": code or UNDETERMINED} for code in languages)
     return {
         "data": {"max_length": min(1000, max(100, 50 * math.ceil(longest / 100)))},
@@ -213,11 +211,11 @@ def recipe_tree(
 def _measured(
     tree: dict[str, Any], split: Split, minutes: float | None, purpose: str, destinations: Callable[[Run], list[str]]
 ) -> str:
-    """Set the end of a recipe's training by a few updates, and give an account of the recipe."""
+    """Set the length of a recipe's training from a trial of a few updates. Returns a report on the recipe."""
     count, training, lines = split.sizes["train"], tree["training"], list[str]()
     cost = dry_run(recipe_of(tree, []), lambda run: lines.extend(destinations(run)))
     evaluations, updates = EVALUATIONS, math.ceil(PASSES * (FEW / max(count, FEW)) ** FALL * cost.updates_per_epoch)
-    wanted, evaluation = updates, cost.evaluation_seconds  # of a model that has learned little, the slowest to evaluate
+    wanted, evaluation = updates, cost.evaluation_seconds  # of an untrained model, the slowest to evaluate
     if minutes is not None:
         evaluations = max(1, min(evaluations, int(SHARE * 60 * minutes / evaluation)))
         updates = min(updates, int((60 * minutes - evaluations * evaluation) / cost.update_seconds))

@@ -1,4 +1,4 @@
-"""The recipes that come with headway: their list, and copies of them in a folder of one's own."""
+"""The recipes that come with headway: their list, and copies of them in a folder of the user."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from headway.recipe import read_tree
 
 FACTS = ("Corpus", "Train", "Score", "Measured")
 NOT_MEASURED = "not measured yet"
-OTHERS = re.compile(r"\b(?:base|match_parameters): *(?:\{to: *)?([\w./-]+\.yaml)")  # the recipes that a recipe names
-SCRIPTS = re.compile(r"\brecipes/([\w./-]+\.(?:sh|py))\b")  # what prepares its corpus
-# What such a script calls and reads from its own folder.
+OTHERS = re.compile(r"\b(?:base|match_parameters): *(?:\{to: *)?([\w./-]+\.yaml)")  # recipes that it refers to
+SCRIPTS = re.compile(r"\brecipes/([\w./-]+\.(?:sh|py))\b")  # the scripts that prepare its corpus
+# The files that such a script uses from its own folder.
 BESIDE = re.compile(r"""(?:\$here/|\$\(dirname "\$0"\)/|\bwith_name\(")([\w.-]+\.\w+)""")
 
 
 def library() -> Path:
-    """The folder of the recipes; it is part of an installed package, too."""
+    """The folder of the recipes, which installed packages also include."""
     return shipped("recipes")
 
 
 def recipe_names() -> list[str]:
-    """The names of all recipes, such as `tanaka/mixers/ngram`, in order."""
-    paths = (path for path in sorted(library().rglob("*.yaml")) if not path.stem.endswith("-grid"))  # of comparisons
+    """The names of all recipes, such as `tanaka/mixers/ngram`, sorted."""
+    paths = (path for path in sorted(library().rglob("*.yaml")) if not path.stem.endswith("-grid"))  # not grids
     return [path.relative_to(library()).with_suffix("").as_posix() for path in paths]
 
 
 def opening(path: Path) -> dict[str, str]:
-    """The comment at the beginning of a recipe: what it is, by an empty name, and its facts by `FACTS`."""
+    """The opening comment of a recipe: its description under an empty name, and its facts by `FACTS`."""
     facts, fact = {"": ""}, ""
     for line in takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines()):
         named, _, rest = line.removeprefix("# ").partition(": ")
@@ -44,19 +44,19 @@ def opening(path: Path) -> dict[str, str]:
 
 
 def about(name: str) -> str:
-    """The first sentence of the comment at the beginning of a recipe."""
+    """The first sentence of the opening comment of a recipe."""
     text = opening(library() / f"{name}.yaml")[""]
     return re.split(r"(?<!et al)\.\s", text + " ")[0].strip().removesuffix(".")
 
 
 def measured(name: str) -> str:
-    """The measured minutes and scores of a recipe, such as `38.3 BLEU after 9 CPU minutes`; empty without any."""
+    """The measured minutes and scores of a recipe, such as `38.3 BLEU after 9 CPU minutes`; empty if not measured."""
     text = opening(library() / f"{name}.yaml").get("Measured", NOT_MEASURED).partition(" (results/")[0]
     return "" if text.startswith(NOT_MEASURED) else text.removesuffix(".")
 
 
 def recipe_facts(name: str) -> str:
-    """A recipe in words: what it is, its corpus, the commands that train and score it, and what was measured.
+    """The text on a recipe: its description, its corpus, the commands that train and score it, and the results.
 
     Raises:
         UserError: no recipe has this name.
@@ -66,11 +66,11 @@ def recipe_facts(name: str) -> str:
 
 
 def recipe_list(task: str | None = None, words: Sequence[str] = ()) -> str:
-    """The recipes of each task, or of one: name, what was measured, and below it what the recipe is.
+    """The list of recipes by task: their names and results, with a description below each.
 
     Args:
-        task: its name.
-        words: only recipes are listed whose name or opening comment has all of these, in capitals or not.
+        task: list only this task.
+        words: list only recipes whose name or opening comment has all of these words, ignoring case.
 
     Raises:
         UserError: no recipe is for this task, or has these words.
@@ -107,7 +107,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def files_of(name: str) -> list[Path]:
-    """The files of a recipe, relative to the library: itself, those that it begins from or matches, and their scripts.
+    """The files of a recipe, relative to the library: the recipe, those that it begins from or matches, and scripts.
 
     Raises:
         UserError: no recipe has this name.
@@ -131,14 +131,13 @@ def files_of(name: str) -> list[Path]:
 
 
 def copy_recipe(name: str, output: Path) -> list[Path]:
-    """Copy a recipe, with all that it needs of the library, into a folder, and give the copies, the recipe's first.
+    """Copy a recipe and all files that it needs into a folder. Returns the copies, the recipe's first.
 
-    These are the recipes that it begins from, and the scripts that prepare its corpus. Folders of the library are kept,
-    so that recipes find the ones they begin from. In a folder `recipes`, the commands at their beginnings are as they
-    are written.
+    The files are the recipes that it begins from, and the scripts that prepare its corpus. Subfolders of the library
+    are kept, so that recipes find each other. In a folder `recipes`, the commands in opening comments work as written.
 
     Raises:
-        UserError: no recipe has this name, or a file is there already with other content.
+        UserError: no recipe has this name, or a file exists with other content.
     """
     paths = files_of(name)
     for path in paths:

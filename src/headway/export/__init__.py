@@ -1,4 +1,4 @@
-"""Trained runs for other people's engines and libraries: formats, the proof that they answer alike, and cards."""
+"""Exports of trained runs for other engines and libraries: formats, checks that outputs are equal, and model cards."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """Runs as packages for Argos Translate and LibreTranslate.
 
-A package is a zip file of one folder: a model for CTranslate2, one SentencePiece model, and what the package says of
-itself. The reader cuts sources with that SentencePiece model and joins outputs with it, too.
+A package is a zip file of one folder: a model for CTranslate2, one SentencePiece model, and the package's metadata.
+Argos Translate tokenizes sources and detokenizes outputs with the same SentencePiece model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENDING = ".argosmodel"
 MODEL = "model"
 SENTENCEPIECE = "sentencepiece.model"
 SENTENCES = "minisbd"
-ARGOS_VERSION = "1.9.0"  # of Argos Translate, the first with packages of this make
+ARGOS_VERSION = "1.9.0"  # the first version of Argos Translate that reads these packages
 
 USAGE = """```python
 from argostranslate import package, translate  # pip install argostranslate
@@ -102,7 +102,7 @@ class ArgosExporter(Exporter):
                     archive.write(file, file.relative_to(space))
 
     def finish(self, run: Run, folder: Path, card: str) -> None:
-        """Add the model card, which Argos Translate shows as the package's description."""
+        """Add the model card, which Argos Translate shows as the description."""
         name = package_name(run, self.config)
         with zipfile.ZipFile(folder / f"{name}{ENDING}", "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{name}/README.md", card)
@@ -141,5 +141,5 @@ class ArgosExporter(Exporter):
 
 
 def package_name(run: Run, config: ArgosOptions) -> str:
-    """The name of a package, as those of the index are called."""
+    """The name of a package, in the format of the Argos index."""
     return "translate-{}_{}-{}".format(*language_codes(run), config.package_version.replace(".", "_"))

@@ -1,6 +1,7 @@
-"""Runs for CTranslate2, an engine in C++ for processors and GPUs, which decodes without torch.
+"""Runs for CTranslate2, an engine in C++ for CPUs and GPUs, which decodes without torch.
 
-A folder is what CTranslate2's own converters write: the weights, the vocabularies, and the names of special tokens.
+A folder is equal to the output of CTranslate2's own converters: the weights, the vocabularies, and the names of special
+tokens.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
 BATCH = 32
-PAIRS = 256  # pairs that are aligned at once
-ALIGNED = 20_000  # at most so many training pairs are aligned for a vocabulary map
-FREQUENT = 100  # so many of the most frequent target tokens are in every map
+PAIRS = 256  # pairs aligned per batch
+ALIGNED = 20_000  # the most training pairs that are aligned for a vocabulary map
+FREQUENT = 100  # the number of frequent target tokens that every map includes
 
 USAGE = """```python
 import ctranslate2
@@ -80,10 +81,10 @@ print(target.decode(result.hypotheses[0]))
 ```"""
 WITHOUT_SENTENCEPIECE = """`ctranslate2.Translator("FOLDER").translate_batch` takes tokens. They are made and read by
 `headway.processing.text.text_processor.load_processors("FOLDER/vocabulary")`."""
-VOCABULARY_MAP = "vmap.txt"  # as CTranslate2 names it
+VOCABULARY_MAP = "vmap.txt"  # CTranslate2's file name
 Tokens = list[str]
 Module = TypeVar("Module", bound=nn.Module)
-POSITIONS = 4096  # vectors of positions that are defined for every length; an output is no longer
+POSITIONS = 4096  # position vectors to write if any length is possible; outputs are at most this long
 ACTIVATIONS: dict[type[nn.Module], str] = {
     ReluFeedForward: "RELU", GeluFeedForward: "GELU", SwishFeedForward: "SWISH", SwigluFeedForward: "SWISH"
 }  # fmt: skip
@@ -117,7 +118,7 @@ class CTranslate2Exporter(Exporter):
             write_text(folder / VOCABULARY_MAP, vocabulary_map(run, self.config.vocabulary_map))
 
     def write_model(self, run: Run, folder: Path) -> None:
-        """Write what the library itself reads, without tokenizers, into a folder that does not exist yet."""
+        """Write the files that the library reads, without tokenizers, into a new folder."""
         source, target = text_processors(run)
         quantization = TYPES[self.config.quantization]
         ctranslate2_folder(run.model, tokens_of(source), tokens_of(target), folder, quantization=quantization)
@@ -136,7 +137,7 @@ class CTranslate2Exporter(Exporter):
 
 
 def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextProcessor, run: Run) -> Answering:
-    """The answers of a folder for CTranslate2."""
+    """A function that decodes lines with a CTranslate2 folder."""
     engine = CTranslate2Search(folder, tokens_of(source), tokens_of(target))
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
@@ -153,13 +154,13 @@ def answering_by_ctranslate2(folder: Path, source: TextProcessor, target: TextPr
 
 
 def vocabulary_map(run: Run, count: int) -> str:
-    """For each source token the `count` target tokens that are most often aligned with it, as CTranslate2 reads them.
+    """The `count` target tokens that are most often aligned with each source token, in CTranslate2's format.
 
-    Training pairs are aligned by the run's own attention: a target token with the source token that it looks at most.
-    The most frequent target tokens stand on the first line, which holds for every source.
+    Training pairs are aligned by the run's attention: each target token with the source token of the largest weight.
+    The first line has the most frequent target tokens, for all sources.
 
     Raises:
-        UserError: a model without attention to its source.
+        UserError: the model has no attention to its source.
     """
     predictor = predictor_of(run)
     assert isinstance(predictor, SequencePredictor)
@@ -180,7 +181,7 @@ def vocabulary_map(run: Run, count: int) -> str:
 
 
 def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tuple[list[int], list[int], Any]]:
-    """Source ids, target ids and attention (T, S) of training pairs that the model can read."""
+    """Source ids, target ids and attention (T, S) of the training pairs that the model can read."""
     corpus = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
     texts = ((pair.source, pair.target) for pair in corpus)
     pairs = islice((each for each in texts if all(map(str.strip, each)) and predictor.can_read(*each)), ALIGNED)
@@ -198,12 +199,12 @@ def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tu
 
 
 class CTranslate2Search:
-    """A model in CTranslate2's format, ready to decode.
+    """A loaded model in CTranslate2's format.
 
-    Its beam search is headway's but for the end, and both give the best of all that are finished. With as many finished
-    as the beam is wide, it ends once the best hypothesis of some step was a finished one, whatever the length penalty,
-    which is applied afterwards. headway ends once none that is alive is better with it. Tokens of both sides are in the
-    order of ids.
+    Its beam search differs from headway's only in when it stops. Both return the best of all finished hypotheses. With
+    a full beam of finished hypotheses, CTranslate2 stops once the best hypothesis of a step was finished; it applies
+    the length penalty afterwards. headway stops once no active hypothesis can be better with the penalty. Tokens of
+    both sides are in the order of their ids.
     """
 
     def __init__(self, folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
@@ -228,12 +229,12 @@ class CTranslate2Search:
     def _some(
         self, sources: list[Tokens], limits: Limits, beam: int, ranking: Ranking, count: int
     ) -> list[list[Hypothesis]]:
-        """`search` for sources whose outputs have one longest length, and all a prefix or none."""
+        """`search` for sources whose outputs have the same maximum length, and either all or none have a prefix."""
         prefixes = [[self._target[id] for id in prefix] for prefix in limits.prefix] or None
         found = self._translate(sources, limits, beam, prefixes)
         marks = [SPECIALS[PAD], SPECIALS[BOS]]
         wrong = [row for row, outputs in enumerate(found) if any({*marks} & {*output} for output in outputs)]
-        if wrong:  # no text; a trained model hardly ever says them, and forbidding them changes every probability
+        if wrong:  # rare in trained models; suppressing them always would change probabilities
             again = [sources[row] for row in wrong], replace(limits, longest=[limits.longest[row] for row in wrong])
             kept = [prefixes[row] for row in wrong] if prefixes else None
             instead = self._translate(*again, beam, kept, suppress_sequences=[[mark] for mark in marks])
@@ -249,7 +250,7 @@ class CTranslate2Search:
     def _translate(
         self, sources: list[Tokens], limits: Limits, beam: int, prefixes: list[Tokens] | None, **options: Any
     ) -> list[list[Tokens]]:
-        """The hypotheses of each source; one that reaches the longest length is cut there, whatever comes next."""
+        """The hypotheses of each source. Hypotheses that reach the maximum length are cut there."""
         longest = limits.longest[0]
         if not longest:
             return [[[]] for _ in sources]
@@ -263,7 +264,7 @@ class CTranslate2Search:
     def score(
         self, sources: list[Tokens], outputs: list[Tokens], ranking: Ranking = UNPENALIZED, uncounted: int = 0
     ) -> list[Hypothesis]:
-        """Outputs with the log probability of each token and of the end mark."""
+        """Hypotheses of the outputs, with the log probability of each token and of the end mark."""
         scored = self._translator.score_batch(sources, outputs, max_input_length=0) if sources else []
         hypotheses = []
         for output, result in zip(outputs, scored, strict=True):
@@ -274,9 +275,9 @@ class CTranslate2Search:
 
 
 def _alike(limits: Limits, count: int) -> list[tuple[list[int], Limits]]:
-    """Rows that CTranslate2 decodes in one call, with their limits.
+    """Groups of rows that CTranslate2 can decode in one call, with their limits.
 
-    It knows one longest length a call. Beside a row with a prefix, it does not let a row without one end at once.
+    A call has one maximum length. If other rows have prefixes, rows without a prefix could not be empty.
     """
     groups: dict[tuple[int, bool], list[int]] = {}
     for row in range(count):
@@ -288,8 +289,8 @@ def _alike(limits: Limits, count: int) -> list[tuple[list[int], Limits]]:
 class CTranslate2Backend(Backend):
     """Beam search by CTranslate2.
 
-    What may not come next gives its probability to the other tokens there, which changes the ranks of hypotheses. So
-    the options that forbid tokens are not offered.
+    If it forbids tokens, their probability goes to other tokens, which changes the ranks of hypotheses. Therefore the
+    options that forbid tokens are not offered.
     """
 
     name = "ctranslate2"
@@ -338,17 +339,17 @@ def ctranslate2_folder(
 ) -> None:
     """Write `model` so that `ctranslate2.Translator(folder)` decodes with it.
 
-    The reader adds the end mark to a source and begins a target with the begin mark.
+    CTranslate2 adds the end mark to sources and begins targets with the begin mark.
 
     Args:
         model: a Transformer whose mixers are attention.
         source_tokens: the source vocabulary in the order of its ids.
-        target_tokens: the target vocabulary.
-        folder: a new one.
-        quantization: the type of stored weights, as CTranslate2 names it (`int8`, ...); None for the model's own.
+        target_tokens: the target vocabulary in the order of its ids.
+        folder: a new folder.
+        quantization: the type of stored weights by CTranslate2's name (`int8`, ...); None for the model's own.
 
     Raises:
-        UserError: CTranslate2 cannot run such a model.
+        UserError: CTranslate2 does not support the model.
     """
     specification = _specification(model)
     specification.register_source_vocabulary(list(source_tokens))
@@ -362,7 +363,7 @@ def ctranslate2_folder(
 
 
 def ctranslate2_refusal(model: nn.Module) -> str | None:
-    """The reason why CTranslate2 cannot run a model; None if it can. The library itself is not needed."""
+    """The reason why CTranslate2 does not support a model; None if it does. The library need not be installed."""
     try:
         _check(model)
     except UserError as error:
@@ -371,7 +372,7 @@ def ctranslate2_refusal(model: nn.Module) -> str | None:
 
 
 def _check(model: nn.Module) -> None:
-    """Raise UserError if CTranslate2 has no such model."""
+    """Raise UserError if CTranslate2 does not support the model."""
     model = _known("model", model, Transformer)
     for stack, embedding in ((model.encoder, model.source_embedding), (model.decoder, model.target_embedding)):
         first, embedding = stack[0], _known("model", embedding, Embedding)
@@ -385,7 +386,7 @@ def _check(model: nn.Module) -> None:
 
 
 def _check_layer(block: Block, like: Attention) -> None:
-    """Raise UserError if CTranslate2 has no such layer; the heads of all layers have to be those of the first."""
+    """Raise UserError if CTranslate2 does not support the layer, or its heads differ from those of the first layer."""
     if (canon := block.mixer_canon or block.feed_forward_canon or block.feed_forward_inner_canon) is not None:
         _known("layer", canon)
     _known("residual", block.mixer_residual, Residual)
@@ -406,7 +407,7 @@ def _check_layer(block: Block, like: Attention) -> None:
 
 
 def _specification(model: nn.Module) -> Any:
-    """The weights of a model as CTranslate2 arranges them. Raises UserError where it has no such model."""
+    """The weights of a model in CTranslate2's structure. Raises UserError if the model is not supported."""
     from ctranslate2.specs import TransformerSpec
 
     _check(model)
@@ -424,7 +425,7 @@ def _specification(model: nn.Module) -> Any:
 
 
 def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, decoder: bool) -> Any:
-    """The encoder or the decoder."""
+    """The specification of the encoder or the decoder."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     first = blocks[0]
@@ -448,7 +449,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
     (stack.embeddings if decoder else stack.embeddings[0]).weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = embedding.scale != 1
     if not isinstance(mixer.position, Rotary):
-        # The vectors that are added to the embeddings, zeros where there are none.
+        # The vectors that are added to the embeddings; zeros without position embeddings.
         length = len(embedding.position.table) if isinstance(embedding.position, Learned) else POSITIONS
         vectors = embedding.position.between(0, length).expand(length, embedding.tokens.embedding_dim)
         stack.position_encodings.encodings = _array(vectors)
@@ -461,7 +462,7 @@ def _stack(blocks: nn.ModuleList, norm: nn.Module, embedding: Embedding, *, deco
 
 
 def _fill_layer(layer: Any, block: Block) -> None:
-    """The weights of a block."""
+    """Fill a layer with the weights of a block."""
     mixer = _known("mixer", block.mixer, Attention)
     _fill_linear(layer.self_attention.linear[0], mixer.in_projection)
     _fill_linear(layer.self_attention.linear[1], mixer.out_projection)
@@ -482,7 +483,7 @@ def _fill_layer(layer: Any, block: Block) -> None:
 
 
 def _check_heads(attention: Attention | MultiHeadCross, like: Attention) -> None:
-    """Raise UserError where the heads are not those of the first layer, or their keys and values differ in size."""
+    """Raise UserError if the heads differ from those of the first layer, or their keys and values differ in size."""
     if (attention.heads, attention.key_dim, attention.value_dim) != (like.heads, like.key_dim, like.key_dim):
         what = "CTranslate2 wants as many heads in every layer, with keys and values of one size"
         raise UserError(what, received=str(attention))
@@ -502,7 +503,7 @@ def _fill_norm(layer: Any, module: nn.Module) -> None:
 
 
 def _rotation(position: nn.Module) -> dict[str, Any]:
-    """The arguments for the positions that attention reads."""
+    """The arguments for the positions of an attention layer."""
     _known("position", position, Rotary, RelativePosition)
     if not isinstance(position, Rotary):
         return {}
@@ -510,13 +511,13 @@ def _rotation(position: nn.Module) -> dict[str, Any]:
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:
-    """A copy of a weight, since CTranslate2 changes the numbers that it quantises."""
+    """A copy of a weight, because CTranslate2 modifies arrays that it quantises."""
     copied = weight.detach().to("cpu", torch.float32).clone(memory_format=torch.contiguous_format)
     return copied.numpy()
 
 
 def _known(what: str, module: nn.Module, *types: type[Module]) -> Module:
-    """A module of exactly one of these types: what inherits from them may compute anything. Raises UserError."""
+    """Return the module if its class is one of `types`. Raises UserError for others, including subclasses."""
     if type(module) not in types:
         raise UserError(f"CTranslate2 has no such {what}", received=type(module).__name__)
     return cast("Module", module)

@@ -1,4 +1,4 @@
-"""The options of exports: those of all formats, and those of each."""
+"""The options of exports: of all formats, and of each format."""
 
 from __future__ import annotations
 

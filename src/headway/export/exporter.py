@@ -1,6 +1,6 @@
-"""The contract of an exporter: a format that a trained run is written in, for engines and libraries of other people.
+"""The interface of exporters: a format for trained runs that other engines and libraries read.
 
-Beside weights stand the tokenizers of a run: headway's own files, and SentencePiece models for others.
+Exports include the run's tokenizers: headway's own files, and SentencePiece models for other libraries.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from headway.processing.text.text_processor import PreparationConfig, TextProces
 from headway.processing.text.vocabulary import Vocabulary
 from headway.runs.run_folder import RunFolder
 
-PROCESSORS = "vocabulary"  # as in a run
+PROCESSORS = "vocabulary"  # the name of the folder in a run
 
 
 class Answer(NamedTuple):
-    """One output of a model or an engine.
+    """An output of a model or an engine.
 
     Attributes:
-        tokens: the tokens that were written, without the end mark.
-        score: their log probability, the end mark included; of labels, the sum of those of all words.
-        text: what the format's own tokenizer makes of the tokens.
-        ids: of the tokens, which may share a name; none for labels.
+        tokens: the output's tokens, without the end mark.
+        score: their log probability, including the end mark; for labels, summed over all words.
+        text: the detokenized text, by the format's own tokenizer.
+        ids: of the tokens (whose names need not be unique); empty for labels.
     """
 
     tokens: tuple[str, ...]
@@ -43,9 +43,9 @@ class Answer(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A search that every engine has: so many hypotheses, ranked by their log probability, all of them returned.
+    """A search that every engine supports: `beam` hypotheses, ranked by their log probability, and all returned.
 
-    The longest output has `longest` tokens, and `ratio` more for each of the source.
+    An output has at most `longest` tokens, and `ratio` more for each source token.
     """
 
     beam: int
@@ -63,9 +63,9 @@ class Exporter(ABC):
     Attributes:
         Config: the options of the format.
         name: its name in `EXPORTERS`.
-        extra: the extra of headway whose packages it needs.
-        packages: these packages, as they are imported.
-        library: what loads such a folder, and how, for the model card.
+        extra: the extra of headway that installs its packages.
+        packages: the packages, by import name.
+        library: the library that loads such a folder, and how, for the model card.
     """
 
     Config: ClassVar[type[Section]] = Section
@@ -78,57 +78,57 @@ class Exporter(ABC):
 
     @abstractmethod
     def refusal(self, run: Run) -> str | None:
-        """The reason why this format cannot express a model, None where it can."""
+        """The reason why this format does not support a model, or None if it does."""
 
     def form(self, run: Run) -> str:
-        """The thing that a run becomes in this format, in a few words."""
+        """The form of a run in this format, in a few words."""
         return ""
 
     @abstractmethod
     def write(self, run: Run, folder: Path) -> None:
-        """Write weights, configuration and tokenizer into `folder`, which does not exist yet.
+        """Write weights, configuration and tokenizer into the new folder `folder`.
 
         Raises:
-            UserError: options that do not fit the run.
+            UserError: the options do not match the run.
         """
 
     @abstractmethod
     def open(self, folder: Path, run: Run) -> Answering:
-        """The content of a folder that `write` wrote of a run, loaded by the library that it is for."""
+        """Load the output of `write` for a run with the library that the format is for."""
 
     @abstractmethod
     def usage(self, run: Run) -> str:
-        """The way to use the folder, as Markdown for the model card."""
+        """How to use the folder, as Markdown for the model card."""
 
     @property
     def exact(self) -> bool:
-        """Whether outputs have to be those of the run; weights of fewer bits give others now and then."""
+        """Whether outputs must equal the run's. Weights of fewer bits sometimes lead to other outputs."""
         return True
 
     def search(self, run: Run, beam: int | None, longest: int) -> Search:
-        """The search that run and export are compared by. Raises UserError for a beam that the format does not have.
+        """The search for comparing run and export. Raises UserError if the format does not support the beam.
 
         Args:
-            run: what is exported.
-            beam: as it was asked for.
+            run: the run.
+            beam: the requested beam, or None.
             longest: more tokens than any sound output of the lines has.
         """
         return Search(beam or run.recipe.decoding.beam, longest)
 
     def examined(self, run: Run, folder: Path, report: Any, examples: Sequence[Example]) -> Any:
-        """The `ParityReport` on a written folder, with what the format has to add on the examples of both."""
+        """The `ParityReport` of a written folder, with additions of the format computed on the examples."""
         return report
 
     def finish(self, run: Run, folder: Path, card: str) -> None:  # noqa: B027 - most formats have nothing to add
-        """Put the model card where the format itself has a place for it."""
+        """Add the model card inside the format's own files, if it has a place there."""
 
     def card(self, run: Run) -> Mapping[str, Any]:
-        """Further keys of the head of the model card."""
+        """Additional metadata keys of the model card."""
         return {}
 
 
 def write_tokenizers(run: Run, folder: Path) -> None:
-    """Write `vocabulary/` as the run has it, and `source.spm` and `target.spm` where these alone cut and join text."""
+    """Write the run's `vocabulary/`, and `source.spm` and `target.spm` if these alone tokenize and detokenize text."""
     assert run.path is not None
     shutil.copytree(RunFolder(run.path).vocabulary, folder / PROCESSORS)
     for processor, name in ((run.source, "source"), (run.target, "target")):
@@ -137,7 +137,7 @@ def write_tokenizers(run: Run, folder: Path) -> None:
 
 
 def sentencepiece_fault(processor: Processor) -> str | None:
-    """The reason why a SentencePiece model alone does not do what a processor does; None where it does."""
+    """The reason why a SentencePiece model alone is not equivalent to a processor; None if it is."""
     if not isinstance(processor, TextProcessor) or not isinstance(processor.vocabulary, SubwordVocabulary):
         return "a vocabulary that is no SentencePiece model; those of kind bpe, unigram and char are"
     if is_plain(processor.config):
@@ -146,7 +146,7 @@ def sentencepiece_fault(processor: Processor) -> str | None:
 
 
 def sentencepiece_of(processor: Processor) -> bytes:
-    """The SentencePiece model of a processor that `sentencepiece_fault` has no fault with; it cleans text, too."""
+    """The SentencePiece model of a processor without `sentencepiece_fault`; it also cleans text."""
     assert isinstance(processor, TextProcessor)
     vocabulary = cleaning(processor)
     assert isinstance(vocabulary, SubwordVocabulary)
@@ -154,7 +154,7 @@ def sentencepiece_of(processor: Processor) -> bytes:
 
 
 def cleaning(processor: TextProcessor) -> Vocabulary:
-    """The vocabulary of a processor; a SentencePiece model cleans text by itself if the processor does."""
+    """The vocabulary of a processor. If the processor cleans text, a SentencePiece model does so too."""
     vocabulary = processor.vocabulary
     if processor.config.clean and isinstance(vocabulary, SubwordVocabulary):
         return vocabulary.with_rules(clean_rules())
@@ -162,12 +162,11 @@ def cleaning(processor: TextProcessor) -> Vocabulary:
 
 
 def is_plain(config: PreparationConfig) -> bool:
-    """Whether a SentencePiece model can do all that prepares text."""
+    """Whether a SentencePiece model can do the whole preparation of text."""
     return config == PreparationConfig(language=config.language, clean=config.clean)
 
 
 def text_processors(run: Run) -> tuple[TextProcessor, TextProcessor]:
-    """The processors of a run of text."""
     source, target = run.source, run.target
     assert isinstance(source, TextProcessor)
     assert isinstance(target, TextProcessor)
@@ -175,11 +174,10 @@ def text_processors(run: Run) -> tuple[TextProcessor, TextProcessor]:
 
 
 def tokens_of(processor: TextProcessor) -> list[str]:
-    """The tokens of a vocabulary in the order of their ids."""
     return processor.tokens(range(processor.size))
 
 
 def language_codes(run: Run) -> tuple[str, str]:
-    """The languages of both sides, as indices of packages name them."""
+    """The base language codes of both sides, as package indices name them."""
     text = run.recipe.text
     return base_language(text.source.language), base_language(text.target.language)

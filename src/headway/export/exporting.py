@@ -1,4 +1,4 @@
-"""`headway export`: a run written in a format with its card and the proof that it answers alike."""
+"""`headway export`: write a run in a format, with its card and a comparison of the outputs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PARITY = "parity.json"
 
 
 def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
-    """The exporter of a format with its options.
+    """Build the exporter of a format with its options.
 
     Raises:
-        UserError: an unknown format, options that it does not have, or a package that is not installed.
+        UserError: the format is unknown, has no such option, or its package is not installed.
     """
     kind = EXPORTERS.get(name, option("format"))
     section = config_of(kind)
@@ -42,13 +42,13 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
 
 
 def formats_of(path: Path) -> Table:
-    """For every format whether it can express a run, and how or why not. Raises UserError where it has no weights."""
+    """A table of the formats: whether they support a run, and how or why not. Raises UserError if it has no weights."""
     rows = list(_answers(open_run(path).loaded()))
     return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
 
 
 def destinations(run: Run) -> list[str]:
-    """The formats that can express a run, trained or not, and the others with their reason in short, a line each."""
+    """Lines that list the formats that support a run, trained or not, and the others with short reasons."""
     can, reasons = list[str](), dict[str, list[str]]()
     for name, answer, how in _answers(run):
         (can if answer == "yes" else reasons.setdefault(how.partition("; ")[0], [])).append(name)
@@ -57,7 +57,7 @@ def destinations(run: Run) -> list[str]:
 
 
 def _answers(run: Run) -> Iterator[tuple[str, str, str]]:
-    """For every format its name, whether it can express a run, and how or why not."""
+    """For every format its name, whether it supports a run, and how or why not."""
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = _refusal(exporter, run)
@@ -65,19 +65,19 @@ def _answers(run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def _alone(exporter: Exporter, run: Run) -> bool:
-    """Whether no other program could read what a format writes of a run."""
+    """Whether only headway can read the format's output for a run."""
     return exporter.card(run).get("library_name") == "headway"
 
 
 def _refusal(exporter: Exporter, run: Run) -> str | None:
-    """Why a format cannot express a run; None where it can."""
+    """The reason why a format does not support a run; None if it does."""
     if run.recipe.data.context.most:
         return "it reads the sentences before another (data.context), which no engine does; headway pack carries it"
     return exporter.refusal(run)
 
 
 def check_expressible(exporter: Exporter, run: Run) -> None:
-    """Raise UserError where a format cannot express a run, with the formats that can."""
+    """Raise UserError if a format does not support a run, naming the formats that do."""
     refusal = _refusal(exporter, run)
     if refusal is not None:
         others = [name for name in EXPORTERS if _refusal(build_exporter(name, {}), run) is None]
@@ -89,19 +89,19 @@ def check_expressible(exporter: Exporter, run: Run) -> None:
 
 
 def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str, Any]) -> ParityReport:
-    """Write a run in a format, with `README.md` and `parity.json`, and say how its outputs compare with the run's.
+    """Write a run in a format, with `README.md` and `parity.json`, and compare its outputs with the run's.
 
-    The folder appears when all of it is there. An export whose outputs differ is kept: its report says so.
+    The folder appears when it is complete. An export whose outputs differ is kept, and its report says so.
 
     Args:
         name: of the exporter.
         path: the run folder.
-        options: those that all formats have.
-        given: those of the format.
+        options: the options of all formats.
+        given: the options of this format.
 
     Raises:
-        UserError: no run, no weights, a format that cannot express it or is not installed, a folder that is there
-            already, or nothing to compare.
+        UserError: there is no run or no weights, the format does not support it or is not installed, the folder exists,
+            or there is nothing to compare.
     """
     output = options.output
     if output is None:
@@ -141,7 +141,7 @@ def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str
 
 
 def _told(report: ParityReport) -> str:
-    """The words of the card on the export."""
+    """The text about the export for the model card."""
     kind = "labels" if report.search.longest == 1 else f"beam {report.search.beam}, no length penalty"
     text = (
         f"Exported as `{report.format}`. {report.equal} of {report.lines} best outputs equal the run's ({kind}). "

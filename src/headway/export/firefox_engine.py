@@ -1,4 +1,4 @@
-"""The engine of Firefox in Python: greedy search over what a firefox export holds, with products of 8-bit integers."""
+"""The engine of Firefox in Python: greedy search with the files of a firefox export and products of 8-bit integers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from headway.runs.engines import Engine
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis
 
-PARTS = ("model", "vocab", "lex")  # the names of the files begin so; a shortlist (lex) need not be there
+PARTS = ("model", "vocab", "lex")  # prefixes of the file names; the shortlist (lex) is optional
 
 
 class FirefoxBackend(Backend):
-    """Greedy search by the engine, which reads and writes text, and tells no probabilities.
+    """Greedy search by the engine, which reads and writes text, and returns no probabilities.
 
-    A translator belongs to the thread that made it, so each thread has its own.
+    A translator can only be used by the thread that made it, so each thread has its own.
     """
 
     name = "firefox"
@@ -78,7 +78,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def engine_text(source: TextProcessor, line: str) -> str:
-    """A line as the engine is given it: the mark for spaces, which SentencePiece's models have, is a space."""
+    """A line prepared for the engine, with SentencePiece's space mark replaced by spaces."""
     return source.prepare(line).replace(SPACE, " ")
 
 

@@ -1,7 +1,7 @@
-"""Students for the translation engine of Firefox, and for those that read the same files: Marian's, with int8 weights.
+"""Students for the translation engine of Firefox, and other engines that read Marian's files with int8 weights.
 
-A folder has the model, the vocabulary, a shortlist where there are links, and an entry for a registry of models. Parity
-is three-fold: the run, the engine, and headway's own computation with the same integers.
+A folder has the model, the vocabulary, a shortlist if there are links, and an entry for a registry of models. Three
+outputs are compared: the run's, the engine's, and headway's own computation with the same integers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.runs.run_folder import model_weights
 from headway.tasks.student import engine_rows, engine_vocabulary, student_items, vocabulary_fault
 
-MULTIPLE = 16  # of the sizes that engines multiply fast
+MULTIPLE = 16  # engines are fast if sizes are multiples of this
 REGISTRY = "registry.json"
 ENGINE = "fxtranslate"
 LEAST_EQUAL, LEAST_EXACT, MOST_BLEU = 0.95, 0.99, 0.3
@@ -85,7 +85,7 @@ class FirefoxExporter(Exporter):
         return " and ".join(self.names(run)[:2])
 
     def names(self, run: Run) -> list[str]:
-        """The files of the model, the vocabulary and the shortlist, named as those of Firefox are."""
+        """The file names of the model, the vocabulary and the shortlist, as in Firefox."""
         pair, first, best = "".join(language_codes(run)), self.config.shortlist_first, self.config.shortlist_best
         return [f"model.{pair}.intgemm.alphas.bin", f"vocab.{pair}.spm", f"lex.{first}.{best}.{pair}.s2t.bin"]
 
@@ -110,19 +110,19 @@ class FirefoxExporter(Exporter):
             say("without links there is no shortlist: the engine looks at all target tokens")
 
     def _links(self, run: Run) -> Path | None:
-        """The file of links that is given, or else the store of those that the run learned from, if it is there."""
+        """The file of links of the options, or else the store of the run's training links if it exists."""
         if self.config.links is not None or run.recipe.data.links is None:
             return self.config.links
         store = store_of_links(run.recipe.data.train, run.recipe.data.links)
         return store if store.exists() else None
 
     def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
-        """Encoded sources that activations are measured on."""
+        """The encoded sources that the range of activations is measured on."""
         count, data, file = self.config.calibration_lines, run.recipe.data, self.config.calibration
         lines = [] if file is None else [*islice(read_lines(file), count)]
         for corpus, where in ((data.train, "data.train"), (data.dev, "data.dev")):
             if file is None and corpus is not None and not lines:
-                with suppress(UserError):  # it may not be where it was
+                with suppress(UserError):  # the file may have moved
                     lines = [each.source for each in islice(open_source(corpus, where), count)]
         ids = [source.encode(line, data.truncation()).values for line in lines]
         if not (found := [each for each in ids if 0 < len(each) < LONGEST]):
@@ -160,7 +160,7 @@ class FirefoxExporter(Exporter):
         return Search(1, longest_of(1), 2.0)
 
     def examined(self, run: Run, folder: Path, report: ParityReport, examples: Sequence[Example]) -> ParityReport:
-        """The report with the engine's outputs, where it is installed; and the entry for a registry."""
+        """The report with the engine's outputs, if it is installed. Writes the entry for a registry."""
         texts = {"run": [own for own, _ in report.outputs], "int8": [other for _, other in report.outputs]}
         engine = None
         if find_spec(ENGINE) is None:
@@ -193,7 +193,7 @@ class FirefoxExporter(Exporter):
         return whole
 
     def _by_engine(self, run: Run, folder: Path, examples: Sequence[Example]) -> tuple[list[str], str]:
-        """The engine's outputs, and what engine it is."""
+        """The engine's outputs, and its name and version."""
         from fxtranslate import Translator
 
         model, vocabulary, *lists = (path.read_bytes() for name in self.names(run) if (path := folder / name).exists())
@@ -212,12 +212,12 @@ class FirefoxExporter(Exporter):
 
 @dataclass(frozen=True, kw_only=True)
 class FirefoxReport(ParityReport):
-    """The comparison of a run, of the engine, and of headway's own computation with the engine's integers, `int8`.
+    """The comparison of the run, the engine, and headway's own computation with the engine's integers, `int8`.
 
     Attributes:
-        engine: its name, version and instructions; None where it is not installed.
-        scores: for each metric those of all three.
-        differing: every line with outputs that are not all equal, with these.
+        engine: its name, version and instruction set; None if it is not installed.
+        scores: by metric, the scores of all three.
+        differing: the lines whose outputs are not all equal, with the outputs.
     """
 
     engine: str | None
@@ -225,7 +225,7 @@ class FirefoxReport(ParityReport):
     differing: tuple[dict[str, Any], ...]
 
     def share(self, one: str, other: str) -> float:
-        """The share of lines for which two of them have the same output."""
+        """The share of lines for which both have the same output."""
         return 1 - sum(bool(each[one] != each[other]) for each in self.differing) / self.lines
 
     @property
@@ -253,13 +253,13 @@ class FirefoxReport(ParityReport):
 
 
 def engine_ids(run: Run) -> dict[int, int]:
-    """For each id of the run's vocabulary that the engine has the id there."""
+    """The engine's ids by the ids of the run's vocabulary, for tokens that the engine has."""
     rows = engine_rows(text_processors(run)[0].size)
     return {id: row for row, id in enumerate(rows) if id >= 0}
 
 
 def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, int]]:
-    """The (source, target) ids of the training pairs that a file links. Raises UserError for links of other pairs."""
+    """The (source, target) ids of training pairs linked in a file. Raises UserError if the links are of other pairs."""
     processors = text_processors(run)
     corpus = open_source(run.recipe.data.train, "data.train", run.recipe.data.broken)
 
@@ -277,7 +277,7 @@ def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, i
 
 
 def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:
-    """The (source, target) ids that are linked in a store. Raises UserError where it is damaged, or of other pairs."""
+    """The (source, target) ids that a store links. Raises UserError if it is damaged, or of other pairs."""
     processors, labeller = text_processors(run), LinkLabeller(store, run.recipe.text)
     counts = Counter[str]()
     for pair in open_source(run.recipe.data.train, "data.train", run.recipe.data.broken):
@@ -292,7 +292,7 @@ def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:
 
 
 def _needs(run: Run) -> Iterator[str]:
-    """Values that a run would need, by the keys of its recipe."""
+    """The changes to its recipe that a run would need, as `key: value`."""
     yield from marian_needs(run)
     section = run.recipe.model
     if isinstance(section, TransformerConfig):
@@ -314,5 +314,5 @@ def _needs(run: Run) -> Iterator[str]:
             yield "vocabulary.kind: unigram"
         elif (fault := vocabulary_fault(vocabulary)) is not None:
             yield fault
-    if not all(each.shares_ids_with(vocabularies[0]) for each in vocabularies):  # a tagger has none
+    if not all(each.shares_ids_with(vocabularies[0]) for each in vocabularies):  # a tagger has no shared ids
         yield "vocabulary.shared: true"

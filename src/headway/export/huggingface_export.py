@@ -1,8 +1,8 @@
 """Runs for Hugging Face's transformers, and for its hub.
 
-A Transformer that is one of Marian's becomes a `MarianMTModel` with its tokenizer. A tagger that reads the last layer
-of its encoder becomes the encoder's own class for token classification. Everything else stays what it is: the run
-itself, weights in safetensors, which headway loads.
+A Transformer that Marian supports becomes a `MarianMTModel` with its tokenizer. A tagger that reads the last layer of
+its encoder becomes the encoder's class for token classification. All other runs are written as they are, with weights
+in safetensors, and loaded by headway.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ import headway
 
 print(headway.load(FOLDER).predict(["..."]))
 ```"""
-WITH_CODE = COPY.replace("FOLDER", "FOLDER, allow_code=True")  # code that is installed
+WITH_CODE = COPY.replace("FOLDER", "FOLDER, allow_code=True")  # with installed foreign code
 ACTIVATIONS = {ReluFeedForward: "relu", GeluFeedForward: "gelu", SwishFeedForward: "swish"}
-POSITIONS = 1024  # at least so many are made; sinusoids are defined for all
-LONGEST = 512  # tokens of an output, as OPUS-MT has it
-BATCH = 16  # lines that are decoded at once
+POSITIONS = 1024  # the fewest positions written; sinusoids are defined for all
+LONGEST = 512  # tokens of an output, as in OPUS-MT
+BATCH = 16  # lines per batch
 
 
 class HuggingFaceExporter(Exporter):
@@ -88,7 +88,7 @@ class HuggingFaceExporter(Exporter):
             write_classifier(run, folder)
         elif marian_refusal(run) is None:
             write_marian(run, folder)
-        else:  # the run as its pack holds it, which tells nothing of this machine
+        else:  # the files of a packed run, without paths of this machine
             assert run.path is not None
             with workspace(folder.parent) as place:
                 pack_run(run.path, place / "run.zip")
@@ -112,7 +112,7 @@ class HuggingFaceExporter(Exporter):
 
 
 def marian_refusal(run: Run) -> str | None:
-    """The reason why a run is no MarianMTModel; None where it is one."""
+    """The reason why a run cannot become a MarianMTModel; None if it can."""
     return next(_marian_faults(run), None)
 
 
@@ -180,7 +180,7 @@ def _stack_faults(blocks: Sequence[Block], dim: int) -> Iterator[str]:
 
 
 def write_marian(run: Run, folder: Path) -> None:
-    """Write model and tokenizer of a run that `marian_refusal` has no fault with."""
+    """Write the model and the tokenizer of a run without `marian_refusal`."""
     folder.mkdir()
     with transformers_quiet() as transformers:
         model = transformers.MarianMTModel(_config(run, transformers)).eval()
@@ -229,11 +229,11 @@ def _config(run: Run, transformers: Any) -> Any:
 
 
 def _generation_config(run: Run, transformers: Any) -> Any:
-    """The run's search, as far as `generate` has it.
+    """The run's search options in the form of `generate`, as far as it has them.
 
-    Its scores are log probabilities over length ** exponent. ((5 + length) / 6) ** alpha grows like the exponent
-    alpha * length / (length + 5), which is taken at 20 tokens. Its lengths count the decoder's start, too. It cannot
-    say a longest length that hangs on the source's.
+    Its scores are log probabilities divided by length ** exponent. ((5 + length) / 6) ** alpha grows like the exponent
+    alpha * length / (length + 5), which is evaluated at 20 tokens. Its lengths include the decoder's start token. It
+    has no maximum length that depends on the source's.
     """
     search = run.recipe.decoding
     longest = LONGEST if search.max_length is None else min(LONGEST, search.max_length + 1)
@@ -276,17 +276,17 @@ def _write_tokenizer(run: Run, folder: Path, transformers: Any, *, separate: boo
         pad_token=SPECIALS[PAD],
         model_max_length=1 + (longest if truncation is None else min(longest, truncation.length)),
         clean_up_tokenization_spaces=False,
-        split_special_tokens=True,  # `<pad>` within a text is text
+        split_special_tokens=True,  # `<pad>` in a text is ordinary text
     )
     tokenizer.save_pretrained(str(folder))
     file = folder / "tokenizer_config.json"
-    settings = json.loads(file.read_text(encoding="utf-8"))  # without paths of this machine; names find the files
+    settings = json.loads(file.read_text(encoding="utf-8"))  # remove paths of this machine; file names are enough
     here = {key for key, value in settings.items() if isinstance(value, str) and str(folder) in value}
     write_json(file, {key: value for key, value in settings.items() if key not in here})
 
 
 def open_marian(folder: Path) -> Answering:
-    """The answers of `generate`, model and tokenizer loaded as everybody loads them."""
+    """A function that decodes with `generate`, from the folder's model and tokenizer."""
     with transformers_quiet() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
         model = transformers.MarianMTModel.from_pretrained(str(folder)).eval()
@@ -304,13 +304,13 @@ def open_marian(folder: Path) -> Answering:
 @torch.inference_mode()
 def _generate(model: Any, tokenizer: Any, inputs: Any, search: Search) -> list[list[Answer]]:
     """The outputs of `generate` with their log probabilities."""
-    # As headway's own search, it goes on while a hypothesis that is alive can still be the best.
+    # Like headway's own search, continue while an active hypothesis can still become the best.
     beams = {"early_stopping": False, "length_penalty": 0.0} if search.beam > 1 else {}
     ids = model.generate(
         **inputs, num_beams=search.beam, num_return_sequences=search.beam, max_new_tokens=search.longest,
         max_length=None, no_repeat_ngram_size=0, **beams,
     )  # fmt: skip
-    ids = torch.nn.functional.pad(ids, (0, 1), value=EOS)  # for outputs that were cut at the longest length
+    ids = torch.nn.functional.pad(ids, (0, 1), value=EOS)  # for outputs cut at the maximum length
     sources, mask = (inputs[name].repeat_interleave(search.beam, 0) for name in ("input_ids", "attention_mask"))
     logits = model(input_ids=sources, attention_mask=mask, decoder_input_ids=ids[:, :-1]).logits
     chosen = logits.float().log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)
@@ -324,7 +324,7 @@ def _generate(model: Any, tokenizer: Any, inputs: Any, search: Search) -> list[l
 
 
 def is_classifier(run: Run) -> bool:
-    """Whether a run labels words by a linear map of its encoder's last layer, as the library's own classes do."""
+    """Whether a run labels words by a linear map of its encoder's last layer, like the library's own classes."""
     if not isinstance(run.model, Tagger) or not isinstance(run.model.mix, LastLayer):
         return False
     config: Any = run.model.encoder.config
@@ -334,7 +334,7 @@ def is_classifier(run: Run) -> bool:
 
 
 def _is_linear(classifier: Any) -> bool:
-    """Whether a class is its encoder and a linear map called `classifier`; some have more, or call it otherwise."""
+    """Whether a class consists of its encoder and a linear map named `classifier`. Some have more, or other names."""
     encoder = f"{classifier.base_model_prefix}."
     own = {name for name in classifier.state_dict() if not name.startswith(encoder)}
     return own == {"classifier.weight", "classifier.bias"}
@@ -358,7 +358,7 @@ def write_classifier(run: Run, folder: Path) -> None:
 
 
 def open_classifier(folder: Path, run: Run) -> Answering:
-    """The labels that the library's own class gives the words of a line."""
+    """A function that labels the words of lines with the library's own class."""
     with transformers_quiet() as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
         model = transformers.AutoModelForTokenClassification.from_pretrained(str(folder)).eval()

@@ -1,4 +1,4 @@
-"""The computation of the engines in browsers, in numpy: what an exported student has to answer, and its calibration.
+"""The computation of browser engines in numpy: the expected outputs of an exported student, and its calibration.
 
 Shapes: B sources of one length, S source, D model, K heads, V vocabulary, R rows that are still decoded.
 """
@@ -18,30 +18,30 @@ from headway.tasks.marian_transformer import OUTPUT_BIAS
 from headway.tasks.student import END, EPSILON, factor_name, student_options
 
 LONGEST = 256  # tokens of an output
-EXACT = 1 << 24  # integers up to which float32 adds exactly
-SATURATED = 32767  # the largest sum of two products in the 16 bits of AVX2 and SSSE3
-SHIFT = 127  # that these add to activations, whose bytes have no sign there
-SEVEN_BITS = 64  # the largest weight with which no two products saturate
-LEAST_SCALE = 0.85  # activations are not spread further than that: seven bits of the weights cost less
-DEVIATIONS = 1.1  # above the mean of the largest activations
-EVERY = 3  # of so many positions one is looked at for saturation
-TOGETHER = 64  # sources that are decoded at once
+EXACT = 1 << 24  # float32 adds integers exactly up to this sum
+SATURATED = 32767  # the largest 16-bit sum of two products with AVX2 and SSSE3
+SHIFT = 127  # which these add to activations, to make them unsigned bytes
+SEVEN_BITS = 64  # the largest weight for which no two products saturate
+LEAST_SCALE = 0.85  # activations are not scaled below this: 7-bit weights lose less
+DEVIATIONS = 1.1  # standard deviations above the mean of the largest activations
+EVERY = 3  # one of this many positions is checked for saturation
+TOGETHER = 64  # sources per batch
 
 
 class Written(NamedTuple):
-    """An output: ids without the end mark, and the log probability of each and of the end mark where it was written."""
+    """An output: ids without the end mark, and the log probability of each, and of the end mark if it was written."""
 
     ids: tuple[int, ...]
     log_probabilities: tuple[float, ...]
 
 
 def longest_of(length: int) -> int:
-    """The longest output for a source of so many tokens, its end mark counted."""
+    """The maximum output length for a source of `length` tokens, including its end mark."""
     return min(2 * length + 4, LONGEST)
 
 
 class Reference:
-    """A student as engines compute it: products of int8 numbers, summed in integers; float32 elsewhere."""
+    """A student as engines compute it: int8 products, summed in integers; all else in float32."""
 
     def __init__(self, items: Mapping[str, Item], where: str, shortlist: Shortlist | None = None) -> None:
         options = student_options(items, where)
@@ -62,34 +62,34 @@ class Reference:
 
     @staticmethod
     def _read(matrix: Quantized) -> NDArray[Any]:
-        """(in, out) in a type that sums the integers exactly."""
+        """The matrix (in, out) in a float type that sums the integers exactly."""
         fits = MOST * MOST * matrix.values.shape[1] < EXACT
         return np.ascontiguousarray(matrix.values.T, dtype=np.float32 if fits else np.float64)
 
     def translate(self, sources: Sequence[Sequence[int]]) -> list[Written]:
-        """The greedy output for each source, ids without the end mark."""
+        """The greedy output for each source (ids without the end mark)."""
         outputs: dict[int, Written] = {}
         rows_by_length = defaultdict[int, list[int]](list)
         for row, source in enumerate(sources):
             rows_by_length[len(source)].append(row)
-        for rows in rows_by_length.values():  # of one length, so that nothing is padded
+        for rows in rows_by_length.values():  # of the same length, to avoid padding
             for some in (rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)):
                 ids = np.array([[*sources[row], END] for row in some])
                 outputs |= zip(some, self._decode(self._encode(ids), ids), strict=True)
         return [outputs[row] for row in range(len(sources))]
 
     def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
-        """(..., out) of x (..., in): the integers nearest to both, multiplied, back in floats."""
+        """(..., out) of x (..., in): round both to integers, multiply, and scale back to floats."""
         factor, wide = self.floats[factor_name(name)][0], self._wide[name]
         rounded = np.clip(np.rint(x * factor), -MOST, MOST).astype(wide.dtype)
         unit = np.float32(1) / (factor * self.matrices[name].factor)
-        shift = self._shifts[name]  # engines take it away again in floats, which rounds
+        shift = self._shifts[name]  # engines subtract it in floats, with rounding
         y: Floats = (rounded @ wide + shift).astype(np.float32) * unit
         y += (0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32)
         return y
 
     def _encode(self, ids: NDArray[Any]) -> Floats:
-        """(B, S, D)."""
+        """The encoder's output (B, S, D)."""
         length = ids.shape[1]
         positions = self._positions if length <= LONGEST else _positions(length, self.dim)
         x: Floats = self._vectors[ids] + positions[:length]
@@ -107,7 +107,7 @@ class Reference:
         if self.shortlist is not None:
             allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
         written: list[list[tuple[int, float]]] = [[] for _ in ids]
-        x: Floats = np.zeros((count, 1, self.dim), np.float32)  # a zero vector is the first
+        x: Floats = np.zeros((count, 1, self.dim), np.float32)  # the first input is a zero vector
         alive = np.arange(count)
         for step in range(longest_of(ids.shape[1])):
             x = x + self._positions[step]
@@ -148,7 +148,7 @@ class Reference:
         return x.reshape(*x.shape[:2], self.heads, -1).swapaxes(1, 2)
 
     def _attend(self, x: Floats, view: tuple[Floats, Floats], name: str) -> Floats:
-        """Attention of x (B, T, D) to what is in view."""
+        """Attention of x (B, T, D) to the keys and values in `view`."""
         keys, values = view
         scores = self._heads(self.product(x, f"{name}_Wq", f"{name}_bq")) @ keys
         scores *= np.float32((self.dim // self.heads) ** -0.5)
@@ -169,7 +169,7 @@ class Reference:
 
 
 def _positions(length: int, dim: int) -> Floats:
-    """(L, D): all sines before all cosines, of angles that are rounded as in engines."""
+    """(L, D): all sines, then all cosines, of angles that are rounded as in engines."""
     half, channels = dim // 2, np.arange(dim)
     frequencies = (1e-4 ** ((channels % half) / (half - 1))).astype(np.float32)
     offsets = (channels // half * (np.pi / 2)).astype(np.float32)
@@ -178,11 +178,11 @@ def _positions(length: int, dim: int) -> Floats:
 
 
 class Calibration(Reference):
-    """A student in floats, which notes what its matrices are multiplied with.
+    """A student in floats, which records the activations that each matrix is multiplied with.
 
     Attributes:
-        largest: for each matrix the largest activation of each position.
-        rows: for each matrix the activations (R, in) of some positions.
+        largest: by matrix, the largest activation of each position.
+        rows: by matrix, the activations (R, in) of some positions.
     """
 
     def __init__(self, items: Items, where: str) -> None:
@@ -204,21 +204,20 @@ class Calibration(Reference):
 
 
 def matrices_of(items: Mapping[str, Item]) -> dict[str, Quantized]:
-    """The matrices of a student."""
     return {name: item for name, item in items.items() if isinstance(item, Quantized)}
 
 
 def calibrated(items: Items, floats: Mapping[str, Floats], sources: Sequence[Sequence[int]], *, largest: bool) -> Items:
-    """The items with the factors of activations, as they are while sources are translated.
+    """The items with the factors of activations, measured while sources are translated.
 
-    A processor that adds two products in 16 bits must not saturate: activations are spread further for that or, where
-    that would be too far, the matrix has seven bits.
+    Processors that add two products in 16 bits must not saturate. For that, activations are scaled down or, if they
+    would lose too much, the matrix gets seven bits.
 
     Args:
-        items: those without factors.
-        floats: the matrices before they were rounded.
+        items: the items without factors.
+        floats: the matrices before rounding.
         sources: ids, without end marks.
-        largest: take the largest activation of all; else the mean of the largest of each position, and 1.1 deviations.
+        largest: take the largest activation of all; else the mean of each position's largest, plus 1.1 deviations.
     """
     notes, found = Calibration(items, "the student"), dict(items)
     notes.translate(sources)
@@ -231,22 +230,22 @@ def calibrated(items: Items, floats: Mapping[str, Floats], sources: Sequence[Seq
         if scale < LEAST_SCALE or np.allclose(
             narrow.floats, floats[name], rtol=0, atol=1e-6 * np.abs(floats[name]).max()
         ):
-            found[name], scale = narrow, 1.0  # also of an imported one, which has no more bits
+            found[name], scale = narrow, 1.0  # includes imported matrices of seven bits
         found[factor_name(name)] = np.array([factor * scale], np.float32)
     return found
 
 
 def unsaturated(rounded: Floats, values: NDArray[np.int8]) -> float:
-    """The scale of activations (R, in) with which no sum of two products with `values` (out, in) saturates.
+    """The scale of activations (R, in) for which no sum of two products with `values` (out, in) saturates.
 
-    Neighbours whose signs differ never do, nor those that are small.
+    Neighbours with different signs, and small ones, never saturate.
     """
     scale, pairs = 1.0, values.reshape(len(values), -1, 2).astype(np.float32)
     heavy = (np.abs(pairs.sum(2)) * 2 * SHIFT > SATURATED) & (pairs.prod(2) > 0)
     for place in np.flatnonzero(heavy.any(0)):
         weights = np.abs(pairs[heavy[:, place], place])  # (n, 2)
         moved = (rounded[:, 2 * place : 2 * place + 2] @ weights.T).max(0)
-        fixed = (SHIFT + 0.5) * weights.sum(1)  # what is rounded is up to a half more
+        fixed = (SHIFT + 0.5) * weights.sum(1)  # rounding adds up to a half
         full = fixed + moved > SATURATED
         scale = min(scale, ((SATURATED - fixed[full]) / moved[full]).min(initial=1.0))
     return float(scale)

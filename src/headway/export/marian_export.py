@@ -1,4 +1,4 @@
-"""Runs for Marian: model.npz, with vocabularies that cut the text as the run does."""
+"""Runs for Marian: model.npz, with vocabularies that tokenize text as the run does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MarianExporter(Exporter):
         activation = str(model.feed_forward_options()["kind"])
         options = options_of(weights, model.heads, activation, list(map(len, orders)))
         write_npz(folder / MODEL, arrays_of(weights, orders), options)
-        files = {file.stem: file.name for file in vocabulary_files(folder)}  # a table goes before what is beside it
+        files = {file.stem: file.name for file in vocabulary_files(folder)}  # a table has priority over the other file
         names = [files.get("vocab", files.get(side)) for side in ("source", "target")]
         decoder = {"relative-paths": True, "models": [MODEL], "vocabs": names, "beam-size": decoding.beam}
         write_text(folder / DECODER, dump_yaml(decoder))
@@ -77,7 +77,7 @@ class MarianExporter(Exporter):
 
 
 def marian_needs(run: Run) -> Iterator[str]:
-    """Values that a run would need, by the keys of its recipe."""
+    """The changes to its recipe that a run would need, as `key: value`."""
     section = run.recipe.model
     if type(run.model) is not Transformer or not isinstance(section, TransformerConfig):
         yield "model.kind: transformer"

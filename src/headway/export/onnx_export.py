@@ -1,7 +1,7 @@
-"""Runs as ONNX, which runtimes of many languages and devices read: the encoder, and a step of the decoder.
+"""Runs as ONNX, which runtimes for many languages and devices read: the encoder, and a step of the decoder.
 
-`encoder.onnx` makes the state before the first token of sources. `decoder.onnx` chooses rows of a state, reads one more
-token of each and gives log probabilities and the state after it. A search, or a greedy loop, needs nothing else.
+`encoder.onnx` computes the state before the first token of sources. `decoder.onnx` selects rows of a state, reads one
+more token of each, and returns log probabilities and the next state. A search, or a greedy loop, needs nothing else.
 
 Shapes: B sources, S source, C capacity, R rows of a step, V vocabulary.
 """
@@ -69,9 +69,9 @@ FRAMES = (
 )
 ENCODER, DECODER, DESCRIPTION = "encoder.onnx", "decoder.onnx", "onnx.json"
 FORMAT = 1
-# Sizes of two examples, all different: a dimension in which their states differ is free.
+# Sizes of two examples, all different: dimensions in which their states differ are dynamic.
 EXAMPLES = (((5, 3, 2), 11), ((8, 1, 4, 6, 2), 13))
-FRAMES_A_TOKEN = 16  # in a recording: a front end makes fewer positions of them
+FRAMES_A_TOKEN = 16  # in a recording, whose front end reduces the number of positions
 
 
 class OnnxBackend(TorchBackend):
@@ -94,7 +94,7 @@ class OnnxExporter(Exporter):
             return "a graph has no step for each word of a source, which the cell cho_gru needs; gru needs none"
         if any(getattr(module, "choice", "soft") != "soft" for module in run.model.modules()):
             return "a graph has no attention that chooses one position (choice hard or monotonic)"
-        # They read each beginning of a whole sequence; a decoder reads token by token.
+        # They need whole sequences; a decoder reads token by token.
         whole = [
             module
             for name, module in run.model.named_modules()
@@ -133,7 +133,7 @@ class OnnxExporter(Exporter):
 
 
 def tensors_of(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a state, with the names of the fields that they stand in."""
+    """The tensors of a state, with the names of their fields."""
     if isinstance(value, Tensor):
         yield name, value
         return
@@ -148,27 +148,27 @@ def tensors_of(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 class EncoderGraph(nn.Module):
-    """From sources (B, S), or frames, to the state before the first token, with room for C tokens."""
+    """Computes the state before the first token, with capacity C, from sources (B, S) or frames."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Tensor, mask: Tensor, room: Tensor) -> tuple[Tensor, ...]:
-        """The tensors of the state; of `room` (C,) the length alone counts."""
+        """The tensors of the state; only the length of `room` (C,) is used."""
         state = self.model.start(self.model.encode(source, mask), room.shape[0])
         return tuple(tensor for _, tensor in tensors_of(state))
 
 
 class DecoderGraph(nn.Module):
-    """One step: from the tokens (R, 1) of the chosen rows of a state to the log probabilities (R, V) of the next."""
+    """One step: from tokens (R, 1) for the selected rows of a state to the next token's log probabilities (R, V)."""
 
     def __init__(self, model: Seq2Seq, like: State) -> None:
         super().__init__()
         self.model, self.like = model, like
 
     def forward(self, tokens: Tensor, rows: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Log probabilities, and the tensors of the state after; `rows` (R,) are those that are gone on with."""
+        """Log probabilities, and the tensors of the next state; `rows` (R,) selects rows of `state`."""
         tensors = iter(state)
         chosen = mapped(self.like, lambda _: next(tensors), Tensor).select(rows)
         scores, after = self.model.extend(tokens, chosen)
@@ -176,10 +176,10 @@ class DecoderGraph(nn.Module):
 
 
 def write_onnx(model: Seq2Seq, folder: Path) -> None:
-    """Write both graphs of a model (in evaluation mode, on the CPU), checked, and `onnx.json` into a new folder.
+    """Write and check both graphs of a model (in evaluation mode, on the CPU) and `onnx.json` in a new folder.
 
     Raises:
-        RunError: torch cannot make a graph of the model.
+        RunError: torch cannot export the model.
     """
     free, inputs = torch.export.Dim.DYNAMIC, []
     times = FRAMES_A_TOKEN if model.trial_source(1).ndim > 1 else 1
@@ -221,14 +221,14 @@ def _write(
     import onnx
 
     for operator in (torch.ops.aten.lstm.input, torch.ops.aten.gru.input):
-        # While torch makes a graph, these have other kernels. It would use what it has kept since the last graph.
+        # While torch exports, these have other kernels; without this, it would use those cached before.
         operator._dispatch_cache.clear()
     try:
         program = torch.onnx.export(
             graph.eval(), example, dynamic_shapes=dimensions, input_names=inputs, output_names=outputs, dynamo=True,
             verbose=False,
         )  # fmt: skip
-    except Exception as error:  # of torch's exporter, which raises what its parts raise
+    except Exception as error:  # torch's exporter may raise anything
         cause = error.__cause__ or error
         what = f"{file.name}: torch makes no graph of this model ({type(cause).__name__}: {cause})"
         raise RunError(what) from error
@@ -239,7 +239,7 @@ def _write(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the notices of torch's exporter."""
+    """Suppress the messages of torch's exporter."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -253,25 +253,24 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OnnxMemory(Memory):
-    """Sources (B, S) that are encoded once it is known how long outputs can be; `values` (B, 0) say how many."""
+    """Sources (B, S) that are encoded when the output capacity is known; `values` (B, 0) give their number."""
 
     source: Tensor
 
 
 @dataclass(frozen=True)
 class OnnxState(State):
-    """The tensors of a state, and the rows (R,) of them that are gone on with, which the next step chooses."""
+    """The tensors of a state, and the indices (R,) of rows that the next step selects."""
 
     tensors: tuple[NDArray[Any], ...]
     rows: Tensor
 
     def select(self, index: Tensor) -> Self:
-        """Rows `index` of this state."""
         return replace(self, rows=self.rows.index_select(0, index.reshape(-1)))
 
 
 class OnnxModel:
-    """An exported model in a folder that `write_onnx` wrote, as `search` asks for it."""
+    """An exported model, in a folder of `write_onnx`, with the methods that `search` needs."""
 
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession, SessionOptions
@@ -285,11 +284,11 @@ class OnnxModel:
         )
 
     def encode(self, source: Tensor, mask: Tensor) -> OnnxMemory:
-        """Keep sources (B, S) until `start`."""
+        """Store sources (B, S) until `start`."""
         return OnnxMemory(torch.zeros(len(source), 0), mask, source)
 
     def start(self, memory: Memory, capacity: int) -> OnnxState:
-        """Encode the sources; the state has room for `capacity` tokens."""
+        """Encode the sources into a state with capacity for `capacity` tokens."""
         assert isinstance(memory, OnnxMemory)
         given = {"source": memory.source, "mask": memory.mask, "room": torch.zeros(capacity, dtype=torch.bool)}
         tensors = self._encoder.run(
@@ -298,7 +297,7 @@ class OnnxModel:
         return OnnxState(tuple(tensors), torch.arange(len(memory.mask)))
 
     def extend(self, tokens: Tensor, state: State) -> tuple[Tensor, OnnxState]:
-        """Log probabilities (R, V) of the token after tokens (R, n), and the state after these."""
+        """Log probabilities (R, V) of the next token after tokens (R, n), and the next state."""
         assert isinstance(state, OnnxState)
         scores = None
         for token in torch.split(tokens, 1, dim=1):
@@ -311,7 +310,7 @@ class OnnxModel:
 
     @staticmethod
     def _read(session: Any, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Those of the inputs that the graph reads: one that changes nothing is not in it."""
+        """The inputs that the graph has. Inputs without effect are removed from it on export."""
         return {each.name: np.ascontiguousarray(given[each.name]) for each in session.get_inputs()}
 
 

@@ -1,6 +1,6 @@
-"""A student as one HTML file that translates in any browser, offline: the engine in WebAssembly and a firefox export.
+"""A student as one HTML file that translates offline in any browser: the engine in WebAssembly and a firefox export.
 
-Bytes stand in the page as gzip, seven bits a character, which grows them by a sixth where base64 does by a third.
+Bytes are stored as gzip with seven bits per character, which adds a sixth to the size; base64 would add a third.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from headway.predictors.word_alignment import build_aligner
 from headway.processing.marian_binary import EMBEDDING, Quantized, read_items
 
 PAGE, LICENCE = "index.html", "LICENSE-engine.txt"
-ENGINE = "fxtranslate@0.4.2"  # of npm; `engine_worker.js` knows how this version begins an output
+ENGINE = "fxtranslate@0.4.2"  # on npm; `engine_worker.js` depends on how this version begins outputs
 INTEGRITY = "p1xRwPovv6ej34oMogVCxQkEWErhIQGIM9KdvZYf4ezMT/t87/Fw8XAW6vKWaxmCfVeyUtqK1jzGqckIXHsv/A=="
-GLUE_END = "const wasmPath"  # what follows in the glue reads files, which a page does not
-ESCAPES = "\0\r<~"  # ~ and a digit stand for these; HTML would change the first three
-POLICY = (  # that of all pages, and an engine that its own worker compiles
+GLUE_END = "const wasmPath"  # the rest of the glue code reads files, which a page cannot
+ESCAPES = "\0\r<~"  # encoded as ~ and a digit; HTML would change the first three
+POLICY = (  # the policy of all pages, and permission to compile the engine in its worker
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
     "worker-src blob:; img-src data:"
 )
 BYTES = "application/octet-stream"
 HOLDER = '<script type="{kind}" id="{name}">{content}</script>'
-SCRIPTS = ("answers", "engine_worker", "links_worker")  # of workers
+SCRIPTS = ("answers", "engine_worker", "links_worker")  # the scripts of workers
 
 USAGE = """Open `index.html` in a browser, from a disk or a server; nothing else is needed. The engine in it is
 under the Mozilla Public License 2.0 (`LICENSE-engine.txt`)."""
@@ -121,7 +121,7 @@ class PageExporter(FirefoxExporter):
 
     @contextmanager
     def _unpacked(self, folder: Path, run: Run) -> Iterator[Path]:
-        """A folder for a moment with the files of the model, as they are in the page."""
+        """A temporary folder with the model files that are stored in the page."""
         page = (folder / PAGE).read_text("utf-8")
         with tempfile.TemporaryDirectory() as space:
             for part, name in zip(PARTS, self.names(run), strict=True):
@@ -131,7 +131,7 @@ class PageExporter(FirefoxExporter):
 
 
 def _attention(run: Run) -> dict[str, Any]:
-    """The layer and the heads, all where there are none, whose attention says which word a word comes from."""
+    """The layer and the heads (empty for all) whose attention aligns words."""
     predictor = predictor_of(run)
     assert isinstance(predictor, SequencePredictor)
     aligner = build_aligner(predictor)
@@ -139,24 +139,24 @@ def _attention(run: Run) -> dict[str, Any]:
 
 
 def packed_bytes(content: bytes) -> str:
-    """Bytes as text that HTML leaves as it is: gzip, seven bits a character."""
+    """Bytes as text that is safe in HTML: gzip, seven bits per character."""
     bits = np.unpackbits(np.frombuffer(gzip.compress(content, mtime=0), np.uint8))
     sevens = np.packbits(np.pad(bits, (0, -len(bits) % 7)).reshape(-1, 7), axis=1) >> 1
     return re.sub(f"[{ESCAPES}]", lambda found: f"~{ESCAPES.index(found[0])}", sevens.tobytes().decode("ascii"))
 
 
 def unpacked_bytes(text: str) -> bytes:
-    """The bytes that `packed_bytes` wrote."""
+    """The inverse of `packed_bytes`."""
     text = re.sub("~([0-3])", lambda escaped: ESCAPES[int(escaped[1])], text)
     bits = np.unpackbits(np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 1), axis=1)[:, 1:].ravel()
     return gzip.decompress(np.packbits(bits[: len(bits) // 8 * 8]).tobytes())
 
 
 def engine_files() -> dict[str, bytes]:
-    """The files of the engine's package, by their names in it; the package is fetched once, and kept in the cache.
+    """The files of the engine's package, by name. The package is downloaded once, and kept in the cache.
 
     Raises:
-        UserError: it cannot be fetched, or it is not the package that this version of headway was made for.
+        UserError: the download failed, or the package is not the expected version.
     """
     kept = cache_folder() / "npm" / f"{ENGINE.replace('@', '-')}.tgz"
     if not kept.exists():
@@ -171,7 +171,7 @@ def engine_files() -> dict[str, bytes]:
 
 
 def _fetch(kept: Path) -> None:
-    """Fetch the engine's package with npm, from the registry that this machine has for it."""
+    """Download the engine's package with npm, from the registry that is configured on this machine."""
     npm = shutil.which("npm")
     error = "npm is not installed here"
     if npm is not None:

@@ -1,4 +1,4 @@
-"""The proof that an export answers as its run does: both decode the same lines, and all outputs are compared."""
+"""The check that an export and its run have the same outputs: both decode the same lines, and all are compared."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from headway.processing.text.text_processor import TextProcessor
 from headway.tasks import build_task
 from headway.tensors.batch import UNKNOWN, collate
 
-TOLERANCE = 1e-3  # of a log probability: float32 sums in another order differ by less
-SHOWN = 5  # differences in a text
+TOLERANCE = 1e-3  # for log probabilities; reordered float32 sums differ by less
+SHOWN = 5  # differences shown in a text
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A line for which the best outputs, here with their scores, differ.
+    """A line whose best outputs differ, with both outputs and their scores.
 
-    `run_of_export` is the run's own log probability of the export's output.
+    `run_of_export` is the run's log probability of the export's output.
     """
 
     line: int
@@ -50,11 +50,11 @@ class ParityReport:
 
     Attributes:
         exact: whether all best outputs and scores have to be equal.
-        lines: how many lines both have decoded.
-        equal: for how many of them the best outputs are equal.
-        equal_lists: for how many the lists of all outputs are equal, in their order.
-        unknown: for how many lines the best output has an unknown token, which libraries write in ways of their own.
-        score_difference: the largest between a score of the export and the run's of the same output.
+        lines: the number of decoded lines.
+        equal: the number of lines whose best outputs are equal.
+        equal_lists: the number of lines whose n-best lists are equal, in order.
+        unknown: the number of lines whose best output has an unknown token, which libraries write differently.
+        score_difference: the largest difference between a score of the export and the run's score of this output.
         differences: the lines whose best outputs differ.
         outputs: the texts of the best outputs of both for every line, which are not stored.
     """
@@ -72,11 +72,11 @@ class ParityReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the export is what its format promises."""
+        """Whether the export is as exact as its format promises."""
         return not self.exact or (self.equal == self.lines and self.score_difference <= TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
+        """The report as a JSON object."""
         values = {key: value for key, value in vars(self).items() if key not in ("differences", "outputs")}
         return values | {
             "search": self.search._asdict(),
@@ -85,7 +85,7 @@ class ParityReport:
         }
 
     def text(self) -> str:
-        """The report in a few lines, to be read."""
+        """The report as a few lines of text."""
         share = f"{self.equal} of {self.lines} best outputs equal those of the run"
         lists = f"{self.equal_lists} whole lists of {self.search.beam}" if self.search.beam > 1 else ""
         parts = [share, lists, f"all scores equal to {self.score_difference:.1e}"]
@@ -104,10 +104,10 @@ class ParityReport:
 
 
 def parity_examples(run: Run, source: Path | None, count: int) -> list[Example]:
-    """Examples of a file, or else of the recipe's dev: the first `count` that have a token and are not too long.
+    """The first `count` examples of a file, or else of the recipe's dev set, that are neither empty nor too long.
 
     Raises:
-        UserError: neither a file nor dev, or no such line in them.
+        UserError: there is neither a file nor a dev set, or they have no such line.
     """
     recipe = run.recipe
     if source is None and recipe.data.dev is None:
@@ -118,7 +118,7 @@ def parity_examples(run: Run, source: Path | None, count: int) -> list[Example]:
     corpus = build_task(recipe.task).given_test_set(recipe, () if source is None else (source,))
     predictor = predictor_of(run)
     read: Callable[[str], str] = str
-    if isinstance(predictor, SequencePredictor):  # exports are given the text that the model reads as it is
+    if isinstance(predictor, SequencePredictor):  # exports read the formatted text of the model
         read = predictor.formatter(predictor.Options()).source
     found = (replace(each, source=read(each.source)) for each in corpus.examples if each.source.strip())
     examples = list(islice((example for example in found if _fits(run, example.source)), count))
@@ -128,19 +128,18 @@ def parity_examples(run: Run, source: Path | None, count: int) -> list[Example]:
 
 
 def parity_lines(run: Run, source: Path | None, count: int) -> list[str]:
-    """The sources of `parity_examples`."""
     return [example.source for example in parity_examples(run, source, count)]
 
 
 def predictor_of(run: Run) -> Predictor[Any, Any]:
-    """The predictor of one loaded run, where its model is."""
+    """The predictor of one loaded run, on the device of its model."""
     return build_task(run.recipe.task).predictor([run], next(run.model.parameters()).device)
 
 
 def _fits(run: Run, line: str) -> bool:
-    """Whether the run reads a line at once and whole: it has a token, and leaves half of the room to the output."""
+    """Whether the run can read a line completely: it has a token, and leaves half of the capacity to the output."""
     model, source = run.model, run.source.encode(line, run.recipe.data.truncation()).values
-    if isinstance(source, Window):  # of a tagger, which reads longer ones in parts
+    if isinstance(source, Window):  # a tagger reads longer inputs in windows
         return len(source.ids) <= run.recipe.data.max_length
     assert isinstance(model, Seq2Seq)
     room, most = model.longest_target(run.source.length(source)), model.longest_target(1)
@@ -148,7 +147,7 @@ def _fits(run: Run, line: str) -> bool:
 
 
 def answering_of(run: Run) -> Answering:
-    """The run's own answers."""
+    """A function that decodes lines with the run."""
     predictor = predictor_of(run)
     if isinstance(predictor, LabelPredictor):
 
@@ -161,7 +160,7 @@ def answering_of(run: Run) -> Answering:
 
 
 def answering_by(predictor: SequencePredictor) -> Answering:
-    """The answers of a predictor, whatever its backend."""
+    """A function that decodes lines with a predictor, for any backend."""
 
     def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
         predictions = predictor.predict(
@@ -181,12 +180,11 @@ def answering_by(predictor: SequencePredictor) -> Answering:
 
 
 def label_answer(labels: Sequence[str], log_probabilities: Iterable[float]) -> Answer:
-    """The labels of a sentence as an answer."""
     return Answer(tuple(labels), sum(log_probabilities), " ".join(labels))
 
 
 def longest_output(run: Run, lines: Sequence[str]) -> int:
-    """So many tokens as no sound output of these lines has, and as every engine can write."""
+    """A maximum output length above that of any sound output of these lines, which every engine supports."""
     model, decoding = run.model, run.recipe.decoding
     if not isinstance(model, Seq2Seq):
         return 1
@@ -199,18 +197,18 @@ def longest_output(run: Run, lines: Sequence[str]) -> int:
 def compare(
     name: str, run: Run, answering: Answering, lines: Sequence[str], search: Search, *, exact: bool
 ) -> ParityReport:
-    """Decode `lines` with the run and with its export, and compare every output.
+    """Decode `lines` with the run and with its export, and compare all outputs.
 
-    The score of every output of the export is held against the run's own log probability of just this output.
+    The score of each output of the export is compared with the run's log probability of the same output.
     """
-    with accounted(InputAccount()):  # what the run knows of these lines does not matter here
+    with accounted(InputAccount()):  # warnings about these inputs are not needed here
         ours, theirs = answering_of(run)(lines, search), answering(lines, search)
         assert len(ours) == len(theirs) == len(lines)
         scores = _scores_by_run(run, lines, theirs)
     differences, lists, largest, unknown = list[Difference](), 0, 0.0, 0
     for number, (line, own, other, scored) in enumerate(zip(lines, ours, theirs, scores, strict=True), start=1):
         gaps = [abs(answer.score - score) for answer, score in zip(other, scored, strict=True)]
-        largest = float(np.max([largest, *gaps]))  # NaN where any is
+        largest = float(np.max([largest, *gaps]))  # NaN if any is NaN
         lists += [(answer.tokens, answer.ids) for answer in own] == [(answer.tokens, answer.ids) for answer in other]
         has_unknown = UNKNOWN in own[0].ids
         unknown += has_unknown
@@ -225,7 +223,7 @@ def compare(
 
 @torch.inference_mode()
 def _scores_by_run(run: Run, lines: Sequence[str], answers: Sequence[Sequence[Answer]]) -> list[list[float]]:
-    """The run's own log probability of each answer for each line; for labels, which are no sequence, the answer's."""
+    """The run's log probability of each answer; for labels, the score of the run's own answer."""
     if not (isinstance(run.model, Seq2Seq) and isinstance(run.target, TextProcessor)):
         own = answering_of(run)(lines, Search(1, 1))
         return [[first.score] for (first, *_) in own]

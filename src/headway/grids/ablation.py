@@ -1,4 +1,4 @@
-"""`headway inspect ablate`: parts of a model are cut one by one; each loss gets a verdict over seeds and sentences.
+"""`headway inspect ablate`: cut the parts of a model one by one, and test each loss over seeds and sentences.
 
 Shapes: n seeds, N sentences, P parts.
 """
@@ -35,15 +35,15 @@ from headway.runs.run import open_run
 from headway.tensors.batch import collate
 
 WHOLE = "whole"
-TOGETHER = 25  # sentences for which one draw of other sentences' values stands
+TOGETHER = 25  # sentences that share one draw of other sentences' values
 FIELLER = 1.06  # (P - 3) times the variance of atanh of a rank correlation (Fieller, Hartley and Pearson 1957)
-FAR = 10_007  # between the draws of two runs
-GUESSING = 32_000  # tokens of a vocabulary of which a model that knows nothing guesses one
-ENOUGH = 5  # parts of whose order an interval says something
+FAR = 10_007  # the offset between the random seeds of two runs
+GUESSING = 32_000  # vocabulary size; a model that knows nothing guesses among these tokens
+ENOUGH = 5  # the fewest parts for which the correlation has an interval
 
 
 class LogProbability(Metric):
-    """The mean log probability of a reference's token, in nats, from its sum over a sentence and their number."""
+    """The mean log probability per reference token, in nats, from its sum over a sentence and the number of tokens."""
 
     name = LOGPROB
     kinds = ("numbers",)
@@ -72,8 +72,8 @@ class Correlation:
 
     @classmethod
     def of(cls, losses: Sequence[Sequence[float]]) -> Correlation | None:
-        """That of losses (n, P); None with one seed, with fewer than two parts, or where all lose the same."""
-        from scipy import stats  # which takes long to import
+        """The correlation of losses (n, P). None with one seed or one part, or if a seed's losses are all equal."""
+        from scipy import stats  # slow to import
 
         if len(losses) < 2 or any(np.ptp(row) == 0 for row in losses):
             return None
@@ -87,16 +87,16 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Ablation:
-    """The losses of all parts, by one metric and one way to cut.
+    """The losses of all parts, by one metric and one kind of ablation.
 
     Attributes:
         measure: the metric.
-        how: the way.
+        how: the kind of ablation.
         systems: the scores of the whole model, and without each part.
         pairs: each part against the whole model.
-        losses: (n, P), score without the part less score of the whole, seed by seed.
-        seen: for each part the seeds in which the interval over sentences alone leaves out 0.
-        stable: how much the order of the parts is that of other seeds.
+        losses: (n, P), the score without the part minus the score of the whole model, for each seed.
+        seen: for each part, the number of seeds whose interval over sentences alone excludes 0.
+        stable: the agreement between seeds on the order of the parts.
     """
 
     measure: Measure
@@ -108,7 +108,7 @@ class Ablation:
     stable: Correlation | None
 
     def found(self) -> list[dict[str, Any]]:
-        """Each part as JSON can hold it, the largest loss first."""
+        """The parts as JSON objects, the largest loss first."""
         sign, rows = 1 if self.measure.metric.higher_is_better else -1, []
         keys = ("part", "difference", "low", "high", "p_holm", "verdict", "seeds", "seen_in")
         for pair, each, seen in zip(self.pairs, zip(*self.losses, strict=True), self.seen, strict=True):
@@ -117,7 +117,7 @@ class Ablation:
         return sorted(rows, key=lambda row: sign * row["difference"])
 
     def table(self, of: str = "") -> Table:
-        """A row a part; `of` begins its title."""
+        """A table with a row per part; `of` begins its title."""
         seeds, shown = len(self.losses), ("part", "difference", "low", "high", "p_holm")
         words = {"worse": "matters", "better": "harms", "even": "makes no difference", "none": "no verdict"}
         rows: list[list[Cell]] = [
@@ -143,17 +143,17 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Ablations:
-    """All that `ablate` finds."""
+    """The result of `ablate`."""
 
     runs: Sequence[str]
     sentences: int
     wholes: Mapping[str, Sequence[float]]  # by metric, the score of each seed
     ablations: Sequence[Ablation]
     parts: Sequence[str]
-    pruned: Sequence[Sequence[str]] | None = None  # of each seed, the parts that can go, in their order
+    pruned: Sequence[Sequence[str]] | None = None  # for each seed, the parts that can be removed together, in order
 
     def text(self) -> str:
-        """All tables, to be read."""
+        """All tables as plain text."""
         wholes = [f"{name} {', '.join(f'{score:.3f}' for score in scores)}" for name, scores in self.wholes.items()]
         read = f"{counted(self.sentences, 'sentence')} by each of {counted(len(self.runs), 'run')}: {'; '.join(wholes)}"
         tables = [each.table().text() for each in self.ablations]
@@ -165,7 +165,7 @@ class Ablations:
         return "\n\n".join([read, *tables])
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers as values that JSON can hold."""
+        """The result as a JSON object."""
         return {
             "runs": list(self.runs),
             "sentences": self.sentences,
@@ -179,7 +179,7 @@ class Ablations:
 
 
 class _Examined:
-    """One run whose parts are cut, on its sentences."""
+    """One run, the parts to be cut, and the sentences that it is scored on."""
 
     def __init__(
         self,
@@ -194,10 +194,10 @@ class _Examined:
         self.points = self.model.points()
         named = {each: named_parts(self.points, each) for each in options.what}
         alone = {part: [part] for parts in named.values() for part in parts}
-        self.parts = named if options.together else alone  # by their names, those that are cut at once
+        self.parts = named if options.together else alone  # by name, the parts that are cut together
 
     def record(self) -> None:
-        """Keep the values of the parts in each sentence."""
+        """Record the outputs of the parts in each sentence."""
 
         def alone(example: Example) -> Iterator[Any]:
             if isinstance(self.predictor, LabelPredictor):
@@ -210,7 +210,7 @@ class _Examined:
         self.recorded = self.model.recorded(self.what, chain.from_iterable(map(alone, self.examples)))
 
     def statistics(self, parts: Sequence[str], how: How) -> list[Statistics]:
-        """The statistics of each metric without these parts."""
+        """The statistics of each metric without `parts`."""
         found: list[list[Statistics]] = [[] for _ in self.metrics]
         for number, chunk in enumerate(batched(self.examples, TOGETHER)):
             rule: Any = "zero"
@@ -242,7 +242,7 @@ def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
     """Cut the parts of the runs of one variant, one at a time.
 
     Raises:
-        UserError: runs that do not belong together, parts that do not exist, no references.
+        UserError: the runs are of several variants, a part does not exist, or there are no references.
     """
     with options.leave():
         named = name_runs(runs)
@@ -254,7 +254,7 @@ def ablate(runs: Sequence[Existing], options: AblateOptions) -> Ablations:
 
 
 def ablate_seeds(runs: Sequence[Path], options: AblateOptions) -> Ablations:
-    """The same of runs that are known to be the seeds of one model, whatever else their recipes differ in."""
+    """Ablate runs that are known to be the seeds of one model, even if their recipes differ in more than the seed."""
     predictors = list[SequencePredictor | LabelPredictor]()
     with options.leave():
         opened = open_run(runs[0])
@@ -279,7 +279,7 @@ def cut(
     metrics: Sequence[Metric],
     options: AblateOptions,
 ) -> Ablations:
-    """Cut the parts of models, the seeds of one, that read these examples. Raises UserError as `ablate` does."""
+    """Ablate models that are seeds of one variant, on these examples. Raises UserError as `ablate` does."""
     measures = measures_of(metrics, {}, [""])
     seeds = [
         _Examined(predictor, examples, metrics, options, options.seed + FAR * index)
@@ -294,10 +294,10 @@ def cut(
         for one in seeds:
             one.record()
     plan: list[tuple[Any, str]] = [("", WHOLE), *((how, part) for how in options.how for part in parts)]
-    scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # of each seed and metric
+    scored: dict[tuple[str, str], list[list[Statistics]]] = {step: [] for step in plan}  # for each seed and metric
     with progress("cutting", len(seeds) * len(plan), "parts", long=True) as work:
         for one, (how, part) in work.over(product(seeds, plan)):
-            with silenced() if how else nullcontext():  # each time it would be said again of the same sentences
+            with silenced() if how else nullcontext():  # warnings on the same sentences would repeat
                 scored[how, part].append(one.statistics(one.parts[part] if how else [], how or "zero"))
     wholes, ablations = {}, []
     for index, measure in enumerate(measures):
@@ -317,7 +317,7 @@ def cut(
 
 
 def _examples(run: Any, predictors: Sequence[Any], options: AblateOptions) -> list[Example]:
-    """The first sentences with targets that all models can read. Raises UserError where there are fewer than two."""
+    """The first sentences with targets that all models can read. Raises UserError if there are fewer than two."""
     recipe, labels = predictors[0].recipe, isinstance(predictors[0], LabelPredictor)
     corpus = run.task.given_test_set(recipe, [] if options.input is None else [options.input], options.reference)
     written, readable = run.task.written(recipe), []
@@ -335,7 +335,7 @@ def _examples(run: Any, predictors: Sequence[Any], options: AblateOptions) -> li
 
 
 def _seen(difference: Linearised) -> int:
-    """The seeds whose own interval, over sentences alone, leaves out 0."""
+    """The number of seeds whose interval, over sentences alone, excludes 0."""
     alone = [
         replace(difference, scores=difference.scores[[seed]], influences=difference.influences[[seed]])
         for seed in range(len(difference.scores))
@@ -344,7 +344,7 @@ def _seen(difference: Linearised) -> int:
 
 
 def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> list[str]:
-    """The parts of one run that can go together, the least needed first, before the first metric loses too much."""
+    """The parts of one run that can be cut together, the least needed first, before the first metric loses too much."""
     metric, how = one.metrics[0], options.how[0]
     sign, gone, names = 1 if metric.higher_is_better else -1, list[str](), list(one.parts)
     whole = metric.aggregate(one.statistics([], how)[0].sum(0))
@@ -358,7 +358,7 @@ def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> 
 
 
 def draw(found: Ablations, path: Path) -> None:
-    """A row a place, such as a layer's cross-attention, and in it the loss of each part with its interval."""
+    """Draw the loss of each part with its interval; each place, such as a layer's cross-attention, has a row."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -371,7 +371,7 @@ def draw(found: Ablations, path: Path) -> None:
     rows = {each: [name for name in names if place(name) == each] for each in dict.fromkeys(map(place, names))}
     labels = {name: name.partition("=")[2] or name for name in names}
     with matplotlib.rc_context(STYLE):
-        width = max(2.2, *(0.17 * len(row) for row in rows.values()))  # in inches, as are heights
+        width = max(2.2, *(0.17 * len(row) for row in rows.values()))  # in inches, like heights
         longest = {each: max(len(labels[name]) for name in row) for each, row in rows.items()}
         upright = {each for each, row in rows.items() if 0.09 * longest[each] * len(row) > width}
         heights = [1.3 + 0.08 * longest[each] * (each in upright) for each in rows]

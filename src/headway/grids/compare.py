@@ -1,4 +1,4 @@
-"""`headway.compare`: runs, files of outputs and grids become cells, and cells a comparison."""
+"""`headway.compare`: turns runs, files of outputs and grids into cells, and compares the cells."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ from headway.training.arithmetic import chosen, computing
 
 DEFAULT_METRICS = ("bleu", "chrf")
 AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
-SEVERAL = ("hypotheses", "references", "test")  # options that take one or several
+SEVERAL = ("hypotheses", "references", "test")  # options that take one value or several
 
 Path_ = str | Path
 Systems = Path_ | CellResult | Sequence[Path_ | CellResult] | Mapping[str, Path_ | Sequence[Path_]]
@@ -79,7 +79,7 @@ Systems = Path_ | CellResult | Sequence[Path_ | CellResult] | Mapping[str, Path_
 
 @dataclass(frozen=True)
 class Existing:
-    """A run or a file of outputs, with the name and the seed that were given for it."""
+    """A run or a file of outputs, with the name and the seed that the user has named, if any."""
 
     path: Path
     name: str | None = None
@@ -87,7 +87,7 @@ class Existing:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Existing:
-        """`PATH`, `NAME=PATH` or `NAME:SEED=PATH`. Raises UserError where nothing is there."""
+        """Parse `PATH`, `NAME=PATH` or `NAME:SEED=PATH`. Raises UserError if the path does not exist."""
         name, equals, path = text.partition("=")
         if not equals or exists(Path(text)):
             name, path = "", text
@@ -104,17 +104,16 @@ def compare_existing(
 ) -> Comparison:
     """Compare runs, and outputs of other systems.
 
-    Runs whose recipes differ in nothing but the seed are one variant. Everything is checked before anything is
-    decoded.
+    Runs whose recipes differ only in the seed are one variant. All inputs are checked before any are decoded.
 
     Args:
         runs: run folders.
-        options: all else. In their folder the results of runs are kept, so that they are not decoded again.
-        metrics: in the place of those that the options name.
+        options: all other options. The results of runs are stored in the output folder, and reused.
+        metrics: replace the metrics of the options.
         least: the fewest systems.
 
     Raises:
-        UserError: what cannot be compared.
+        UserError: the systems cannot be compared.
     """
     with foreign_code(options.allow_code or None):
         planned, outputs = name_runs(runs), name_files(options.hypotheses)
@@ -152,7 +151,7 @@ def compare_existing(
 
 
 def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: CompareOptions) -> Comparison:
-    """The comparison of cells. Raises UserError as `compare_cells`."""
+    """Compare cells as the options say. Raises UserError as `compare_cells`."""
     freely, pooled = options.any_tokenization, options.pooled_variance
     return compare_cells(
         cells, metrics, options.margins, options.baseline, any_tokenization=freely, pooled_variance=pooled
@@ -160,7 +159,7 @@ def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: C
 
 
 def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
-    """The test sets of runs, with the references that all systems are scored by. Raises UserError as `test_sets`."""
+    """The test sets of runs, with the references that all systems share. Raises UserError as `test_sets`."""
     systems = {str(path): build_task(recipe.task).written(recipe) for path, recipe in recipes.items()}
     shared = shared_references(systems | dict.fromkeys(options.hypotheses, AS_IT_IS))
     tests = test_sets(options, next(iter(recipes.values())))
@@ -168,11 +167,11 @@ def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> l
 
 
 def _check_copies(systems: Sequence[CellName]) -> None:
-    """Raise UserError where two seeds of a variant are one training. Whatever else is the same is only told.
+    """Raise UserError if two seeds of a variant are the same training. Warn of other copies.
 
-    A copy is no seed: it agrees with the first in everything, so that any difference would be a significant one.
+    A copy agrees with the original in everything, so that any difference would be significant.
     """
-    known: dict[str, CellName] = {}  # by the weights or, of other systems, by the path and by the content
+    known: dict[str, CellName] = {}  # by the weights of runs; by the path and the content of other systems
     for system in systems:
         assert system.path is not None
         is_run = system.path.is_dir()
@@ -188,9 +187,9 @@ def _check_copies(systems: Sequence[CellName]) -> None:
 
 
 def _check_alike(runs: Sequence[CellName], recipes: Mapping[Path, Recipe], *, own_dev: bool) -> None:
-    """Raise UserError where runs cannot be compared, or are no seeds of one variant.
+    """Raise UserError if runs cannot be compared, or are not seeds of one variant.
 
-    All have one task and, where they are compared on their own dev, one dev set; those of a variant one training set.
+    All runs need the same task and, with `own_dev`, the same dev set; those of a variant, the same training set.
     """
     first_path, first = next(iter(recipes.items()))
     for path, recipe in recipes.items():
@@ -209,9 +208,9 @@ def _check_alike(runs: Sequence[CellName], recipes: Mapping[Path, Recipe], *, ow
 
 
 def name_files(given: Sequence[str]) -> list[CellName]:
-    """The names of files of outputs: as given, or that of the file without a suffix, or its path where two have one.
+    """The names of files of outputs: as the user says, or the file name without suffix, or the path if names repeat.
 
-    A seed that is not given is 1. Raises UserError for a file that is not there.
+    The seed is 1 by default. Raises UserError if a file does not exist.
     """
     files = [Existing.parse(text, option("hypotheses")) for text in given]
     stems = [file.path.stem for file in files if file.name is None]
@@ -220,16 +219,16 @@ def name_files(given: Sequence[str]) -> list[CellName]:
 
 
 def name_runs(runs: Sequence[Existing]) -> list[CellName]:
-    """The variants of runs: as given, or what the names of all runs of one recipe begin with.
+    """The names of the variants of runs: as the user says, or the common name of all runs with the same recipe.
 
-    The finished cells of one variant of a grid have one recipe, although the grid tunes a key for each cell.
+    Finished cells of one variant of a grid count as one recipe, although the grid tunes a key for each cell.
 
     Raises:
-        UserError: a folder that is no run, or whose recipe names code that may not be imported.
+        UserError: a folder is not a run, or its recipe names code that may not be imported.
     """
     opened = [open_run(run.path) for run in runs]
     recipes = [run.recipe for run in opened]
-    # As was chosen, where a recipe left that open.
+    # With the settings that were chosen automatically, if a recipe left them open.
     computed = [computing(run.recipe, **chosen(run.manifest, run.recipe)) for run in opened]
     counting, of_variant = list[dict[str, Any]](), dict[tuple[Path, str], dict[str, Any]]()
     for run, recipe in zip(runs, computed, strict=True):
@@ -250,9 +249,9 @@ def name_runs(runs: Sequence[Existing]) -> list[CellName]:
 
 
 def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
-    """A name for each group of folders with their seeds: their own name where there is one, else that without the seed.
+    """A name for each group of folders and seeds: the folder's name, or the common part of the names without the seed.
 
-    Where two groups would have one name, it is the path of the first folder.
+    If two groups would have the same name, the name is the path of the first folder.
     """
     names = []
     for group in groups:
@@ -266,7 +265,7 @@ def _names(groups: Sequence[Sequence[tuple[Path, int]]]) -> list[str]:
 
 
 def chosen_metrics(options: CompareOptions, recipe: Recipe | None) -> list[Metric]:
-    """The metrics that were asked for, else AER of alignments, those of a run, or BLEU and chrF. Raises UserError."""
+    """The metrics of the options, else AER for alignments, those of a run, or BLEU and chrF. Raises UserError."""
     if recipe is not None and not options.metric and options.alignments is None:
         with foreign_code(options.allow_code):
             return list(dev_metrics(recipe))
@@ -275,7 +274,7 @@ def chosen_metrics(options: CompareOptions, recipe: Recipe | None) -> list[Metri
 
 
 def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
-    """The test sets of runs: those that were given, else the dev of their recipe. Raises UserError."""
+    """The test sets of runs: those of the options, else the dev set of the recipe. Raises UserError."""
     groups, alignments = (path and path.absolute() for path in (options.by, options.alignments))
     given = [("test", parse_yaml(text, option("test"), "this corpus", numbered=False)) for text in options.test]
     if bool(options.references) != (options.source is not None):
@@ -302,7 +301,7 @@ def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
 
 
 def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone: bool) -> EvaluationSet:
-    """The test set of files; of a single system, `alone`, one segment is enough. Raises UserError."""
+    """The test set for files of outputs. A single system (`alone`) needs only one segment. Raises UserError."""
     by_sources = options.source is not None and not any(metric.reads_references for metric in metrics)
     if options.test or options.alignments is not None or not (options.references or by_sources):
         where = "test" if options.test else "alignments" if options.alignments is not None else "hypotheses"
@@ -311,7 +310,7 @@ def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone:
     references = tuple(tuple(_read(metrics, path)) for path in options.references)
     sources, groups = (() if path is None else tuple(read_lines(path)) for path in (options.source, options.by))
     first, *_ = [*options.references, *([options.source] if options.source else [])]
-    wanted = references or (("",) * len(sources),)  # which no metric looks at
+    wanted = references or (("",) * len(sources),)  # no metric reads these
     test = EvaluationSet(first.name.split(".")[0] or "test", wanted, sources, groups)
     if not alone or not len(test):
         check_set(test, option("references"))
@@ -324,7 +323,7 @@ def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone:
 
 
 def _leads(options: CompareOptions, tests: Sequence[EvaluationSet]) -> Iterator[CellResult]:
-    """The beginnings of the sources as systems. Raises UserError where there are no sources."""
+    """The beginnings of the sources (lead baselines) as systems. Raises UserError if there are no sources."""
     if options.lead:
         from headway.corpora.lead import leads_of
 
@@ -339,7 +338,7 @@ def _leads(options: CompareOptions, tests: Sequence[EvaluationSet]) -> Iterator[
 
 
 def result_of_file(name: CellName, tests: Sequence[EvaluationSet], metrics: Sequence[Metric]) -> CellResult:
-    """The result of a file of outputs. Raises UserError where it has not one output a segment."""
+    """The result of a file of outputs. Raises UserError unless it has one output per segment."""
     assert name.path is not None
     if len(tests) > 1:
         received = ", ".join(test.name for test in tests)
@@ -352,7 +351,7 @@ def result_of_file(name: CellName, tests: Sequence[EvaluationSet], metrics: Sequ
 
 
 def _read(metrics: Sequence[Metric], path: Path) -> list[str]:
-    """The segments of a file. Raises UserError where two metrics read others, as a sentence is to one and a line."""
+    """The segments of a file. Raises UserError if two metrics divide it differently, as into sentences and lines."""
     found = [metric.read(path) for metric in metrics]
     for metric, segments in zip(metrics, found, strict=True):
         if segments != found[0]:
@@ -362,7 +361,7 @@ def _read(metrics: Sequence[Metric], path: Path) -> list[str]:
 
 
 def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: CompareOptions) -> CellResult:
-    """The result of a run, read where it was kept."""
+    """The result of a run, from the output folder if it is stored there."""
     from headway.grids.run import result_of_run
 
     assert name.path is not None
@@ -373,17 +372,17 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
         "weights": manifest.get("model_sha256"),
-        "updates": manifest.get("updates"),  # costs and curves are of these
+        "updates": manifest.get("updates"),  # costs and curves depend on the number of updates
         "decoding": decoding,
         "tests": [test.fingerprint() for test in tests],
     }
     path = options.output and options.output / CELLS / f"{file_name(name.variant)}-{name.seed}.json"
     if path is not None and (known := read_result(path, stamp)) is not None:
-        return replace(known, variant=name.variant, seed=name.seed)  # it may have been kept by another name
+        return replace(known, variant=name.variant, seed=name.seed)  # it may have been stored under another name
     result = result_of_run(name, tests, device=options.device)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for output in result.outputs:  # before the result, with which they count as written
+        for output in result.outputs:  # before the result, which marks them as written
             lines = path.with_name(f"{path.stem}.{file_name(output.test.name)}.txt")
             write_text(lines, "".join(f"{line}\n" for line in output.hypotheses))
         write_result(path, result, stamp)
@@ -392,9 +391,9 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
 
 @dataclass(frozen=True)
 class GridComparison:
-    """A grid that was made, and the comparison of its cells; None where these are of fewer than two variants.
+    """The result of a grid, and the comparison of its cells; None if fewer than two variants have cells.
 
-    `code`: the exit code: 0, 1 where a cell failed or nothing can be compared, 128 + the signal's number where one
+    `code` is the exit code: 0, 1 if a cell failed or nothing can be compared, 128 + the signal's number if a signal
     stopped the work.
     """
 
@@ -406,13 +405,13 @@ class GridComparison:
 def compare_grid(
     grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None
 ) -> GridComparison:
-    """Make what is missing of a grid in its folder, and compare its cells.
+    """Run the missing cells of a grid in its folder, and compare its cells.
 
-    Before anything is made, the user is told which of the `sought` differences, by default margins, are out of reach.
+    Before the work begins, the user is warned of `sought` differences, by default margins, that the grid cannot detect.
 
     Raises:
-        UserError: corpora that cannot be read, test sets that are too small, or runs that were made with other recipes.
-        RunError: another call is at work in the folder.
+        UserError: corpora cannot be read, test sets are too small, or runs were made with other recipes.
+        RunError: another process is working in the folder.
     """
     sizes = check_sets(grid)
     run = GridRun(grid, output, options.threads)
@@ -433,17 +432,17 @@ def compare_grid(
 
 
 def warn_of_reach(grid: Grid, sizes: Mapping[str, int], sought: Iterable[Sought] | None = None) -> None:
-    """Warn of differences, by default of margins, that so many seeds and segments would mostly not tell."""
+    """Warn of differences, by default margins, that the grid's seeds and segments would usually fail to detect."""
     for each in sought_of_grid(grid) if sought is None else sought:
         if beyond := each.beyond(len(grid.config.seeds), sizes.get(each.test, ANY_SEGMENTS)):
             warn(beyond)
 
 
 def check_sets(grid: Grid) -> dict[str, int]:
-    """Read all test sets, and score their own references; gives the number of segments of each.
+    """Read all test sets, and score their own references. Returns the number of segments of each set, by name.
 
     Raises:
-        UserError: a set that cannot be scored, or one whose sources are all tuned on.
+        UserError: a set cannot be scored, or all its sources are also in the tuning set.
     """
     recipe, sources, sizes = grid.variants[0].recipe, dict[str, tuple[str, ...]](), dict[str, int]()
     for test in (*grid.tests, *([grid.tuning_set] if grid.tuning_set else [])):
@@ -465,7 +464,7 @@ def check_sets(grid: Grid) -> dict[str, int]:
 
 
 def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
-    """The comparison of the variants that have cells, over the seeds that all of these have."""
+    """The comparison of the variants that have cells, over their common seeds. None if nothing can be compared."""
     seeds: dict[str, set[int]] = {}
     for cell in result.cells:
         seeds.setdefault(cell.variant, set()).add(cell.seed)
@@ -497,7 +496,7 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
 
 
 def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
-    """Notes on cells that are not there, on a baseline that has none, and on norms."""
+    """Notes on missing cells, on a baseline without cells, and on norms."""
     if result.failed:
         yield f"Failed: {'; '.join(result.failed)}."
     if result.unfinished:
@@ -522,7 +521,7 @@ def _notes_on_tuning(grid: Grid, choices: Sequence[Choice]) -> Iterator[str]:
     if (tune := grid.config.tune) is None:
         return
     longest = max(variant.recipe.training.updates or 0 for variant in grid.variants)
-    if tune.updates is not None and 2 * tune.updates < longest:  # what is best there need not be best at the end
+    if tune.updates is not None and 2 * tune.updates < longest:  # the best value may change later
         chosen = f"chosen after {tune.updates:,} of {longest:,} updates"
         yield f"{tune.key}: {chosen}; another value may be the best after all of them"
     values, grown, edges = (defaultdict[str, list[str]](list) for _ in range(3))
@@ -537,15 +536,15 @@ def _notes_on_tuning(grid: Grid, choices: Sequence[Choice]) -> Iterator[str]:
         yield f"{tune.key}, a value a seed: {'; '.join(f'{name} ' + ', '.join(row) for name, row in values.items())}"
     for value, names in grown.items():
         yield f"{tune.key}: {value}, beyond the values of the grid, was tried for {', '.join(names)}"
-    for where, names in edges.items():  # a better one may lie beyond it
+    for where, names in edges.items():  # a better value may lie beyond the edge
         yield f"{tune.key}: the best for {', '.join(names)} is the {where}"
-    if by_chance := [choice.variant for choice in choices if choice.by_chance]:  # another may be better by much
+    if by_chance := [choice.variant for choice in choices if choice.by_chance]:  # another value may be much better
         apart = f"do not tell its values apart (p > {SIGNIFICANT})"
         yield f"{tune.key}: the short runs of {', '.join(by_chance)} {apart}; the choice is by chance"
 
 
 def _doubts(grid: Grid, choices: Sequence[Choice]) -> dict[str, str]:
-    """By variant, what there is to run before verdicts on it are more than verdicts on the values of the tuned key."""
+    """By variant, the runs that are needed before verdicts no longer depend on the values of the tuned key."""
     doubts, tune = defaultdict[str, list[str]](list), grid.config.tune
     for edge, side, outermost in (("lowest", "lower", min), ("highest", "higher", max)):
         at_edge = defaultdict[str, list[float]](list)
@@ -562,7 +561,7 @@ def _doubts(grid: Grid, choices: Sequence[Choice]) -> dict[str, str]:
 
 
 def _tuning(grid: Grid, choices: Sequence[Choice]) -> dict[str, Any]:
-    """The choices of the tuned key as values that JSON can hold; empty without tuning."""
+    """The choices of the tuned key as a JSON object; empty without tuning."""
     tune, rows = grid.config.tune, dict[str, list[dict[str, Any]]]()
     if tune is None:
         return {}
@@ -573,10 +572,10 @@ def _tuning(grid: Grid, choices: Sequence[Choice]) -> dict[str, Any]:
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None) -> Table:
-    """The runs of a grid with the time that each will take, by runs that are there or by a few updates.
+    """A table of the grid's runs and their estimated times, from existing runs or from trying a few updates.
 
     Raises:
-        UserError: data that cannot be read, or runs that were made with other recipes.
+        UserError: data cannot be read, or runs were made with other recipes.
     """
     from headway.training.trained import dry_run
 
@@ -626,22 +625,22 @@ def compare(
         headway.compare(hypotheses=["ours=ours.txt", "theirs=theirs.txt"], references=["references.txt"])
 
     Args:
-        systems: run folders, of which those of one recipe are the seeds of one variant, or run folders by the name of
-            their variant; a grid file; or cells.
-        metrics: metrics or their names, one or several; by default those of the runs, else BLEU and chrF. A grid has
-            its own.
+        systems: run folders (runs with the same recipe are seeds of one variant); run folders by the name of their
+            variant; a grid file; or cells.
+        metrics: one or several metrics or their names; by default those of the runs, else BLEU and chrF. A grid has its
+            own.
         margin: by the name of a metric, the difference up to which systems are even.
         baseline: the system that all others are compared with; by default every pair is compared.
         output: a folder for the report; a grid needs it for its runs.
-        options: others of `headway compare`, such as `hypotheses`, `references`, `source`, `test` and `training`; for a
-            grid `workers`, `threads` and `ray`.
+        options: other options of `headway compare`, such as `hypotheses`, `references`, `source`, `test` and
+            `training`; for a grid `workers`, `threads` and `ray`.
 
     Returns:
-        The comparison. It shows itself in notebooks, `plot()` draws it, and `to_pandas()` gives its tables.
+        The comparison. It displays itself in notebooks, `plot()` draws it, and `to_pandas()` returns its tables.
 
     Raises:
-        UserError: what cannot be compared, or an option that there is not.
-        RunError: a grid of which no cells can be compared.
+        UserError: the systems cannot be compared, or an option does not exist.
+        RunError: no cells of the grid can be compared.
     """
     margins = tuple(f"{name}={number}" for name, number in margin.items())
     asked = options | {"margin": margins or None, "baseline": baseline, "output": output}
@@ -659,7 +658,7 @@ def compare(
             what = "only the command line lists the cells" if chosen.dry_run else "a grid says this itself"
             raise UserError(what, where="dry_run" if chosen.dry_run else "metrics")
         comparison = compare_grid(*grid_of_file(Path(str(given[0])), chosen), chosen).comparison
-        chosen = chosen.model_copy(update={"allow_code": True})  # a grid's runs are of one's own recipes
+        chosen = chosen.model_copy(update={"allow_code": True})  # a grid's runs are from the user's own recipes
     else:
         comparison = compare_existing(list(_runs(given)), chosen, None if metrics is None else as_metrics(metrics))
     if comparison is None:
@@ -674,7 +673,7 @@ def grid_of_file(path: Path, options: CompareOptions, overrides: Sequence[str] =
     """The grid of a file, and the folder of its runs.
 
     Raises:
-        UserError: as `load_grid`; options that a grid says itself, or no folder.
+        UserError: as `load_grid`; an option is one that the grid file sets itself; or there is no folder.
     """
     for name in sorted(options.model_fields_set & OF_EXISTING):
         raise UserError("a grid says this itself", where=option(name), allowed="a key of the grid")
@@ -685,7 +684,7 @@ def grid_of_file(path: Path, options: CompareOptions, overrides: Sequence[str] =
 
 
 def _runs(systems: Any) -> Iterator[Existing]:
-    """Runs, with the names of their variants where these were given."""
+    """The runs of `systems`, with the names of their variants if `systems` is a mapping."""
     if not isinstance(systems, Mapping):
         yield from (Existing.parse(str(run), "systems") for run in systems)
         return

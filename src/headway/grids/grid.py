@@ -1,6 +1,6 @@
-"""The grid of a comparison: its keys, and the variants by seeds, tuning and test sets that it plans.
+"""The grid of a comparison: its configuration, and the variants, seeds, tuning runs and test sets that it plans.
 
-Names of annotations are read when the module is imported, so `from __future__ import annotations` stands first.
+Pydantic reads the annotations when the module is imported, so `from __future__ import annotations` comes first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from headway.tasks import build_task
 from headway.training.start import check_recipe, new_schedule
 
 SEED = "training.seed"
-# Keys in which the runs of one variant may differ.
+# The keys in which runs of one variant may differ.
 FREE = (SEED, "training.log_every", "training.keep_last", "training.loggers", "decoding.batch_tokens")
 ENDS = ("training.updates", "training.epochs", "training.minutes")
 CELL = "cell.json"
@@ -56,12 +56,12 @@ NOT_OF_GRIDS = ("capture", "prefixes")  # options of prediction for single input
 
 
 def _evaluation_set(value: Any) -> Any:
-    """A corpus alone stands for one without groups."""
+    """Accept a corpus without groups as an evaluation set."""
     return value if isinstance(value, Mapping) and "corpus" in value else {"corpus": value}
 
 
 def _evaluation_sets(value: Any) -> Any:
-    """Corpora by name, a list of corpora, or one alone, whose options are no mappings."""
+    """Accept corpora by name, a list of corpora, or a single corpus. (The options of a corpus are not mappings.)"""
     if isinstance(value, Mapping) and "corpus" not in value and all(isinstance(one, Mapping) for one in value.values()):
         return [_evaluation_set(corpus) | {"name": str(name)} for name, corpus in value.items()]
     return [_evaluation_set(corpus) for corpus in (value if isinstance(value, list | tuple) else [value])]
@@ -70,11 +70,11 @@ def _evaluation_sets(value: Any) -> Any:
 class EvaluationSetConfig(Section):
     """A corpus that outputs are scored on.
 
-    `name`: by default that of its first file. `groups`: a file with the name of a group for each of its examples.
-    `alignments`: a file with the true word alignment of each pair, for which outputs are the alignments of the model.
-    `evenness`: outputs are how far the self-attention of each word deviates from its mean: that of a tagger's last
-    layer, or of all layers as they are weighted. `metrics`: of this set; by default `aer` of alignments, `deviation`
-    of evenness, and otherwise those of the grid. `links_from`: the number of a first word in `alignments`.
+    `name`: by default that of its first file. `groups`: a file with a group name for each example. `alignments`: a file
+    with the true word alignment of each pair; outputs are then the model's alignments. `evenness`: outputs are how far
+    each word's self-attention deviates from its mean, in a tagger's last layer, or averaged by layer weights.
+    `metrics`: of this set; by default `aer` for alignments, `deviation` for evenness, and otherwise those of the grid.
+    `links_from`: the number of the first word in `alignments`.
     """
 
     corpus: CorpusField
@@ -92,26 +92,26 @@ class EvaluationSetConfig(Section):
         return self
 
     def own_metrics(self) -> tuple[dict[str, Any], ...] | None:
-        """The entries of the metrics of this set; None where they are those of the grid."""
+        """The metric entries of this set; None if it uses those of the grid."""
         if self.metrics is None and (self.alignments is not None or self.evenness):
             return ({"name": "deviation" if self.evenness else "aer"},)
         return self.metrics
 
 
 def _variant_entry(value: Any) -> Any:
-    """A recipe alone stands for one without changes."""
+    """Accept a recipe without changes as a variant."""
     return {} if value is None else {"recipe": value} if isinstance(value, str | Path) else value
 
 
 def _share(value: Any) -> Any:
-    """A share of one: `1%` is 0.01."""
+    """A fraction: `1%` is 0.01."""
     if isinstance(value, str) and (match := re.fullmatch(r"\s*([\d.]+)\s*%\s*", value)):
         return float(match[1]) / 100
     return value
 
 
 def _match(value: Any) -> Any:
-    """`true`, or a share alone, stands for matching the first variant."""
+    """Accept `true`, or a fraction alone, for matching the first variant."""
     if value is True:
         return {}
     if value is False:
@@ -123,8 +123,8 @@ def _match(value: Any) -> Any:
 class MatchVariantsConfig(Section):
     """Equal numbers of parameters.
 
-    `to`: the variant, or the number, that all others are sized to; by default the first variant. `by`: what is sized
-    for it. `within`: the share by which numbers may differ.
+    `to`: the variant, or the number, that all others are sized to; by default the first variant. `by`: the size that is
+    adjusted. `within`: the fraction by which numbers may differ.
     """
 
     to: str | Annotated[int, Field(gt=0, le=10**12)] | None = None
@@ -133,19 +133,19 @@ class MatchVariantsConfig(Section):
 
 
 def _number(value: Any) -> Any:
-    """A number such as 3e-3, which YAML 1.1 reads as text."""
+    """Convert numbers such as 3e-3, which YAML 1.1 reads as text."""
     return float(value) if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+[eE][-+]?[0-9]+", value) else value
 
 
 class TuneConfig(Section):
-    """Tuning, the same for every variant: short runs with each value of one key, compared by the first metric.
+    """Tuning of one key, the same for every variant: short runs with each value, compared by the first metric.
 
-    `on`: the corpus that they are compared on, which no table reports; by default the recipe's dev. `by`: with `seed`,
-    short runs of a seed choose the value of the cell of that seed; with `variant`, all cells of a variant have one
-    value. `updates`: those of a short run; by default it is half as long as a cell. `seeds`: by variant, those of
-    training that each value is tried with, by default the first of the grid; the value with the best mean is chosen.
-    `grow`: where the best value is the lowest or the highest, up to so many further ones are tried beyond it, each at
-    the ratio of the two outermost ones. Only positive numbers grow.
+    `on`: the corpus for this comparison, which is not reported; by default the recipe's dev. `by`: with `seed`, the
+    short runs of a seed choose the value for the cell of this seed; with `variant`, all cells of a variant share a
+    value. `updates`: the length of a short run; by default half that of a cell. `seeds`: by variant, the training seeds
+    of the short runs, by default the first of the grid; the value with the best mean is chosen. `grow`: if the best
+    value is the lowest or the highest, at most this many further values are tried beyond it, each at the ratio of the
+    two outermost. Only positive numbers grow.
     """
 
     key: str
@@ -158,14 +158,13 @@ class TuneConfig(Section):
 
     @property
     def grows(self) -> bool:
-        """Whether values beyond those that are given may be tried."""
+        """Whether values beyond those of the grid may be tried."""
         return self.grow > 0 and are_numbers(self.values) and min(self.values) > 0
 
     def beyond(self, tried: Sequence[Any], value: Any) -> list[Any]:
-        """The values of which one may be tried next, best first, where `value` is the best of those that were tried.
+        """The candidates for the next value to try, best first, if `value` is the best of the `tried` values.
 
-        None where it is not the outermost one on either side, or nothing more is to be tried. Whole numbers may have to
-        stay whole.
+        Empty if `value` is at neither edge, or no more values may be tried. Integers may have to stay integers.
         """
         edge = edge_of(tried, value)
         if not (self.grows and edge) or len(tried) - len(self.values) >= self.grow:
@@ -181,7 +180,7 @@ class TuneConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        """The key `on`, which YAML 1.1 reads as true; seeds of its own are those of a choice by variant."""
+        """Accept the key `on`, which YAML 1.1 reads as true. The key `seeds` implies a choice by variant."""
         if not isinstance(value, Mapping):
             return value
         given = {("on" if key is True else key): entry for key, entry in value.items()}
@@ -195,31 +194,31 @@ class TuneConfig(Section):
 
 
 def are_numbers(values: Sequence[Any]) -> bool:
-    """Whether all values are numbers, which have an order."""
+    """Whether all values are numbers, and so have an order."""
     return all(type(value) in (int, float) for value in values)
 
 
 def edge_of(tried: Sequence[Any], value: Any) -> Literal["lowest", "highest", ""]:
-    """Where a value stands among the numbers that were tried; empty within them, and where they are none."""
+    """Whether a value is the lowest or highest of the numbers `tried`; empty if neither, or if they are not numbers."""
     if len(tried) < 2 or not are_numbers(tried):
         return ""
     return "lowest" if value == min(tried) else "highest" if value == max(tried) else ""
 
 
-VariantName = Annotated[str, Field(pattern=r"^[\w.+=-]+$")]  # a part of a file's name
+VariantName = Annotated[str, Field(pattern=r"^[\w.+=-]+$")]  # it becomes part of a file name
 VariantEntry = Annotated[dict[str, Any], BeforeValidator(_variant_entry)]
 
 
 class GridConfig(Section):
-    """A comparison as a file says it.
+    """The configuration of a comparison, as read from a grid file.
 
-    `recipe`: what variants begin from. `variants`: by name, overrides by key path, or a recipe of their own, or both
-    (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: what is
-    reported; a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may have
-    others. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all others are
-    compared with; by default every pair is compared. `any_tokenization`: compare also outputs of which some look
-    tokenised and others do not. `pooled_variance`: intervals have the seeds' variance of all variants. `predict`:
-    options of prediction on test sets.
+    `recipe`: the recipe that variants begin from. `variants`: by name, overrides by key path, or another recipe, or
+    both (`{recipe: FILE, key.path: VALUE}`). `overrides`: changes to all recipes. `seeds`: of training. `test`: the
+    reported test sets, a list of corpora, or corpora by name. `metrics`: by default those of the task; a test set may
+    have its own. `margin`: by metric, the size of differences that count as even. `baseline`: the variant that all
+    others are compared with; by default every pair is compared. `any_tokenization`: allow some outputs to look
+    tokenised and others not. `pooled_variance`: estimate the seeds' variance from all variants. `predict`: options of
+    prediction on test sets.
     """
 
     recipe: Path | None = None
@@ -247,7 +246,7 @@ class GridConfig(Section):
 
 @dataclass(frozen=True)
 class Variant:
-    """One variant: its name and its recipe, whose seed and tuned key are still to be set."""
+    """A variant: its name, and its recipe before the seed and the tuned key are set."""
 
     name: str
     recipe: Recipe
@@ -255,9 +254,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class CellGroup:
-    """Cells of a variant that have one value of the tuned key: that of one seed, or those of all.
+    """The cells of a variant that share a value of the tuned key: the cell of one seed, or the cells of all seeds.
 
-    `tuning_seeds`: those that each value is tried with. `seed`: that of the cell, where every seed has its own value.
+    `tuning_seeds`: the seeds that each value is tried with. `seed`: the cell's seed, if every seed has its own value.
     """
 
     variant: Variant
@@ -267,20 +266,20 @@ class CellGroup:
 
     @property
     def name(self) -> str:
-        """Of the file of its choice."""
+        """The name of the file of its choice."""
         return self.variant.name if self.seed is None else f"{self.variant.name}-{self.seed}"
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """The name in messages."""
         return self.variant.name if self.seed is None else f"{self.variant.name}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of the grid: a cell, or a short run that tunes one.
+    """A run of the grid: a cell, or a short run for tuning.
 
-    `name`: of its folder, which no other run of its kind has. `value`: of the tuned key; None where nothing is tuned.
+    `name`: the name of its folder, unique among runs of its kind. `value`: of the tuned key; None without tuning.
     """
 
     name: str
@@ -292,11 +291,11 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class CellJob:
-    """All that a process needs to make a run of a grid: to train what is planned, and to decode test sets.
+    """The job of a worker process: train a planned run, and decode test sets.
 
     `kind`: `cells`, or `tuning` for a short run, which gets no report. `output`: the absolute path of the grid's
-    folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short ones, `logs/` what they said in place of a
-    terminal. `predict`: options of prediction.
+    folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short runs, `logs/` their output. `predict`: options
+    of prediction.
     """
 
     planned: PlannedRun
@@ -308,18 +307,17 @@ class CellJob:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name in messages."""
         planned = self.planned
         return f"{planned.variant}, seed {planned.seed}" if self.kind == CELLS else f"tuning {planned.name}"
 
     @property
     def run(self) -> Path:
-        """The run folder."""
         return self.output / self.kind / self.planned.name
 
     @property
     def log(self) -> Path:
-        """The file that it writes to."""
+        """The file that the run's output is written to."""
         return self.output / "logs" / f"{self.kind}-{self.planned.name}.txt"
 
     def is_trained(self) -> bool:
@@ -328,11 +326,11 @@ class CellJob:
         return manifest.get("status") == "finished" and "updates" in manifest
 
     def stamp(self) -> dict[str, Any]:
-        """The weights, test sets and options that the result is of."""
+        """The weights, test sets and options that the result depends on."""
         return {
             "weights": open_run(self.run).manifest.get("model_sha256"),
             "tests": [test.fingerprint() for test in self.tests],
-            # A file counts by its content.
+            # A file is identified by its content.
             "predict": {
                 name: sha256(Path(value)) if name == "dictionary" and value is not None else value
                 for name, value in self.predict.items()
@@ -340,16 +338,16 @@ class CellJob:
         }
 
     def result(self) -> CellResult | None:
-        """The result of a finished cell; None where there is none yet, or one of other weights or test sets."""
+        """The result of a finished cell. None if there is none yet, or if it is of other weights or test sets."""
         return read_result(self.run / CELL, self.stamp()) if self.is_trained() else None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A comparison that can be run: everything in it was checked.
+    """A checked comparison that can be run.
 
-    `tuning_set`: what short runs are compared on; None without tuning. `metrics`: the entries of the metrics of all
-    sets that have none of their own.
+    `tuning_set`: the corpus that short runs are compared on; None without tuning. `metrics`: the metric entries for all
+    test sets without their own.
     """
 
     config: GridConfig
@@ -359,38 +357,38 @@ class Grid:
     metrics: tuple[dict[str, Any], ...]
 
     def metrics_of(self, test: NamedCorpus | None = None) -> list[Metric]:
-        """The metrics of a set, in their order; without one those of all sets that have none of their own."""
+        """The metrics of a test set, in order; without `test`, the metrics of all sets without their own."""
         own = None if test is None else test.metrics
         language = self.variants[0].recipe.text.target.language
         return [metric_in(language, entry) for entry in (self.metrics if own is None else own)]
 
     def own_metrics(self) -> dict[str, list[Metric]]:
-        """The metrics of those sets that have their own, by the name of the set."""
+        """The metrics of the test sets that have their own, by the name of the set."""
         return {test.name: self.metrics_of(test) for test in self.tests if test.metrics is not None}
 
     def groups_of(self, variant: Variant) -> list[CellGroup]:
-        """The cells of a variant by what they share a value of the tuned key with."""
+        """The cells of a variant, grouped by the cells that share a value of the tuned key."""
         tune, seeds = self.config.tune, self.config.seeds
         if tune is not None and tune.by == "seed":
             return [CellGroup(variant, (seed,), (seed,), seed) for seed in seeds]
         return [CellGroup(variant, seeds, seeds[:1] if tune is None or tune.seeds is None else tune.seeds)]
 
     def short_share(self, variant: Variant) -> float:
-        """The length of a short run as a share of that of a cell; 1 where it is not known."""
+        """The length of a short run as a fraction of a cell's length; 1 if it is not known."""
         ends = _ends(variant.recipe)
         return max((short / ends[end] for end, short in self._short(ends).items() if short and ends[end]), default=1.0)
 
     def _short(self, ends: Mapping[str, Any]) -> dict[str, Any]:
-        """The ends of a short run, by those of a cell."""
+        """The stopping criteria of a short run, from those of a cell."""
         tune = self.config.tune
         if tune is not None and tune.updates is not None:
             return {**dict.fromkeys(ENDS), "training.updates": tune.updates}
         return {end: (whole + 1) // 2 if isinstance(whole, int) else whole and whole / 2 for end, whole in ends.items()}
 
     def tuning_runs(self, group: CellGroup, values: Sequence[Any] | None = None) -> list[PlannedRun]:
-        """The short runs of a group, with these values of the tuned key or those of the grid; none without tuning.
+        """The short runs of a group, with these values of the tuned key (by default the grid's). Empty without tuning.
 
-        There is one a value and seed, those of a value together.
+        There is one run per value and seed; the runs of a value are adjacent.
         """
         tune, variant = self.config.tune, group.variant
         if tune is None:
@@ -405,7 +403,7 @@ class Grid:
         ]  # fmt: skip
 
     def cells(self, group: CellGroup, value: Any = None) -> list[PlannedRun]:
-        """The cells of a group, one a seed, with the best value of the tuned key."""
+        """The cells of a group, one per seed, with the chosen value of the tuned key."""
         tuned, variant = {} if self.config.tune is None else {self.config.tune.key: value}, group.variant
         return [
             PlannedRun(
@@ -416,23 +414,23 @@ class Grid:
 
 
 def _ends(recipe: Recipe) -> dict[str, Any]:
-    """The ends of training by their keys; None for those that there are not."""
+    """The stopping criteria of training by their keys; None for those that are not set."""
     return {key: getattr(recipe.training, key.rpartition(".")[2]) for key in ENDS}
 
 
 def slug(value: Any) -> str:
-    """A value as a part of a file's name."""
+    """Convert a value into a part of a file name."""
     return re.sub(r"[^\w.+-]+", "_", str(value)).strip("_") or "_"
 
 
 def file_name(name: str) -> str:
-    """A name as a part of a file's name; one that is changed for that has a hash, so that no other name is like it."""
+    """Convert a name into a part of a file name. A name that has to be changed gets a hash, so that it stays unique."""
     part = slug(name)
     return part if part == name else f"{part}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """A recipe with other values at some key paths. Raises UserError where these are not allowed."""
+    """A copy of a recipe with other values at some key paths. Raises UserError if these are not allowed."""
     tree = recipe.model_dump(mode="json")
     for key, value in changes.items():
         set_key(tree, key, copy.deepcopy(value), key)
@@ -440,38 +438,38 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 
 def counting_keys(recipe: Recipe) -> dict[str, Any]:
-    """The values that make a variant, by their keys: all but the seed, and what changes no result."""
+    """The values by key that define a variant: all but the seed and the keys that do not change results."""
     values = flatten(recipe.model_dump(mode="json"))
     return {key: value for key, value in values.items() if key not in FREE and value is not None}
 
 
 @dataclass(frozen=True)
 class _RawVariant:
-    """A variant as it was read: the raw tree of its recipe, and the folders of that recipe and of the grid."""
+    """A variant before validation: the raw tree of its recipe, and the folders that relative paths begin at."""
 
     name: str
     tree: dict[str, Any]
     folders: tuple[Path, ...]
 
     def variant(self) -> Variant:
-        """The variant, whose recipe may not fit together. Raises UserError."""
+        """Validate the recipe. Raises UserError."""
         with at_key(f"variants.{self.name}"):
             return Variant(self.name, recipe_of(copy.deepcopy(self.tree), self.folders))
 
 
 def load_grid(path: Path, overrides: Sequence[str] = ()) -> Grid:
-    """Read a grid file, apply `key.path=value` overrides and check all of it.
+    """Read a grid file, apply `key.path=value` overrides, and check it.
 
-    An override whose first key is one of the grid changes the grid; any other changes all recipes.
+    An override whose first key is a key of grids changes the grid; any other changes all recipes.
 
     Args:
-        path: the file; its relative paths of recipes begin at its folder. Those of corpora are looked for as those
-            of a recipe, beside a variant's recipe and then beside this file.
+        path: the file. Its relative recipe paths begin at its folder. Corpus paths are searched for beside the
+            variant's recipe, and then beside this file.
         overrides: values are YAML.
 
     Raises:
-        UserError: a file that cannot be read; a key, value or recipe that is not allowed; variants that do not differ;
-            a tuning split that is also reported; two runs of one name.
+        UserError: the file cannot be read; a key, value or recipe is not allowed; variants do not differ; the tuning
+            set is also reported; or two runs have the same name.
     """
     return grid_of(read_tree(path), path.parent, overrides)
 
@@ -522,7 +520,7 @@ def grid_of(tree: dict[str, Any], beside: Path, overrides: Sequence[str] = ()) -
 
 
 def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -> _RawVariant:
-    """A variant's recipe, with all changes. Raises UserError."""
+    """Read a variant's recipe, with all changes. Raises UserError."""
     own = dict(config.variants[name])
     path, where = own.pop("recipe", config.recipe), f"variants.{name}"
     if not isinstance(path, str | Path):
@@ -543,7 +541,7 @@ def _read(config: GridConfig, name: str, beside: Path, changes: Sequence[str]) -
 
 
 def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequence[str]) -> None:
-    """Raise UserError where a variant, or a change to all, sets what is the grid's to set: the seed, or a tuned key."""
+    """Raise UserError if a variant or an override sets a key that the grid controls: the seed, or the tuned key."""
     asked: dict[str, Any] = {}
     apply_overrides(asked, changes)
     for key in (SEED, *([] if config.tune is None else [config.tune.key])):
@@ -553,7 +551,7 @@ def _check_own_keys(config: GridConfig, own: Mapping[str, Any], changes: Sequenc
 
 
 def _sets(changes: Mapping[str, Any], key: str) -> bool:
-    """Whether changes, whose keys may be paths into sections, set a key."""
+    """Whether changes, whose keys may be paths into sections, set `key`."""
     for path, value in changes.items():
         rest = key.removeprefix(f"{path}.")
         if path == key or (rest != key and isinstance(value, Mapping) and _sets(value, rest)):
@@ -562,9 +560,9 @@ def _sets(changes: Mapping[str, Any], key: str) -> bool:
 
 
 def _match_variants(config: GridConfig, read: Mapping[str, _RawVariant]) -> None:
-    """Ask in the recipes of all variants but one for the number of parameters of that one.
+    """Set the number of parameters of one variant as the target in the recipes of all others.
 
-    A variant that says itself what is to be sized keeps that. Raises UserError for a model that cannot be sized.
+    A variant that names the quantity to be sized keeps it. Raises UserError for a model that cannot be sized.
     """
     match = config.match_parameters
     if match is None:
@@ -588,7 +586,7 @@ def _match_variants(config: GridConfig, read: Mapping[str, _RawVariant]) -> None
 
 
 def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
-    """The reported sets, each with a name of its own. Raises UserError."""
+    """The reported test sets with unique names. Raises UserError."""
     names = set()
     for entry in config.test:
         corpus = paths_resolved(entry.corpus, resolve)
@@ -603,7 +601,7 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
 
 
 def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -> NamedCorpus | None:
-    """The corpus that short runs are compared on. Raises UserError where there is nothing."""
+    """The corpus that short runs are compared on. Raises UserError if there is none."""
     if config.tune is None:
         return None
     if config.tune.on is not None:
@@ -617,7 +615,7 @@ def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -
 
 @contextmanager
 def at_key(where: str) -> Iterator[None]:
-    """Put the place of a variant or value before the errors of its recipe."""
+    """Prefix the errors of a recipe with the key of its variant or value."""
     try:
         yield
     except UserError as error:
@@ -625,7 +623,7 @@ def at_key(where: str) -> Iterator[None]:
 
 
 def check_corpora(grid: Grid) -> None:
-    """Raise UserError where a file that variants are trained on, or evaluated on meanwhile, is missing or empty."""
+    """Raise UserError if a file for training, or for evaluation during training, is missing or empty."""
     for variant in grid.variants:
         with at_key(f"variants.{variant.name}"):
             for name, corpus in variant.recipe.data.corpora().items():
@@ -634,7 +632,7 @@ def check_corpora(grid: Grid) -> None:
 
 
 def _check_metrics(grid: Grid) -> None:
-    """Raise UserError for metrics that are not there, the same twice or of other outputs, or margins of others."""
+    """Raise UserError if metrics are unknown, repeated or of other outputs, or if margins are of other metrics."""
     task = build_task(grid.variants[0].recipe.task)
     entries = [entry for metrics in (grid.metrics, *(test.metrics or () for test in grid.tests)) for entry in metrics]
     if unnamed := [entry for entry in entries if "name" not in entry]:
@@ -647,14 +645,14 @@ def _check_metrics(grid: Grid) -> None:
 
 
 def check_tuned(recipe: Recipe, key: str) -> None:
-    """Raise UserError where a recipe does not fit together with the value of a tuned key that was set in it."""
+    """Raise UserError if a recipe is inconsistent after a value of the tuned key was set in it."""
     new_schedule(recipe)
-    if not key.startswith("optimizer."):  # which has nothing to do with the model
+    if not key.startswith("optimizer."):  # does not affect the model
         check_recipe(recipe)
 
 
 def _check_tuning(grid: Grid) -> None:
-    """Raise UserError for values that make the same recipe, or a split that is also reported."""
+    """Raise UserError if two values lead to the same recipe, or if the tuning set is also reported."""
     tune, tuning_set = grid.config.tune, grid.tuning_set
     if tune is None or tuning_set is None:
         return
@@ -683,7 +681,7 @@ def _check_tuning(grid: Grid) -> None:
 
 
 def _check_predict(grid: Grid) -> None:
-    """Raise UserError for options of prediction that the task does not have, or that a variant's recipe cannot have."""
+    """Raise UserError if the task has no such option of prediction, or a variant's recipe does not allow it."""
     task = build_task(grid.variants[0].recipe.task)
     predictor = get_type_hints(type(task).predictor)["return"]
     if not hasattr(predictor, "Options"):
@@ -703,7 +701,7 @@ def _check_predict(grid: Grid) -> None:
 
 
 def _check_run_names(grid: Grid) -> None:
-    """Raise UserError for two runs of one name, which would share a folder."""
+    """Raise UserError if two runs have the same name, because they would share a folder."""
     tune = grid.config.tune
     groups = [group for variant in grid.variants for group in grid.groups_of(variant)]
     cells = [run for group in groups for run in grid.cells(group, tune and tune.values[0])]

@@ -1,4 +1,4 @@
-"""Making the cells of a grid: tuned, trained and decoded by an executor, and continued where they were stopped."""
+"""Running the cells of a grid: an executor tunes, trains and decodes them, and resumes those that were stopped."""
 
 import json
 import os
@@ -38,14 +38,14 @@ from headway.training.arithmetic import SharedPrecision, compared_with_run
 from headway.training.parallel import noted_signals
 
 COUNTED = ("update", "epoch", "seconds")  # in each line of metrics.jsonl
-TAIL = 8192  # bytes at the end of metrics.jsonl, more than two lines of it
-LOOK = 0.1  # seconds between two looks at the workers
-REDRAW = 1.0  # seconds between two looks at the runs' progress
+TAIL = 8192  # bytes at the end of metrics.jsonl; they hold at least two lines
+LOOK = 0.1  # seconds between checks of the workers
+REDRAW = 1.0  # seconds between updates of the progress display
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run's training is: the last update that was logged, and the share of all training, from 0 to 1."""
+    """The progress of a run's training: the last logged update, and the completed share from 0 to 1."""
 
     update: int
     share: float
@@ -54,17 +54,17 @@ class RunProgress:
 
     @property
     def total(self) -> float | None:
-        """The seconds of all training, once something is known."""
+        """The estimated seconds of the whole training; None before there is progress."""
         return self.seconds / self.share if self.share > 0 else None
 
     @property
     def left(self) -> float | None:
-        """The seconds of training that are still to come."""
+        """The estimated seconds of training that remain."""
         return None if self.total is None else self.total - self.seconds
 
 
 def progress_of(run: Path, recipe: Recipe) -> RunProgress:
-    """How far a run is, by the whole lines at the end of its metrics.jsonl, which may be written to."""
+    """The progress of a run, from the complete lines at the end of its metrics.jsonl, which may still be growing."""
     try:
         with RunFolder(run).metrics.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -73,7 +73,7 @@ def progress_of(run: Path, recipe: Recipe) -> RunProgress:
         lines = []
     entries = []
     for line in lines:
-        with suppress(ValueError):  # the first may be cut
+        with suppress(ValueError):  # the first line may be truncated
             entry = json.loads(line)
             if isinstance(entry, dict) and all(isinstance(entry.get(key), int | float) for key in COUNTED):
                 entries.append(entry)
@@ -87,22 +87,22 @@ def progress_of(run: Path, recipe: Recipe) -> RunProgress:
 
 
 def tuning_score(outputs: Sequence[CellOutput], metric: Metric) -> float:
-    """The mean score of the short runs of a value, one output a seed."""
+    """The mean score of the short runs of a value, with one output per seed."""
     return fmean(metric.score(*output.scored).value for output in outputs)
 
 
 def best_score(scores: Sequence[float | None], losses: Sequence[float | None], metric: Metric) -> int:
-    """The index of the best score, of equals that with the lowest loss on dev; None is one where training failed."""
+    """The index of the best score; ties go to the lowest dev loss. A score is None if training failed."""
     known = {index: score for index, score in enumerate(scores) if score is not None}
     return min(known, key=lambda index: rank(known[index], losses[index], higher_is_better=metric.higher_is_better))
 
 
 def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bool:
-    """Whether the best and the worst value differ by more than chance over their segments; true of one value.
+    """Whether the best and the worst value differ significantly over their segments. True for a single value.
 
-    Each segment has the outputs of all seeds, for seeds err on the same segments. The best and the worst are the
-    furthest apart of all pairs of values, so that the level is adjusted by their number (Bonferroni). The spread
-    between seeds is left out: values that are told apart here may still differ by their seeds alone.
+    The outputs of all seeds are summed per segment, because seeds make errors on the same segments. The best and the
+    worst value are the most distant of all pairs, so the level is adjusted by the number of pairs (Bonferroni). The
+    variation between seeds is ignored: it may still explain the difference.
     """
     if len(values) < 2:
         return True
@@ -115,15 +115,15 @@ def are_told_apart(values: Sequence[Sequence[CellOutput]], metric: Metric) -> bo
 
 
 def make_cell(job: CellJob) -> int:
-    """Make a cell in a new process; gives the exit code of `headway train`."""
-    from headway.grids.run import run_cell  # so that the process that waits stays small
+    """Make a cell in a new process. Returns the exit code of `headway train`."""
+    from headway.grids.run import run_cell  # keeps the waiting process small
 
     return run_cell(job)
 
 
 @dataclass
 class CellState:
-    """A run of the grid and how it stands. `call`: what makes it. `code`: the exit code of one that failed."""
+    """A run of the grid and its status. `call`: the running call. `code`: the exit code of a failed run."""
 
     job: CellJob
     status: Literal["waiting", "running", "finished", "failed"] = "waiting"
@@ -133,13 +133,13 @@ class CellState:
 
     @property
     def signal(self) -> int:
-        """The number of the signal that ended one that failed, before or after it saved; 0 where none did."""
+        """The number of the signal that ended a failed run, before or after it saved; 0 if there was no signal."""
         return max(0, -self.code, self.code - 128)
 
 
 @dataclass
 class GroupState:
-    """Cells that share a value of the tuned key, once it is chosen, and the short runs that choose it."""
+    """The state of a group: the short runs, the value that they choose, and then the cells with this value."""
 
     group: CellGroup
     tuning: list[CellState]
@@ -150,25 +150,25 @@ class GroupState:
 
     @property
     def by_value(self) -> list[list[CellState]]:
-        """Its short runs, those of each value of the tuned key together."""
+        """The short runs, grouped by their value of the tuned key."""
         return [list(runs) for _, runs in groupby(self.tuning, key=lambda run: run.job.planned.value)]
 
     @property
     def tried(self) -> tuple[Any, ...]:
-        """The values of its short runs: those of the grid, and then those beyond them."""
+        """The values of the short runs: those of the grid, followed by those beyond them."""
         return tuple(runs[0].job.planned.value for runs in self.by_value)
 
     @property
     def runs(self) -> list[CellState]:
-        """Its runs that are known: short ones and cells."""
+        """All known runs: short runs and cells."""
         return [*self.tuning, *self.cells]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The value of the tuned key of cells of a variant, of those that were tried.
+    """The value of the tuned key that was chosen for cells of a variant.
 
-    `by_chance`: whether short runs that choose for all seeds at once do not tell the values apart.
+    `by_chance`: whether the short runs, if they choose for all seeds at once, show no significant difference.
     """
 
     variant: str
@@ -179,15 +179,15 @@ class Choice:
 
     @property
     def edge(self) -> Literal["lowest", "highest", ""]:
-        """Where the value stands among those that were tried; empty within them."""
+        """Whether the value is the lowest or the highest that was tried; empty if it is neither."""
         return edge_of(self.tried, self.value)
 
 
 @dataclass(frozen=True)
 class GridResult:
-    """The finished cells of a grid, the `failed` and the `unfinished` ones in words, and the choices of the tuned key.
+    """The finished cells of a grid, the `failed` and `unfinished` cells as text, and the choices of the tuned key.
 
-    `stopped`: the number of the signal that ended the work; 0 where none did.
+    `stopped`: the number of the signal that ended the work; 0 without a signal.
     """
 
     cells: tuple[CellResult, ...]
@@ -198,9 +198,9 @@ class GridResult:
 
 
 class KeptChoice(BaseModel):
-    """The choice of a tuned key, as a file keeps it: what it was made of, and the number of the value.
+    """The stored choice of a tuned key: a stamp of its inputs, and the index of the chosen value.
 
-    `seed`: of the cell that it is for; None where it is for those of all seeds. `grown`: the values beyond the grid's.
+    `seed`: of the cell that it is for; None if it is for all seeds. `grown`: the values beyond the grid's.
     """
 
     stamp: Any
@@ -210,7 +210,7 @@ class KeptChoice(BaseModel):
 
 
 class GridRun:
-    """The cells of a grid in a folder. Raises UserError where a run that is there was made with another recipe."""
+    """The cells of a grid in a folder. Raises UserError if an existing run was made with another recipe."""
 
     def __init__(self, grid: Grid, output: Path, threads: int) -> None:
         self.output, self.threads, self._looked = output, threads, 0.0
@@ -224,13 +224,13 @@ class GridRun:
         self.groups = [GroupState(group, self._short_runs(group)) for group in groups]
         for state in self.groups:
             self._recall(state)
-            if not self._settle(state):  # cells that were made with another recipe are so, whatever tuning will say
+            if not self._settle(state):  # check the recipes of existing cells before tuning
                 for cell in grid.cells(state.group, first):
                     self._state(cell, CELLS, but=tune.key if tune else "")
         self._check_data()
 
     def _as_begun(self, grid: Grid) -> Grid:
-        """The grid, tuned by variant where it does not say how and that is how its folder was begun."""
+        """The grid, tuned by variant if it does not say how to tune and its folder was begun so."""
         tune, known = grid.config.tune, [self._kept_choice(variant.name) for variant in grid.variants]
         if tune is None or "by" in tune.model_fields_set or not any(kept and kept.seed is None for kept in known):
             return grid
@@ -239,14 +239,14 @@ class GridRun:
         return replace(grid, config=grid.config.model_copy(update={"tune": by_variant}))
 
     def _check_data(self) -> None:
-        """Raise UserError where the training data of a variant changed between two of its runs."""
+        """Raise UserError if the training data of a variant changed between two of its runs."""
         allowed = f"runs of one training set: remove one of the two, or {option('output')}"
         for variant in self.grid.variants:
             runs = [run for state in self.groups if state.group.variant is variant for run in state.runs]
             check_same_data([(run.job.run, run.job.planned.recipe) for run in runs], allowed)
 
     def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"], but: str = "") -> CellState:
-        """A run as it stands. Raises UserError where it was made with another recipe, apart from the key `but`."""
+        """The state of a run. Raises UserError if it was made with another recipe, apart from the key `but`."""
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
         job = CellJob(planned, kind, self.output.absolute(), tests, self.grid.config.predict, self.threads)
         self._check_same(job, but)
@@ -257,7 +257,7 @@ class GridRun:
         return [self._state(run, TUNING) for run in self.grid.tuning_runs(group, values)]
 
     def _settle(self, state: GroupState) -> bool:
-        """Make the cells of a group whose tuning is done. Says whether nothing more is needed for that."""
+        """Plan the cells of a group once its tuning is complete. Returns whether the tuning is complete."""
         if state.cells:
             return True
         while state.tuning and not (state.chosen or state.failed):
@@ -272,14 +272,14 @@ class GridRun:
         return self.output / TUNING / f"{name}.json"
 
     def _kept_choice(self, name: str) -> KeptChoice | None:
-        """The choice of an earlier call; None where there is none."""
+        """The stored choice of an earlier call; None if there is none."""
         path = self._choice_file(name)
         if not path.is_file():
             return None
         return shaped(read_json(path, what="choice"), TypeAdapter(KeptChoice), str(path), "this choice")
 
     def _recall(self, state: GroupState) -> None:
-        """Take over the choice of an earlier call, which stands although a short run had failed."""
+        """Restore the choice of an earlier call. It is valid even if a short run failed."""
         known = self._kept_choice(state.group.name)
         if known is None or known.seed != state.group.seed or known.stamp != self._stamp(state):
             return
@@ -295,10 +295,10 @@ class GridRun:
             run.status = "finished"
 
     def _choose(self, state: GroupState) -> None:
-        """Choose the best value of the tuned key for a group, and keep the choice; or try one further out first.
+        """Choose the best value of the tuned key for a group and store the choice, or try a further value first.
 
-        A learning rate whose run diverges is discarded, with whatever seed. A short run that was killed has not been
-        tried: nothing is chosen.
+        A learning rate with a diverged run is discarded, whatever the seed. If a short run was killed, nothing is
+        chosen.
         """
         metric, tune, title = self.grid.metrics_of()[0], self.grid.config.tune, state.group.title
         assert tune is not None
@@ -329,7 +329,7 @@ class GridRun:
             warn(f"{title}: the short runs do not tell the values apart ({spread})")
 
     def _further(self, state: GroupState, value: Any) -> list[CellState]:
-        """The short runs with the next value beyond the best one; none where that is no edge, or cannot grow."""
+        """The short runs with the next value beyond the best one. Empty if this is not at an edge, or cannot grow."""
         tune = self.grid.config.tune
         assert tune is not None
         for further in tune.beyond(state.tried, value):
@@ -337,13 +337,13 @@ class GridRun:
                 planned = self.grid.tuning_runs(state.group, [further])
                 for run in planned:
                     check_tuned(run.recipe, tune.key)
-            except UserError:  # no recipe may have this value
+            except UserError:  # the value is not allowed
                 continue
             return [self._state(run, TUNING) for run in planned]
         return []
 
     def _stamp(self, state: GroupState) -> dict[str, Any]:
-        """The ground of a choice: the metric, and the short runs with the grid's values and what they are scored on."""
+        """The inputs of a choice: the metric, and the short runs with the grid's values and their test sets."""
         tune = self.grid.config.tune
         given = 0 if tune is None else len(tune.values) * len(state.group.tuning_seeds)
         runs = [
@@ -355,15 +355,15 @@ class GridRun:
         return {"metric": named | self.grid.metrics[0], "runs": runs}
 
     def _is_by_chance(self, state: GroupState) -> bool:
-        """Whether short runs that choose for all seeds do not tell the values of the tuned key apart.
+        """Whether the short runs that choose for all seeds show no significant difference between values.
 
-        Those of one seed need not: what they choose by chance differs between seeds, and their variance holds it.
+        If each seed has its own choice, the variance between seeds includes the chance of the choice.
         """
         known = [outputs for outputs in map(_outputs, state.by_value) if outputs is not None]
         return state.group.seed is None and not are_told_apart(known, self.grid.metrics_of()[0])
 
     def _check_same(self, job: CellJob, but: str) -> None:
-        """Raise UserError where a run was made with another recipe, apart from the key `but`."""
+        """Raise UserError if a run was made with another recipe, apart from the key `but`."""
         folder = RunFolder(job.run)
         if not folder.recipe_file.exists():
             return
@@ -377,11 +377,10 @@ class GridRun:
             raise UserError(f"this cell was made with another recipe ({shown})", where=str(job.run), allowed=allowed)
 
     def all(self) -> list[CellState]:
-        """All runs that are known: short ones and cells."""
         return [run for state in self.groups for run in state.runs]
 
     def ready(self) -> list[CellState]:
-        """The runs that can be begun: a seed of all variants after the other, short runs before cells.
+        """The runs that can start, seed by seed over all variants, with short runs before cells.
 
         Short runs that choose for all seeds come first.
         """
@@ -395,7 +394,7 @@ class GridRun:
         return [run for _, run in sorted(runs, key=lambda entry: (entry[0], entry[1].job.kind == CELLS))]
 
     def result(self, stopped: int = 0) -> GridResult:
-        """The results and failures so far. A short run that failed has only lost, where another value is chosen."""
+        """The results and failures so far. A failed short run is no failure if another value was chosen."""
         finished = [cell.result for state in self.groups for cell in state.cells if cell.result is not None]
         needed = [run for state in self.groups for run in (state.cells if state.chosen else state.runs)]
         failed = [_failure(run) for run in needed if run.status == "failed"]
@@ -415,14 +414,14 @@ class GridRun:
         return GridResult(tuple(finished), tuple(failed), tuple(choices), stopped, tuple(unfinished))
 
     def run(self, executor: CellExecutor) -> GridResult:
-        """Make all that is missing.
+        """Run all missing cells.
 
-        A cell that fails ends no other. After SIGINT or SIGTERM, those that are at work save and end; the next call
-        goes on with them.
+        A failed cell does not stop others. After SIGINT or SIGTERM, running cells save and stop; the next call resumes
+        them.
 
         Raises:
-            RunError: another call is at work in the same folder.
-            UserError: the training data has changed between two runs of a variant.
+            RunError: another process is working in the folder.
+            UserError: the training data changed between two runs of a variant.
         """
         self.output.mkdir(parents=True, exist_ok=True)
         with locked(self.output / ".lock"), noted_signals() as signals:
@@ -441,9 +440,9 @@ class GridRun:
         return self.result()
 
     def planned(self) -> Iterator[tuple[str, PlannedRun, bool]]:
-        """All runs: the name of their folder, what they are, and whether they are finished.
+        """All runs: the name of their folder, the planned run, and whether it is finished.
 
-        The cells of a variant that is not tuned yet have any of the values.
+        If a variant is not tuned yet, its cells have an arbitrary value.
         """
         for state in self.groups:
             yield from ((TUNING, run.job.planned, run.status == "finished") for run in state.tuning)
@@ -456,7 +455,7 @@ class GridRun:
                 yield from ((CELLS, cell, False) for cell in cells)
 
     def still_grows(self, state: GroupState) -> int:
-        """The most short runs beyond those that are known that a group may need, should its best value be an edge."""
+        """The largest number of further short runs that a group may need if its best value is at an edge."""
         tune = self.grid.config.tune
         if tune is None or not tune.grows or state.chosen or state.failed:
             return 0
@@ -464,17 +463,17 @@ class GridRun:
 
     @property
     def total(self) -> tuple[int, int]:
-        """The number of all runs, and the most that it may grow to."""
+        """The number of all runs, and the largest number that it may grow to."""
         known = sum(len(state.tuning) + len(state.group.seeds) for state in self.groups)
         return known, known + sum(map(self.still_grows, self.groups))
 
     def is_done(self) -> bool:
-        """Whether nothing is left to be made."""
+        """Whether all runs are finished or failed."""
         settled = [self._settle(state) for state in self.groups]
         return all(settled) and all(run.status in ("finished", "failed") for run in self.all())
 
     def _begin(self, executor: CellExecutor) -> None:
-        """Begin as many runs as there is room for, in one precision where recipes leave it open."""
+        """Start as many runs as there is room for, with the same precision if recipes leave it open."""
         running = sum(run.status == "running" for run in self.all())
         for run in self.ready()[: max(0, executor.slots - running)]:
             run.job.run.parent.mkdir(parents=True, exist_ok=True)
@@ -483,7 +482,7 @@ class GridRun:
             run.call, run.status = executor.submit(make_cell, job), "running"
 
     def _look(self, line: Progress, slots: int) -> None:
-        """See which runs have ended, and show how far the others are."""
+        """Check which runs have ended, and show the progress of the others."""
         ended = False
         for run in self.all():
             if run.call is not None and run.call.done():
@@ -501,7 +500,7 @@ class GridRun:
             line.update(done, text, total=self.total[1], below=below)
 
     def shown(self, slots: int) -> tuple[str, list[str]]:
-        """The state of the work, with so many workers: in a few words, and as a table's lines of the runs at work."""
+        """The state of the work with `slots` workers: a summary, and the lines of a table of running cells."""
         runs, known, waiting, beyond = self.all(), self.known_seconds(), list[float | None](), 0.0
         for state in self.groups:
             whole, short = (self.seconds_of(kind, state.group.variant.name, known) for kind in (CELLS, TUNING))
@@ -529,9 +528,9 @@ class GridRun:
         return " · ".join(parts), table.text().splitlines() if at else []
 
     def known_seconds(self) -> dict[str, list[float]]:
-        """The seconds of training of cells by variant, of those whose end is in sight.
+        """By variant, the training seconds of cells that are finished or have progressed.
 
-        Without such cells they are those of short runs, at whose speed a number of updates is made.
+        Without such cells, they are estimated from the speed of short runs.
         """
         known = dict[str, list[float]]()
         for name, short in self._shares.items():
@@ -545,12 +544,12 @@ class GridRun:
         return known
 
     def seconds_of(self, kind: str, variant: str, known: Mapping[str, Sequence[float]]) -> float | None:
-        """The seconds that a run of a variant will take: as those of the variant that are known, else as all."""
+        """The expected seconds of a run: the mean over the variant's known runs, or else over all known runs."""
         seconds = known.get(variant) or [value for values in known.values() for value in values]
         return fmean(seconds) * (self._shares[variant] if kind == TUNING else 1.0) if seconds else None
 
     def _end_all(self) -> None:
-        """Ask all workers to save and end, and wait for that."""
+        """Ask all workers to save and stop, and wait for them."""
         running = [(run, run.call) for run in self.all() if run.call is not None]
         say(f"stopping: {len(running)} cells save what they have")
         for _, call in running:
@@ -566,13 +565,13 @@ def _progress(run: CellState) -> RunProgress:
 
 
 def _outputs(runs: Sequence[CellState]) -> list[CellOutput] | None:
-    """The outputs of the short runs of a value, one a seed; None where one of them failed."""
+    """The outputs of the short runs of a value, one per seed; None if any of them failed."""
     outputs = [run.result.outputs[0] for run in runs if run.result is not None]
     return outputs if len(outputs) == len(runs) else None
 
 
 def _loss(runs: Sequence[CellState]) -> float | None:
-    """The mean loss on dev of the short runs of a value, one a seed; None where one of them has none."""
+    """The mean dev loss of the short runs of a value; None if any of them has none."""
     losses = []
     for run in runs:
         kept = open_run(run.job.run).manifest.get("averaged_updates", [])
@@ -582,7 +581,7 @@ def _loss(runs: Sequence[CellState]) -> float | None:
 
 
 def _failure(run: CellState) -> str:
-    """The failure of a run in words."""
+    """The failure of a run as text."""
     how = f"exit code {run.code}"
     if run.signal:
         with suppress(ValueError):

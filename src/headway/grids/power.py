@@ -1,4 +1,4 @@
-"""How far apart two variants have to be for so many seeds and segments to tell them from each other."""
+"""The smallest difference between two variants that the seeds and segments of a comparison can detect."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from headway.metrics import Metric
 from headway.metrics.intervals import LEVEL, Estimate
 
 MOST_SEEDS, MOST_TIMES = 100, 1000
-POWER = 0.8  # how often so many decide, as a mean over the variances that as many seeds might have seen
+POWER = 0.8  # the power of the test, averaged over the variances that as many seeds might have estimated
 
 
 class Deviations(NamedTuple):
-    """Deviations of a difference of two variants: between seeds, between segments, and of what seeds do to segments."""
+    """Standard deviations of a difference between variants: between seeds, between segments, and their interaction."""
 
     seeds: float
     segments: float
     interaction: float
 
     def estimate(self, seeds: int, segments: int) -> Estimate:
-        """Of a difference with so many seeds and segments."""
+        """The estimate of a difference of zero with `seeds` seeds and `segments` segments."""
         of_both = self.interaction**2 / (seeds * segments)
         return Estimate(0.0, seeds, segments, self.seeds**2 / seeds + of_both, self.segments**2 / segments, of_both)
 
 
-# Roots of the median variances of the pairs of variants in results/ whose records have all three, by metric.
+# By metric: square roots of the median variances of pairs of variants in results/ whose records have all three.
 TYPICAL = {
     "bleu": Deviations(0.2, 8.6, 19.8),
     "chrf": Deviations(0.8, 7.1, 15.1),
@@ -42,7 +42,7 @@ PAIRS_SEEN, ANY_SEGMENTS = 100, 10**9
 
 
 class Sought(NamedTuple):
-    """A difference by a metric on a test set that is to be told from another one, so far away."""
+    """A difference to be detected by a metric on a test set: `distance` from another value, at confidence `level`."""
 
     says: str
     metric: Metric
@@ -51,7 +51,7 @@ class Sought(NamedTuple):
     level: float = LEVEL
 
     def beyond(self, seeds: int, segments: int = ANY_SEGMENTS) -> str:
-        """That it is out of reach, in words; empty where it is not, or where a typical difference is not known."""
+        """A warning that the difference cannot be detected. Empty if it can, or if typical variances are not known."""
         typical, label = TYPICAL.get(self.metric.name), self.metric.label
         if typical is None or seeds < 2:
             return ""
@@ -67,7 +67,7 @@ class Sought(NamedTuple):
 
 
 def sought_of_grid(grid: Grid) -> Iterator[Sought]:
-    """The margins of a grid, within which the interval of even variants has to be."""
+    """The margins of a grid, which must contain the confidence interval of even variants."""
     for test in grid.tests:
         for metric in grid.metrics_of(test):
             if margin := grid.config.margin.get(metric.name, grid.config.margin.get(metric.label)):
@@ -75,7 +75,7 @@ def sought_of_grid(grid: Grid) -> Iterator[Sought]:
 
 
 def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
-    """The same difference, with the variances that so many seeds and segments would leave of it."""
+    """The same difference, with the variances expected for `seeds` seeds and `segments` segments."""
     assert estimate.seed_variance is not None
     of_seeds, of_segments = estimate.seeds / seeds, estimate.segments / segments
     interaction = min(estimate.interaction_variance, estimate.seed_variance)
@@ -90,14 +90,14 @@ def scaled(estimate: Estimate, seeds: int, segments: int) -> Estimate:
 def needed(
     estimate: Estimate, distance: float, level: float = LEVEL, seen: int | None = None
 ) -> tuple[int, int] | None:
-    """The fewest seeds, and segments, above those there are, with which a true difference is told from one so far away.
+    """The fewest seeds and segments, more than now, that distinguish a true difference from one at `distance`.
 
-    It is told with probability `POWER`: `reach` fits in between. The segments are as many as there are where up to
-    `MOST_SEEDS` seeds are enough, and where nothing differs by segment, as in costs. Otherwise both grow alike. The
-    variances are those of so many seeds as are `seen`, by default those of the estimate.
+    They do so with probability `POWER`, if `reach` is within the distance. The segments are unchanged if up to
+    `MOST_SEEDS` seeds are enough, and if nothing varies by segment, as for costs. Otherwise both grow by the same
+    factor. The variances were estimated from `seen` seeds, by default those of the estimate.
 
     Returns:
-        Seeds and segments; None where `MOST_TIMES` as many are not enough, or there is one seed.
+        Seeds and segments. None if `MOST_TIMES` as many are not enough, or there is one seed.
     """
     if estimate.seed_variance is None or distance <= 0:
         return None
@@ -113,10 +113,10 @@ def needed(
 
 
 def reach(estimate: Estimate, level: float, seen: int) -> float:
-    """The distance between a true difference and another value at which the interval mostly leaves the value out.
+    """The distance between the true difference and another value at which the interval excludes the value with `POWER`.
 
-    The seeds' variance is what so many seeds have `seen`. It is mostly too small, so that its own chance counts, too:
-    with t the quantile of the interval, the interval leaves the value out where a noncentral t variable of `seen` - 1
+    The seeds' variance was estimated from `seen` seeds. It is usually too small, so that its uncertainty is included:
+    with t the quantile of the interval, the interval excludes the value if a noncentral t variable of `seen` - 1
     degrees of freedom and noncentrality t is below the distance in standard errors (Julious and Owen 2006).
     """
     assert estimate.seed_variance is not None
@@ -128,7 +128,7 @@ def reach(estimate: Estimate, level: float, seen: int) -> float:
 
 
 def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL, seen: int | None = None) -> str:
-    """The same as the subject of a sentence."""
+    """The result of `needed` as the subject of a sentence."""
     found = needed(estimate, distance, level, seen)
     if found is None:
         return f"more than {MOST_TIMES:,} times as many seeds{'' if _is_of_seeds(estimate) else ' and segments'}"
@@ -137,5 +137,5 @@ def needed_in_words(estimate: Estimate, distance: float, level: float = LEVEL, s
 
 
 def _is_of_seeds(estimate: Estimate) -> bool:
-    """Whether nothing differs by segment."""
+    """Whether the difference does not vary by segment."""
     return estimate.segment_variance == 0 == estimate.interaction_variance

@@ -1,7 +1,7 @@
-"""One cell: a run that is trained, decoded and looked into, in a process of its own or in this one.
+"""One cell: a run that is trained, decoded and analysed, in a separate process or in this one.
 
-A cell is trained as by `headway train`, then decoded. Its folder is an ordinary run folder with `cell.json` beside what
-a run has; what it leaves is never made twice.
+A cell is trained as by `headway train`, then decoded. Its folder is an ordinary run folder with an additional
+`cell.json`. Existing outputs are not computed again.
 """
 
 import logging
@@ -60,18 +60,18 @@ from headway.tensors.batch import collate
 from headway.training.loop import train
 from headway.training.report import write_run_report
 
-TRAINING = "training.json"  # what only the process that trained knew
-LONGEST_WAIT = 120.0  # seconds for a process whose parent was killed to save and end
-TOGETHER = 128  # inputs that are decoded together: the frames of a recording take about 0.5 MB
-LENGTH = 32  # tokens of a source and of a target, for FLOPs and the state
+TRAINING = "training.json"  # facts that only the training process knows
+LONGEST_WAIT = 120.0  # seconds to save and stop after the parent was killed
+TOGETHER = 128  # inputs decoded together; the frames of a recording take about 0.5 MB
+LENGTH = 32  # tokens of source and target for which FLOPs and decoding state are measured
 
 
 def run_cell(job: CellJob) -> int:
-    """Train and decode a cell, from where it stands. What is said goes to its log.
+    """Train and decode a cell, or resume it. Its output goes to its log.
 
     Returns:
-        0, 128 + the signal's number where one stopped it, or 1 or 2 where it failed, as the log says. A log that
-        cannot be written is told on standard error.
+        0, 128 + the signal's number if a signal stopped it, or 1 or 2 if it failed, as the log says. If the log cannot
+        be written, the error goes to standard error.
     """
     try:
         job.log.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def _make(job: CellJob) -> int:
         if code := train(planned.recipe, job.run, resume=RunFolder(job.run).recipe_file.exists()):
             return code
         write_json(job.run / TRAINING, {"peak_memory": peak_memory()})
-    with foreign_code(True):  # the run is of one's own recipe
+    with foreign_code(True):  # the run is from the user's own recipe
         if job.kind == CELLS and not RunFolder(job.run).report.is_file():
             write_run_report(job.run)
         if job.result() is None:
@@ -128,13 +128,13 @@ def _logged(file: TextIO) -> Iterator[None]:
 def decode(
     predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> tuple[list[str], list[int]]:
-    """The outputs of a run, as metrics read them, and how many tokens each has.
+    """The outputs of a run in the form that metrics read, and the number of tokens of each.
 
-    Raises UserError where an input cannot be read.
+    Raises UserError if an input cannot be read.
     """
     with accounted():
         chain = isinstance(predictor, SequencePredictor) and predictor.recipe.data.context.target
-        together = max(1, len(examples)) if chain else TOGETHER  # earlier outputs are read through whole documents
+        together = max(1, len(examples)) if chain else TOGETHER  # earlier outputs are context of later ones
         found = [pair for some in batched(examples, together) for pair in _outputs(predictor, some, options)]
     return [text for text, _ in found], [tokens for _, tokens in found]
 
@@ -142,7 +142,7 @@ def decode(
 def _outputs(
     predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
-    """The output of each example with the number of its tokens, the end mark included."""
+    """The output of each example with its number of tokens, including the end-of-sentence token."""
     if isinstance(predictor, LabelPredictor):
         for labelled in predictor.predict([example.words for example in examples], **options):
             yield " ".join(labelled.labels), len(labelled.labels)
@@ -153,13 +153,13 @@ def _outputs(
         return
     decoding = {"truncate": True, **options}
     for prediction in predictor.predict(examples, **decoding):
-        # Metrics of trees repair what the model wrote, and count how often that was needed.
+        # Metrics of trees repair the model's raw output, and count the repairs.
         text = prediction.written if isinstance(predictor, TreePredictor) else prediction.text
         yield text, len(prediction.tokens) + 1
 
 
 def align(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
-    """The word alignments that a run's attention makes of given pairs. Raises UserError where it has none."""
+    """The word alignments from a run's attention. Raises UserError if the model does not write token by token."""
     if not isinstance(predictor, SequencePredictor):
         raise UserError("only models that write token by token align words", where="test.alignments")
     aligner = build_aligner(predictor)
@@ -171,10 +171,10 @@ def align(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]
 
 
 def attend(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
-    """The deviation of the self-attention of each word from its mean, in the last layer or in all as they are weighted.
+    """The deviation of each word's self-attention from its mean, in the last layer or in the weighted mean of layers.
 
     Raises:
-        UserError: the model is no tagger.
+        UserError: the model is not a tagger.
     """
     if not isinstance(predictor, LabelPredictor):
         raise UserError("only taggers have self-attention a word", where="test.evenness")
@@ -194,12 +194,12 @@ def result_of_run(
     peak_memory: int | None = None,
     device: str = "auto",
 ) -> CellResult:
-    """Decode test sets with a finished run by options of prediction, and gather its costs and its curve.
+    """Decode test sets with a finished run, and collect its costs and its learning curve.
 
     `peak_memory`: of training, in bytes.
 
     Raises:
-        UserError: a folder that holds no finished run, or test sets that cannot be read.
+        UserError: the folder has no finished run, or test sets cannot be read.
     """
     run = cell.path
     assert run is not None
@@ -228,9 +228,9 @@ def _costs(
     model = predictor.runs[0].model
     seconds, tokens = manifest.get("seconds"), manifest.get("target_tokens")
     flops = state = None
-    # A model that cannot read so many tokens has none: costs at other lengths could not be compared.
+    # None for a model that cannot read this many tokens: costs at other lengths are not comparable.
     if isinstance(model, Seq2Seq) and model.longest_pair(LENGTH - 1) == LENGTH - 1:
-        # Of a model without weights: the counter knows none of the products that a loaded model has made of its own.
+        # Count on a model without weights: the counter misses the custom products of a loaded model.
         flops, state = parameters_of(run, (), None, LENGTH).flops_per_token, decoding_state(model)
     return Costs(
         parameters=manifest.get("parameters"),
@@ -247,7 +247,7 @@ def _costs(
 
 @torch.inference_mode()
 def decoding_state(model: Seq2Seq) -> int:
-    """The bytes that a model keeps of a sentence of `LENGTH` tokens while it writes as many."""
+    """The bytes of decoding state that a model keeps for a sentence of `LENGTH` source and target tokens."""
     batch = collate([model.trial_source(LENGTH - 1)], None).to(next(model.parameters()).device)
     return _bytes(model.start(model.encode(batch.source, batch.source_mask), LENGTH))
 
@@ -269,25 +269,26 @@ def evaluate(
     allow_code: bool = False,
     **options: Any,
 ) -> Comparison:
-    """Decode a test set with a run, and score the outputs, each score with its 95 % interval over this test set alone.
+    """Decode a test set with a run, and compute scores with their 95 % intervals over this test set alone.
 
         headway.evaluate("runs/ja-en", {"tsv": "test.tsv"}, ["bleu", "chrf"], beam=1).table()
 
-    References are normalised as the run's outputs are, by `text.target.normalise`, which the signatures say.
+    References are normalised like the run's outputs, by `text.target.normalise`; the metrics' signatures show the
+    steps.
 
     Args:
-        run: a run folder, a pack of one, or what `headway.load` gave.
-        corpus: the test set as a recipe has it, such as `{"source": "test.ja", "target": "test.en"}`; by default the
-            dev set of the run's recipe.
-        metrics: metrics or their names, one or several; by default those of dev in training.
-        device: as `headway.load` has it.
-        allow_code: as `headway.load` has it.
+        run: a run folder, a packed run, or the result of `headway.load`.
+        corpus: the test set as in a recipe, such as `{"source": "test.ja", "target": "test.en"}`; by default the dev
+            set of the run's recipe.
+        metrics: one or several metrics or their names; by default those of dev in training.
+        device: as in `headway.load`.
+        allow_code: as in `headway.load`.
         options: of prediction, such as `beam`.
 
     Raises:
-        UserError: what `headway.load` and `predict` raise, a test set that cannot be read, or metrics of other outputs.
+        UserError: as `headway.load` and `predict`; a test set that cannot be read, or metrics of other outputs.
     """
-    is_path = isinstance(run, str | Path)  # what is loaded already has its leave
+    is_path = isinstance(run, str | Path)  # a loaded predictor already has permission to run foreign code
     with foreign_code(allow_code or not is_path):
         predictor, name = (load(run, device=device), str(run)) if isinstance(run, str | Path) else (run, "run")
         recipe = predictor.recipe

@@ -1,4 +1,4 @@
-"""Runs of models that others have trained: formats that are read, and the run folder that becomes of each."""
+"""Imports of models that others have trained: the formats, and the run folder that is made from each."""
 
 from typing import TYPE_CHECKING
 

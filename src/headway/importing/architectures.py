@@ -1,4 +1,4 @@
-"""Encoder-decoders of Hugging Face as headway's Transformer: the section of a recipe, and the names of weights.
+"""Encoder-decoders of Hugging Face as headway's Transformer: the recipe's section, and the names of weights.
 
 Shapes: V vocabulary, D model, L positions.
 """
@@ -18,27 +18,27 @@ from headway.tasks.marian import NEVER, PARTS
 from headway.tensors.batch import BOS
 
 Weights = dict[str, Tensor]
-LAYER = re.compile(r"(model\.)?(encoder|decoder)\.(layers|block)\.\d+")  # begins the names of a layer's weights
-OFFSET = 2  # of positions: the first of a text has the third row
+LAYER = re.compile(r"(model\.)?(encoder|decoder)\.(layers|block)\.\d+")  # prefix of the names of a layer's weights
+OFFSET = 2  # of positions: a text's first position is in the third row
 
-# What differs among the descendants of BART: where norms stand, whether embeddings have one, and their positions.
+# How the descendants of BART differ: the place of norms, a norm of the embeddings, and position embeddings.
 BART_LIKE: dict[str, dict[str, Any]] = {
     "bart": {"norm": "post", "embedding_norm": True, "position": "learned"},
     "mbart": {"norm": "pre", "embedding_norm": True, "position": "learned"},
     "m2m_100": {"norm": "pre", "embedding_norm": False, "position": {"kind": "sinusoidal", "arrangement": "halves"}},
 }
 GATED = {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
-HEADLESS = ("ForConditionalGeneration", "Model", "WithLMHeadModel", "MTModel")  # ends of the classes that are held
+HEADLESS = ("ForConditionalGeneration", "Model", "WithLMHeadModel", "MTModel")  # suffixes of the supported classes
 
 
 def refusal(key: str, received: Any, allowed: Any) -> UserError:
-    """The error for a setting of a model with which it computes, or writes, otherwise than headway can."""
+    """The error for a model setting that headway cannot reproduce."""
     what = "headway cannot compute this as the model does"
     return UserError(what, where=key, received=received, allowed=allowed)
 
 
 def check_weights(raw: Mapping[str, Any]) -> None:
-    """Raise UserError for a configuration, as its file has it, of a model with other outputs or other numbers."""
+    """Raise UserError if the raw configuration is of a model with other outputs, or with quantized weights."""
     if other := [name for name in raw.get("architectures") or () if not name.endswith(HEADLESS)]:
         raise refusal("architectures", other[0], f"classes that end in {', '.join(HEADLESS)}")
     if "quantization_config" in raw:
@@ -46,7 +46,7 @@ def check_weights(raw: Mapping[str, Any]) -> None:
 
 
 def model_section(config: Any) -> dict[str, Any]:
-    """The `model` section for a configuration of the library. UserError: what headway does not compute alike."""
+    """The `model` section for a library configuration. Raises UserError if headway cannot compute the same."""
     if config.model_type == "t5":
         if config.feed_forward_proj not in GATED:
             raise refusal("feed_forward_proj", config.feed_forward_proj, GATED)
@@ -95,20 +95,20 @@ def carried(
     rows: tuple[Sequence[int], Sequence[int]],
     where: str,
 ) -> Weights:
-    """A model's weights under headway's names.
+    """Convert a model's weights to headway's names.
 
-    T5 does not divide scores by the root of a head's size, and multiplies what a tied projection reads by D ** -0.5.
-    So queries are made longer, and the last norm's gains smaller.
+    T5 does not divide scores by the root of the head size, and multiplies the input of a tied projection by D ** -0.5.
+    Therefore queries are scaled up, and the gains of the last norm down.
 
     Args:
-        config: the model's.
-        weights: its weights.
-        names: the tensors of the Transformer that they are for; their values are not looked at.
-        rows: for each id of both vocabularies the row that it has in the model.
+        config: the model's configuration.
+        weights: the model's weights.
+        names: the tensors of headway's Transformer; their values are not used.
+        rows: for both vocabularies, the model's embedding row of each id.
         where: the folder, for messages.
 
     Raises:
-        UserError: a weight that is missing, embeddings of another size, or layers that are too many.
+        UserError: a weight is missing, embeddings have another size, or there are too many layers.
     """
     t5 = config.model_type == "t5"
     prefix = "model." if any(name.startswith("model.") for name in weights) else ""
@@ -163,7 +163,7 @@ def carried(
 
 
 def _bart_parts(name: str, prefix: str) -> list[str]:
-    """The names of a weight's rows in a descendant of BART, from the first to the last."""
+    """The names of the weights in a descendant of BART whose rows, concatenated, are the weight `name`."""
     stack, _, rest = name.partition(".")
     place, _, kind = rest.rpartition(".")
     number, _, module = place.partition(".")
@@ -177,7 +177,7 @@ def _bart_parts(name: str, prefix: str) -> list[str]:
 
 
 def _t5_parts(config: Any, name: str) -> list[str]:
-    """The names of a weight's rows in T5, from the first to the last."""
+    """The names of the weights in T5 whose rows, concatenated, are the weight `name`."""
     if name in ("encoder_norm.weight", "decoder_norm.weight"):
         return [f"{name[:7]}.final_layer_norm.weight"]
     stack, _, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""Models of Firefox's translation engine: model.*.bin with vocab.*.spm, and a shortlist that is not needed here."""
+"""Models of Firefox's translation engine: model.*.bin with vocab.*.spm. The shortlist is not needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANGUAGES = re.compile(r"\.([a-z]{2})([a-z]{2})\.")  # of both sides, as in mode
 
 
 class FirefoxImporter(Importer):
-    """Students, with integers in the place of floats."""
+    """Students with quantized integer weights."""
 
     name = "firefox"
     places = "MODEL.bin, then VOCAB.spm or that of source and of target, and LEX.s2t.bin"
@@ -54,5 +54,5 @@ class FirefoxImporter(Importer):
 
 
 def _content(file: Path) -> bytes:
-    """A file, for which no more memory is asked for than it has bytes. Raises UserError where there is none."""
+    """The content of a file, read with no more memory than its size. Raises UserError if it does not exist."""
     return read_bytes(file, file.stat().st_size if file.is_file() else 0)

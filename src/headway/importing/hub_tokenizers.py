@@ -1,4 +1,4 @@
-"""Tokenizers of encoder-decoders of Hugging Face, with the ids of headway and the codes that frame a text."""
+"""Tokenizers of Hugging Face's encoder-decoders, with headway's ids and the codes at the ends of a text."""
 
 from __future__ import annotations
 
@@ -17,29 +17,27 @@ from headway.processing.text.framed_vocabulary import FramedVocabulary, Tokenize
 from headway.processing.text.vocabulary import Vocabulary
 from headway.tensors.batch import SPECIALS
 
-# The classes whose ways of cutting text are held, by the type of the model; the library calls some by two names.
+# The supported tokenizer classes by model type. Some classes have two names in the library.
 TOKENIZERS = {
     "t5": ("T5Tokenizer",),
     "bart": ("BartTokenizer", "RobertaTokenizer"),
     "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
     "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
 }
-CODE = re.compile(r"[a-z]{2,3}_[A-Z]\w+")  # of a language, such as de_DE or eng_Latn
-# What the library writes in the place of what, where a tokenizer's settings say that spaces are cleaned up.
+CODE = re.compile(r"[a-z]{2,3}_[A-Z]\w+")  # a language code, such as de_DE or eng_Latn
+# The library's replacements if a tokenizer's settings clean up spaces.
 CLEANED = [(f" {mark}", mark) for mark in ".?!,"] + [(" ' ", "'")] + [
     (f" {end}", end) for end in ("n't", "'m", "'s", "'ve", "'re")
 ]  # fmt: skip
 
 
 class Sides(NamedTuple):
-    """Both sides of a model."""
-
     source: Side
     target: Side
 
 
 class Side(NamedTuple):
-    """The vocabulary of one side, for each of its ids the row in the model's embeddings, and the text's language."""
+    """The vocabulary of one side, the model's embedding row of each id, and the language of the text."""
 
     vocabulary: Vocabulary
     rows: list[int]
@@ -47,7 +45,7 @@ class Side(NamedTuple):
 
 
 def read_tokenizer(folder: Path, kind: str, where: str) -> Any:
-    """The tokenizer of a folder, of a class that goes with such a model. Nothing of it is executed. UserError."""
+    """Load the tokenizer of a folder, of a class for such a model, without executing its code. Raises UserError."""
     with loading("the tokenizer", str(folder), where) as transformers:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
     name = type(tokenizer).__name__.removesuffix("Fast")
@@ -55,9 +53,9 @@ def read_tokenizer(folder: Path, kind: str, where: str) -> Any:
         what = f"a model of type {kind} has a tokenizer of another class here"
         raise UserError(what, where=f"{folder}/tokenizer_config.json", received=name, allowed=TOKENIZERS[kind])
     names = list(tokenizer.vocab_files_names.values())
-    if not any((folder / file).is_file() for file in names):  # the library then makes one without pieces
+    if not any((folder / file).is_file() for file in names):  # the library would make one without pieces
         raise UserError("this model has no tokenizer", where=where, received=str(folder), allowed=f"one of {names}")
-    if (added := folder / "added_tokens.json").is_file():  # the library numbers these anew, or leaves them out
+    if (added := folder / "added_tokens.json").is_file():  # the library renumbers these, or leaves them out
         for token, row in read_json(added, dict).items():
             if (read := tokenizer.convert_tokens_to_ids(token)) != row:
                 what = f"the token {token!r} has the number {row} here, and {read} in the tokenizer that is read"
@@ -74,17 +72,16 @@ def read_tokenizer(folder: Path, kind: str, where: str) -> Any:
 def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: tuple[str | None, str | None]) -> Sides:
     """The vocabularies of source and target.
 
-    headway's special tokens come first, then pieces, then codes. The begin mark is a copy of what the decoder begins
-    with.
+    headway's special tokens come first, then pieces, then codes. The begin mark is a copy of the decoder's first token.
 
     Args:
         tokenizer: of one of the classes `TOKENIZERS`.
-        config: the model's.
-        search: what the model's files say of generation.
-        languages: of source and target, where they were chosen.
+        config: the model's configuration.
+        search: the generation settings of the model's files.
+        languages: of source and target, if the user has chosen them.
 
     Raises:
-        UserError: a language that the model does not have, or none where one is needed.
+        UserError: the model does not have a language, or a language has to be chosen.
     """
     framed, bare = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
     at = next((index for index in range(len(framed)) if framed[index : index + len(bare)] == bare), 0)
@@ -108,7 +105,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
     wanted = next((row for row in (forced, begin) if row in codes.values()), None)
     chosen = (_chosen(codes, languages[0], usual, "source"), _chosen(codes, languages[1], wanted, "target"))
     sides = list[Side]()
-    texts, made = dict[tuple[int, ...], Vocabulary](), dict[Any, Vocabulary]()  # what both sides have is one object
+    texts, made = dict[tuple[int, ...], Vocabulary](), dict[Any, Vocabulary]()  # both sides share equal objects
     for side, code in zip(("source", "target"), chosen, strict=True):
         opening, closing = (
             [code if code is not None and row == usual else row for row in part] for part in (before, after)
@@ -119,7 +116,7 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
             start, opening = (end, opening) if begin is None or begin in codes.values() else (begin, [end])
             end, inner = inner[0], []
         elif inner:
-            start, own = end, [*tags, *inner]  # a source has no begin mark
+            start, own = end, [*tags, *inner]  # sources have no begin mark
         special = [config.pad_token_id, start, end, tokenizer.unk_token_id]
         if bad := [row for row in (*special, *own) if not isinstance(row, int) or not 0 <= row < config.vocab_size]:
             what = "this model has no row for a special token, or for a code of its tokenizer"
@@ -137,15 +134,15 @@ def sides_of(tokenizer: Any, config: Any, search: Mapping[str, Any], languages: 
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
-    """The rows of the languages' codes, by code; none where a model has no languages."""
-    if hasattr(tokenizer, "lang_token_to_id"):  # M2M-100's
+    """The rows of the language codes, by code; empty if the model has no languages."""
+    if hasattr(tokenizer, "lang_token_to_id"):  # M2M-100
         return dict(tokenizer.lang_token_to_id)
     codes = [token for token in tokenizer.all_special_tokens if CODE.fullmatch(token)]
     return dict(zip(codes, tokenizer.convert_tokens_to_ids(codes), strict=True))
 
 
 def _chosen(codes: Mapping[str, int], language: str | None, usual: int | None, side: str) -> int | None:
-    """The row of a language's code. UserError: there is none, or it has to be chosen."""
+    """The row of a language's code. Raises UserError if there is none, or if it has to be chosen."""
     if language is not None:
         return codes[code_of(language, codes, f"{side}_language")]
     if codes and usual is None:
@@ -155,7 +152,7 @@ def _chosen(codes: Mapping[str, int], language: str | None, usual: int | None, s
 
 
 def _text(tokenizer: Any, rows: Sequence[int]) -> Vocabulary:
-    """The vocabulary of text alone, whose ids have these rows."""
+    """The vocabulary of text without codes, whose ids have these rows."""
     if hasattr(tokenizer, "backend_tokenizer"):
         return TokenizersVocabulary(tokenizer.backend_tokenizer.to_str(), rows)
     names = {row: piece for piece, row in tokenizer.encoder.items()}
@@ -164,6 +161,6 @@ def _text(tokenizer: Any, rows: Sequence[int]) -> Vocabulary:
 
 
 def _language(tokenizer: Any, code: int | None) -> str | None:
-    """The language that a code stands for, as headway writes it; None where it has no such."""
+    """headway's code for the language of a code's row; None if it has no such language."""
     name = "" if code is None else str(tokenizer.convert_ids_to_tokens(code)).strip("_").partition("_")[0]
     return name if name and is_language(name) else None

@@ -1,4 +1,4 @@
-"""Models of Hugging Face's hub, or of folders in its arrangement."""
+"""Models of Hugging Face's hub, or of folders with the same structure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from headway.tasks.marian import marian_weights
 from headway.tensors.batch import BOS, EOS
 
 WHERE = "hf"
-MOST_ROWS = 10_000_000  # of embeddings, which are listed before any weights are read
+MOST_ROWS = 10_000_000  # the most rows of embeddings, whose ids are listed before weights are read
 
 
 class Searched(BaseModel):
-    """Settings of a model that are read without the library, which has types of its own for the others."""
+    """Settings of a model that headway reads from its files; the library checks the others."""
 
     model_config = ConfigDict(strict=True)
 
@@ -50,7 +50,7 @@ class Searched(BaseModel):
 
 
 SEARCHED = TypeAdapter(Searched)
-# Settings that change what `generate` writes and that search does not have, with the values that change nothing.
+# Settings of `generate` that headway's search lacks, with the values that have no effect.
 WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "do_sample": (False,), "repetition_penalty": (1,), "encoder_repetition_penalty": (1,), "guidance_scale": (1,),
     "num_beam_groups": (1,), "diversity_penalty": (0,), "penalty_alpha": (0,), "early_stopping": (False, True),
@@ -105,7 +105,7 @@ class HuggingFaceImporter(Importer):
 
 
 def kept_import(place: str, language: str | None) -> Path:
-    """The run in the cache of a model `hf:NAME_OR_FOLDER`, which is imported at first use, for each language.
+    """The cached run of a model `hf:NAME_OR_FOLDER`, which is imported on first use, once for each language.
 
     Raises:
         UserError: as `import_run`.
@@ -114,7 +114,7 @@ def kept_import(place: str, language: str | None) -> Path:
     name = place.removeprefix(PREFIX)
     folder, keys = hub_folder(name, "RUN"), [] if language is None else [f"target_language={language}"]
     key = fingerprint([software(), keys, hashes_of(_files(folder))])
-    run = Path(Path(name).resolve().name)  # which the card names
+    run = Path(Path(name).resolve().name)  # the card shows this name
 
     def make(built: Path) -> None:
         import_run([WHERE, str(folder)], built / run, keys)
@@ -129,9 +129,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
-    """The search that the files say, as far as headway has it.
+    """The decoding section for the generation settings, as far as headway supports them.
 
-    The library's limits of lengths count the decoder's start, and an end mark that is forced.
+    The library's length limits include the decoder's start token, and a forced end mark.
     """
     unlike = [
         f"{key}: {search[key]}"
@@ -156,11 +156,11 @@ def _decoding(search: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_written(search: Mapping[str, Any], rows: Sequence[int]) -> None:
-    """Raise UserError where generation ends otherwise than headway's search, or may not write what that may.
+    """Raise UserError if generation ends differently from headway's search, or forbids tokens that it allows.
 
     Args:
-        search: what the model's files say of generation.
-        rows: for each id of the target's vocabulary the row that it has in the model.
+        search: the generation settings of the model's files.
+        rows: the model's embedding row of each id of the target vocabulary.
     """
     if (ends := search.get("eos_token_id")) not in (None, rows[EOS], [rows[EOS]]):
         raise refusal("eos_token_id", ends, str(rows[EOS]))

@@ -1,7 +1,7 @@
-"""The contract of an importer: a format of other people's models that becomes a run.
+"""The interface of importers: formats of models that become runs.
 
-An importer reads files, and says what run they make: the sections of its recipe, its vocabularies, its weights. The run
-folder is written elsewhere, whole or not at all, and every command takes it like any other run.
+An importer reads files, and returns the contents of a run: sections of its recipe, its vocabularies, its weights. The
+run folder is written atomically by other code, and all commands accept it like any other run.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ Weights = dict[str, Tensor]
 
 
 class Imported(NamedTuple):
-    """A model of other people, as headway has it.
+    """An imported model in headway's terms.
 
     Attributes:
-        sections: those of a recipe that the files decide: `model`, and mostly `vocabulary`, `text` and `decoding`.
-        vocabularies: of source and target; one for both is one object.
-        weights: gives the weights under the names of headway's model. It gets the tensors of that model, which have
-            shapes and no values. Whatever it leaves out, or gives in another shape, is an error.
-        files: those that were read.
-        licence: as the hub names it, where the files tell.
+        sections: the recipe's sections that the files determine: `model`, and usually `vocabulary`, `text` and
+            `decoding`.
+        vocabularies: of source and target; the same object if they are shared.
+        weights: returns the weights by headway's names, from the model's tensors, which have shapes but no values.
+            Missing weights, or weights of another shape, are errors.
+        files: the files that were read.
+        licence: as the hub names it, if the files state it.
     """
 
     sections: dict[str, Any]
@@ -44,9 +45,9 @@ class Importer(ABC):
     Attributes:
         Config: the options of the format.
         name: its name in `IMPORTERS`.
-        places: what is given on the command line, such as `MODEL.npz VOCAB`.
-        extra: the extra of headway whose packages it needs.
-        packages: these packages, as they are imported.
+        places: the arguments on the command line, such as `MODEL.npz VOCAB`.
+        extra: the extra of headway that installs its packages.
+        packages: the packages, by import name.
     """
 
     Config: ClassVar[type[Section]] = Section
@@ -60,9 +61,8 @@ class Importer(ABC):
 
     @abstractmethod
     def read(self, places: Sequence[str]) -> Imported:
-        """The model of these files, or of what else they name.
+        """Read the model of these files (or names, depending on the format).
 
         Raises:
-            UserError: places that are not there or too few or many, files that are damaged, or a model that headway's
-                cannot compute.
+            UserError: files are missing, damaged, too few or too many, or headway does not support the model.
         """

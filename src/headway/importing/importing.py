@@ -1,4 +1,4 @@
-"""`headway import`: a run folder of a model that others have trained."""
+"""`headway import`: make a run folder from a model that others have trained."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from headway.runs.run_folder import ImportedEntry, ImportedFile, RunFolder, load
 from headway.tasks import build_task
 
 WHERE = "headway import"
-# What a recipe has to have, and a run that nobody trains here has no use for.
+# Required sections of a recipe that imported runs do not use.
 UNUSED: dict[str, Any] = {"data": {"train": {"kind": ABSENT}}, "training": {"updates": 1}}
 
 
 def split_format(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The name of a format and the places; `hf:NAME` stands for `hf NAME`. Raises UserError where there are none."""
+    """The name of a format and the places; `hf:NAME` is short for `hf NAME`. Raises UserError if they are missing."""
     head, colon, rest = words[0].partition(":") if words else ("", "", "")
     name, places = (head, [rest, *words[1:]]) if colon and head in IMPORTERS else (head + colon + rest, [*words[1:]])
     if not name or not places:
@@ -44,10 +44,10 @@ def split_format(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def build_importer(name: str, given: Mapping[str, Any]) -> Importer:
-    """The importer of a format with its options.
+    """Build the importer of a format with its options.
 
     Raises:
-        UserError: an unknown format, wrong options, or a package that is not installed.
+        UserError: the format is unknown, options are wrong, or a package is not installed.
     """
     kind = IMPORTERS.get(name, WHERE)
     if missing := [package for package in kind.packages if find_spec(package) is None]:
@@ -56,16 +56,16 @@ def build_importer(name: str, given: Mapping[str, Any]) -> Importer:
 
 
 def import_run(words: Sequence[str], output: Path, keys: Sequence[str] = (), licence: str | None = None) -> None:
-    """Make a run folder of a model that others have trained. It appears when all of it is there.
+    """Make a run folder from a model that others have trained. The folder appears when it is complete.
 
     Args:
-        words: the format, and what it reads.
+        words: the format, and its files or names.
         output: the run folder to make.
-        keys: `KEY=VALUE` of options of the format, and of the recipe, such as `text.source.language=ja`.
-        licence: of the weights, as the hub names it, where the files do not tell.
+        keys: `KEY=VALUE` options of the format, and of the recipe, such as `text.source.language=ja`.
+        licence: of the weights, as the hub names it, if the files do not state it.
 
     Raises:
-        UserError: as `Importer.read`; keys that the recipe does not have; weights that are not of the model.
+        UserError: as `Importer.read`; the recipe has no such key, or weights do not belong to the model.
     """
     check_new(output, "output")
     name, places = split_format(words)
@@ -89,7 +89,7 @@ def import_run(words: Sequence[str], output: Path, keys: Sequence[str] = (), lic
 
 
 def _write(folder: RunFolder, recipe: Recipe, imported: Imported, origin: ImportedEntry) -> None:
-    """Write all parts of a run folder. Raises UserError where the weights are not those of the recipe's model."""
+    """Write all files of a run folder. Raises UserError if the weights do not match the recipe's model."""
     folder.write_recipe(recipe)
     configs = recipe.text.source, recipe.text.target
     source, target = map(TextProcessor, configs, imported.vocabularies)

@@ -1,4 +1,4 @@
-"""Models of Marian's own: MODEL.npz with the vocabularies beside it."""
+"""Models of Marian: MODEL.npz with its vocabularies."""
 
 from __future__ import annotations
 

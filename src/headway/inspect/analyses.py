@@ -1,7 +1,7 @@
 """`headway inspect figures`: the attention of a model over a whole corpus, in constant memory.
 
-Analyses `add` what was captured, example by example, and give a `result` at any time. Their sums stay as large as they
-are, however many examples are added.
+Analyses `add` captured examples one by one, and compute a `result` at any time. The size of their sums does not grow
+with the number of examples.
 
 Shapes: K heads, T queries, S keys, L positions, P spans.
 """
@@ -33,24 +33,25 @@ from headway.runs.load import load
 from headway.runs.run import open_run
 
 OFFSETS = range(-SPAN, SPAN + 1)
-UNIFORM = "uniform attention"  # the same weight on every token that may be attended to
+UNIFORM = "uniform attention"  # equal weights on all tokens that may be attended to
 LEAST_SHOWN = 1e-3
 
 Floats = NDArray[np.floating[Any]]
-HeadShares = Mapping[str, Sequence[tuple[str, Floats]]]  # by attention, the shares of each head and of all
+HeadShares = Mapping[str, Sequence[tuple[str, Floats]]]  # by attention, the shares of each head and of all heads
 
 
 class OffsetTotals:
-    """The share of its weight that every head gives to every offset from a query to a key, averaged over queries.
+    """The share of its weight that every head gives to every offset from query to key, averaged over queries.
 
-    In short sentences most of any weight is near. Uniform attention, over all that a query may attend to, is therefore
-    counted as well.
+    In short sentences most of any weight is near the query. Uniform attention, over all keys that a query may attend
+    to, is therefore measured as well.
 
     Attributes:
-        weight: (K, 2 SPAN + 3), summed over queries: all that is further to the left, -SPAN to SPAN, further right.
-        even: (2 SPAN + 3,), the same of uniform attention.
-        queries: how many there were.
-        signed: whether there were weights below zero, which count by their absolute values as all do.
+        weight: (K, 2 SPAN + 3), summed over queries: all offsets further left, -SPAN to SPAN, all offsets further
+            right.
+        even: (2 SPAN + 3,), the same for uniform attention.
+        queries: the number of queries.
+        signed: whether any weight was negative. Weights count by their absolute values.
     """
 
     def __init__(self, heads: int) -> None:
@@ -58,7 +59,7 @@ class OffsetTotals:
         self.queries, self.signed = 0, False
 
     def add(self, weights: Floats) -> None:
-        """Count a sentence, (K, T, S) with T = S."""
+        """Add the weights (K, T, S) of a sentence, with T = S."""
         self.signed |= bool((weights < 0).any())
         length = weights.shape[1]
         offsets = np.arange(length) - np.arange(length)[:, None]
@@ -69,22 +70,22 @@ class OffsetTotals:
         self.queries += length
 
     def shares(self) -> Floats:
-        """(K, 2 SPAN + 3): the mean weight of every offset; those of a head sum to one."""
+        """(K, 2 SPAN + 3): the mean weight of every offset; each head's weights sum to one."""
         return self.weight / max(1, self.queries)
 
     def even_shares(self) -> Floats:
-        """(2 SPAN + 3,): the same of uniform attention."""
+        """(2 SPAN + 3,): the mean weights of uniform attention."""
         return self.even / max(1, self.queries)
 
 
 def within(shares: Floats, n: int) -> Floats:
-    """The share of the weight (..., 2 SPAN + 3) that stays less than n away: what an n-gram of that n can see."""
+    """The share of the weights (..., 2 SPAN + 3) at distances below n, which an n-gram of size n can see."""
     inside: Floats = shares[..., SPAN + 2 - n : SPAN + 1 + n].sum(-1)
     return inside
 
 
 def shares_of(weights: Floats) -> Floats:
-    """(K, T, S): the absolute values of weights over their sum over a query, zero where it has none."""
+    """(K, T, S): absolute weights divided by their sum for each query; zero if the sum is zero."""
     absolute = np.abs(weights)
     totals = absolute.sum(2, keepdims=True, dtype=np.float64)
     shares: Floats = absolute / np.where(totals > 0, totals, 1)
@@ -92,25 +93,25 @@ def shares_of(weights: Floats) -> Floats:
 
 
 def even_weights(weights: Floats) -> Floats:
-    """(T, S): weights that are the same at all keys to which any head gives any weight, as a softmax always does."""
+    """(T, S): equal weights on all keys with a nonzero weight in any head (a softmax gives all visible keys one)."""
     seen = (weights != 0).any(0)
     even: Floats = seen / np.maximum(seen.sum(1, keepdims=True), 1)
     return even
 
 
 class EntropyTotals:
-    """The entropy in bits of the weights of queries, summed over queries.
+    """The entropy, in bits, of attention weights, summed over queries.
 
-    A query that gives a part of its weight to these keys counts with that part as the whole, and one that gives
-    nothing does not count. Weights below zero, which `signed` says there were, count by their absolute values.
+    The weights of each query are normalised to sum to one. Queries without weight are not counted. Negative weights,
+    which set `signed`, count by their absolute values.
     """
 
     def __init__(self, heads: int) -> None:
         self.bits, self.queries, self.signed = np.zeros(heads), np.zeros(heads), False
-        self.even = 0.0  # bits of even weights over what a query may see, the highest that there can be
+        self.even = 0.0  # bits of uniform weights over the visible keys: the maximum
 
     def add(self, weights: Floats) -> None:
-        """Count a sentence, (K, T, S)."""
+        """Add the weights (K, T, S) of a sentence."""
         self.signed |= bool((weights < 0).any())
         shares = shares_of(weights)
         logarithms = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
@@ -119,24 +120,24 @@ class EntropyTotals:
         self.even += float(np.log2(np.maximum((shares > 0).any(0).sum(1), 1)).sum())
 
     def mean(self) -> Floats:
-        """(K,): the mean over queries."""
+        """(K,): the mean entropy over queries."""
         return self.bits / np.maximum(self.queries, 1)
 
     def even_mean(self) -> float:
-        """The mean over queries of the entropy of even weights."""
+        """The mean entropy of uniform weights over queries."""
         return self.even / max(1.0, float(self.queries.max()))
 
 
 class ContributionTotals:
-    """The measures of a layer's contributions, (K, P) each, summed over positions."""
+    """The contributions of a layer's spans by two measures, (K, P) each, summed over positions."""
 
     def __init__(self, heads: int, spans: Sequence[Span]) -> None:
         self.spans, self.positions = tuple(spans), 0
         self.norm = np.zeros((heads, len(spans)))  # before the ReLU
-        self.gradient_input = np.zeros((heads, len(spans)))  # absolute values: signs would cancel out over a corpus
+        self.gradient_input = np.zeros((heads, len(spans)))  # absolute values: signed values would cancel over a corpus
 
     def add(self, layer: LayerContributions) -> None:
-        """Count a sentence."""
+        """Add the contributions of a sentence."""
         self.norm += layer.norm.sum(1, dtype=np.float64)
         self.gradient_input += np.abs(layer.gradient_input).sum(1, dtype=np.float64)
         self.positions += len(layer.tokens)
@@ -148,19 +149,19 @@ class ContributionTotals:
 
 
 class Analysis(Protocol):
-    """Sums over a corpus, as large after a million examples as after one."""
+    """Sums over a corpus, whose size does not depend on the number of examples."""
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
+        """Add an example."""
 
     def result(self) -> Sequence[Chart]:
-        """The charts, with their numbers; none where there was nothing to count."""
+        """The charts with their numbers; empty if nothing was counted."""
 
 
 class RelativePositionAnalysis:
     """Self-attention by relative position (Loem et al. 2023, figure 2), and the share within windows.
 
-    The window of an n-gram, which is shaded, reaches n - 1 tokens to each side; `window` is its n.
+    The window of an n-gram, which is shaded, reaches n - 1 tokens to each side; `window` is n.
     """
 
     def __init__(self, window: int) -> None:
@@ -168,14 +169,13 @@ class RelativePositionAnalysis:
         self.totals: dict[str, OffsetTotals] = {}  # by name of the attention
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
         for view in captured.views:
             for name, weights in view.items():
                 if AttentionName.parse(name).kind == "self":
                     self.totals.setdefault(name, OffsetTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
-        """Two charts a stack: the distribution over offsets, and the share within every window, a line a layer."""
+        """Two charts per stack, a line per layer: the distribution over offsets, and the share within windows."""
         charts = []
         for names in by_kind(list(self.totals)).values():
             totals = {AttentionName.parse(name): self.totals[name] for name in names.values()}
@@ -220,7 +220,7 @@ class RelativePositionAnalysis:
 
 
 def _by_window(stack: str, shares: Mapping[str, Floats], heads: HeadShares, axis: str) -> Chart:
-    """The share of self-attention that an n-gram of n can see, by n."""
+    """The share of self-attention within the window of an n-gram, by n."""
     sizes = range(1, SPAN + 2)
     panel = Panel(
         title=f"{stack}: self-attention within a window", x="n: the window reaches n - 1 tokens to each side",
@@ -235,12 +235,12 @@ def _by_window(stack: str, shares: Mapping[str, Floats], heads: HeadShares, axis
 
 
 def even_shares(totals: Iterable[OffsetTotals]) -> Floats:
-    """The even weights of the layer that sees furthest: layers with a window see less."""
+    """The shares of uniform attention in the layer with the widest view. (Some layers are limited to a window.)"""
     return min((total.even_shares() for total in totals), key=lambda shares: float(within(shares, 1)))
 
 
 def _heads_and_means(values: Floats, even: Floats | float) -> list[tuple[str, Any]]:
-    """The rows of values (K, ...) with their numbers from 1, their mean, called `mean`, and those of even weights."""
+    """The rows of `values` (K, ...) named by their number from 1, then their mean, then the uniform weights."""
     return [*((str(head), row) for head, row in enumerate(values, start=1)), ("mean", values.mean(0)), (UNIFORM, even)]
 
 
@@ -251,14 +251,13 @@ class EntropyAnalysis:
         self.totals: dict[str, EntropyTotals] = {}  # by name of the attention
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
         for view in captured.views:
             for name, weights in view.items():
                 if not AttentionName.parse(name).to_layers:
                     self.totals.setdefault(name, EntropyTotals(len(weights))).add(weights)
 
     def result(self) -> list[Chart]:
-        """One chart: the mean entropy of every head as a dot, a line through the means of the layers."""
+        """One chart: the mean entropy of every head as a dot, with a line through the means of the layers."""
         panels = []
         for names in by_kind(list(self.totals)).values():
             totals = {layer: self.totals[name] for layer, name in names.items()}
@@ -283,18 +282,17 @@ class EntropyAnalysis:
 
 
 class ContributionAnalysis:
-    """The contributions of n-grams and the like, in layers without weights."""
+    """The contributions of offsets and contexts in layers without attention weights, such as n-grams."""
 
     def __init__(self) -> None:
         self.totals: dict[str, ContributionTotals] = {}  # by the name that the attention of the layer would have
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
         for name, layer in captured.contributions.items():
             self.totals.setdefault(name, ContributionTotals(len(layer.norm), layer.spans)).add(layer)
 
     def result(self) -> list[Chart]:
-        """One chart a stack: the contribution of every span by both measures, a line a layer."""
+        """One chart per stack, with a line per layer: the contribution of every span by both measures."""
         charts = []
         for names in by_kind(list(self.totals)).values():
             totals = {AttentionName.parse(name): self.totals[name] for name in names.values()}
@@ -324,7 +322,7 @@ class ContributionAnalysis:
 
 
 def _points(spans: Sequence[Span], values: Sequence[float], all_spans: Sequence[Span]) -> list[tuple[float, float]]:
-    """Values at the positions of their spans among all; no line leads from offsets to a context of many positions."""
+    """The values at the positions of their spans in `all_spans`. A NaN interrupts the line before contexts."""
     points: list[tuple[float, float]] = []
     for span, value in sorted(zip(spans, values, strict=True), key=lambda pair: _from_left_to_right(pair[0])):
         position = all_spans.index(span)
@@ -334,19 +332,19 @@ def _points(spans: Sequence[Span], values: Sequence[float], all_spans: Sequence[
 
 
 def _from_left_to_right(span: Span) -> tuple[bool, int, int, str]:
-    """A key that sorts spans from left to right, contexts of many positions last."""
+    """A sort key for spans: from left to right, contexts of many positions last."""
     return span.first is None, span.first or 0, span.last or 0, span.name
 
 
 class LengthAnalysis:
-    """Quality by the length of the source (Bahdanau et al. 2015, figure 2), of outputs whose references are known."""
+    """Quality by the length of the source (Bahdanau et al. 2015, figure 2), for outputs with references."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric, self.unit = metric, "words"
         self.lengths, self.rows = list[int](), list[Statistics]()
 
     def add(self, captured: Captured) -> None:
-        """Count one example, whose source has its length in words or, where no spaces part these, in characters."""
+        """Add an example. Lengths are in words or, if the first source has no spaces, in characters."""
         example = captured.example
         if captured.hypothesis is None or not example.references:
             return
@@ -357,7 +355,7 @@ class LengthAnalysis:
         self.rows.append(self.metric.counted([captured.hypothesis], references, [example.source])[0])
 
     def result(self) -> list[Chart]:
-        """The score by length, each bin as a corpus of its own."""
+        """The score by length. Each bin is scored as a corpus."""
         if not self.rows:
             return []
         lengths, rows, name = np.array(self.lengths), np.array(self.rows), self.metric.label
@@ -380,16 +378,16 @@ class LengthAnalysis:
 
 
 class CorpusAnalysis:
-    """All analyses of a corpus; those of what a model does not have stay empty.
+    """All analyses of a corpus. Analyses of features that a model does not have stay empty.
 
     Args:
-        metric: scores by length.
+        metric: for scores by length.
         window: n of the n-gram that attention is compared with.
 
     Attributes:
-        examples: how many there were.
-        read: how many of them were neither empty nor too long.
-        without: the layers of a sequence model that give neither weights nor contributions.
+        examples: the number of examples.
+        read: the number of examples that were neither empty nor too long.
+        without: the layers of a sequence model that have neither weights nor contributions.
     """
 
     def __init__(self, metric: Metric, window: int) -> None:
@@ -402,22 +400,21 @@ class CorpusAnalysis:
         self.without: list[str] = []
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
         self.examples += 1
         self.read += bool(captured.views)
         for analysis in self.analyses:
             analysis.add(captured)
 
     def write(self, folder: Path, of: str = "") -> list[Path]:
-        """Write all figures that there are numbers for into an existing folder; their paths.
+        """Write all figures with data into an existing folder. Returns their paths.
 
-        `of` is the run that they are of, whose name stands above each.
+        `of` is the name of the run, which is shown above each figure.
         """
         charts = [chart for analysis in self.analyses for chart in analysis.result()]
         return [path for chart in charts for path in chart.write(folder, of)]
 
     def summary(self) -> dict[str, Any]:
-        """The main numbers, as JSON can hold them; shares and entropies are means over heads, and then head by head."""
+        """The main numbers as a JSON object: shares and entropies, averaged over heads and for each head."""
         n, attention = self.window, dict[str, dict[str, Any]]()
         for name, entropy in self.entropies.totals.items():
             bits, even = entropy.mean(), entropy.even_mean()
@@ -433,7 +430,7 @@ class CorpusAnalysis:
         return counts | {"attention": attention, "norms": norms}
 
     def table(self) -> Table:
-        """A row an attention: the share of its weight within the window, and its entropy."""
+        """A table with a row per attention: the share of its weight within the window, and its entropy."""
         rows: list[list[Cell]] = []
         for name, values in self.summary()["attention"].items():
             shares = [100 * values[key] if key in values else None for key in ("within", "even_within")]
@@ -450,7 +447,7 @@ class CorpusAnalysis:
         return Table(columns, rows, notes=notes)
 
     def text(self, quality: bool) -> str:
-        """The numbers to be read, and what the model does not have; `quality` where scores by length were asked for."""
+        """The numbers as text, and what is missing; `quality`: whether scores by length were requested."""
         lines = [f"{self.read:,} of {self.examples:,} sentences read"]
         if self.entropies.totals:
             lines.append(self.table().text())
@@ -474,10 +471,10 @@ class CorpusAnalysis:
 
 
 def analyse(predictor: Any, corpus: TestSet, analysis: CorpusAnalysis, options: ReadOptions) -> None:
-    """Read a corpus into `analysis`, with a live line of the speed and the time that is left.
+    """Read a corpus into `analysis`, showing the speed and the remaining time.
 
     Raises:
-        UserError: files that are missing or at fault, or nothing to read.
+        UserError: files are missing or damaged, or there is nothing to read.
     """
     with progress("reading", corpus.size, "sentences") as line:
         for captured in read(predictor, corpus.examples, options):
@@ -491,10 +488,10 @@ def analyse(predictor: Any, corpus: TestSet, analysis: CorpusAnalysis, options: 
 
 
 def run_figures(run: Path, options: FigureOptions) -> str:
-    """Read a corpus with a run's model, write figures and their numbers into a folder, and give the report.
+    """Read a corpus with a run's model, and write figures and their numbers into a folder. Returns the report.
 
     Raises:
-        UserError: no run, files that are missing or at fault, nothing to read or to draw.
+        UserError: there is no run, files are missing or damaged, or there is nothing to read or to draw.
     """
     with options.leave():
         opened = open_run(run)

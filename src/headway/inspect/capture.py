@@ -1,18 +1,18 @@
-"""One stream of what a model reads, from which all reports are made: attention, outputs, contributions.
+"""A stream of captured examples (attention, outputs, contributions), from which all reports are made.
 
-A corpus is read a few examples at a time, and nothing of them is kept, so that a report needs as much memory for a
-million sentences as for a hundred.
+A corpus is read a few examples at a time, and none of them are kept. A report needs as much memory for a million
+sentences as for a hundred.
 
-Layers without attention weights, such as n-grams, have two measures of a span (an offset of the window, or a context
-vector) at every position and head:
+Layers without attention weights, such as n-grams, have two measures for each span (an offset of the window, or a
+context vector), position and head:
 
 - the norm of its contribution to the hidden layer before the ReLU, which is the exact sum of contributions and bias;
-- gradient x input of the log probability of the target: the gradient with respect to what the span reads, times what it
-  reads, which is the same as the gradient with respect to its contribution, times its contribution. It has a sign, and
-  what the ReLU shuts out counts for nothing.
+- gradient x input of the log probability of the target: the gradient with respect to the span's input times this
+  input, which equals the gradient with respect to its contribution times the contribution. The value is signed.
+  Inputs whose hidden units the ReLU sets to zero do not count.
 
-Shapes: B batch, K heads, T rows (queries), S columns (keys), J heads over layers, L layers or positions of a layer,
-N words, P tokens or spans.
+Shapes: B batch, K heads, T rows (queries), S columns (keys), J heads over layers, L layers or positions of a layer, N
+words, P tokens or spans.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,27 +39,27 @@ from headway.tensors.batch import Batch, collate
 from headway.tensors.names import counted_from_1
 
 TOGETHER = 32  # examples whose attention is in memory at once
-BATCH = 16  # pairs whose contributions are measured at once: these are as large as all windows, one beside the other
+BATCH = 16  # pairs whose contributions are measured at once; their memory is that of all windows
 
 Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Choices of reading a corpus."""
+    """Options for reading a corpus."""
 
-    force: bool = True  # give the model the targets that are known, in the place of its own outputs
-    hypotheses: bool = True  # decode, too, where targets are given
-    nbest: int = 1  # outputs of an example that the model decodes
-    capture: Capture = ALL  # patterns of the names of the attention that is captured
-    contributions: bool = False  # measure what each offset adds in layers without weights
+    force: bool = True  # force known targets instead of the model's own outputs
+    hypotheses: bool = True  # also decode if targets are forced
+    nbest: int = 1  # outputs to decode per example
+    capture: Capture = ALL  # patterns of the names of attention to capture
+    contributions: bool = False  # measure the contributions in layers without weights
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of one attention, such as `decoder.1.cross`, or other numbers of a layer: (K, T, S).
+    """The weights (K, T, S) of one attention, such as `decoder.1.cross`, or other numbers of a layer.
 
-    `rows` are the T tokens that attend and `columns` the S that are attended to, as they are written.
+    `rows` are the texts of the T tokens that attend, `columns` of the S tokens that are attended to.
     """
 
     name: str
@@ -70,24 +70,24 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayerContributions:
-    """The measures of one layer in one sentence."""
+    """The contributions of one layer's spans in one sentence."""
 
-    tokens: list[str]  # the L tokens that the layer reads, with the end mark as the last or the begin mark as the first
+    tokens: list[str]  # the L tokens that the layer reads, including the begin or end mark
     spans: tuple[Span, ...]
-    norm: Floats  # (K, L, P), of the contribution before the ReLU
+    norm: Floats  # (K, L, P), norms of contributions before the ReLU
     gradient_input: Floats  # (K, L, P), in nats of the log probability of the target
 
 
 @dataclass(frozen=True)
 class Captured:
-    """An example as a model read it; one that is empty, or too long for the model, has no views.
+    """A captured example. It has no views if the example is empty, or too long for the model.
 
     Attributes:
         example: the raw texts.
-        views: the passes of the model.
-        prediction: the output that the attention is behind: the model's own, or the given target with its score.
-        hypothesis: the model's own output, where it decoded.
-        contributions: the measures of layers that sum up contributions, by the name that their attention would have.
+        views: the attention of each forward pass.
+        prediction: the output that the attention belongs to: the model's own, or the forced target with its score.
+        hypothesis: the model's own output, if it decoded.
+        contributions: of layers that sum contributions, by the name that their attention would have.
     """
 
     example: Example
@@ -99,10 +99,10 @@ class Captured:
 
 @singledispatch
 def read(predictor: Any, examples: Iterable[Example], options: ReadOptions) -> Iterator[Captured]:
-    """Read examples with one model, in their order and every one of them, a few at a time.
+    """Read all examples with one model, in order, a few at a time.
 
     Raises:
-        UserError: a predictor that nothing is known of; whatever it raises itself.
+        UserError: the type of the predictor is unknown; or any error of the predictor.
     """
     raise UserError("nothing is known of how runs of this task read", where="headway inspect")
 
@@ -122,7 +122,7 @@ def _read_sequences(
         with accounted(account):
             predictions = _predictions(predictor, shown, options)
         measures: dict[int, dict[str, LayerContributions]] = {}
-        if measured:  # lines that were cut, and empty ones, have no measures
+        if measured:  # truncated and empty lines have no measures
             whole = [
                 prediction
                 for prediction, _ in predictions
@@ -130,7 +130,7 @@ def _read_sequences(
             ]
             pairs = [prediction.example for prediction in whole], [prediction.written for prediction in whole]
             measures = dict(zip(map(id, whole), contributions(predictor, *pairs), strict=True))
-        # A model without such layers has none in its first sentences, and is not asked again.
+        # If the first sentences have no contributions, the model has no such layers: stop measuring.
         measured = measured and (any(measures.values()) or not measures)
         read_examples = {}
         for example, (prediction, text) in zip(shown, predictions, strict=True):
@@ -141,14 +141,14 @@ def _read_sequences(
 
 
 def search_options(predictor: SequencePredictor, nbest: int) -> dict[str, Any]:
-    """The options of search for so many outputs: the recipe's beam, or one that is wide enough."""
+    """The search options for `nbest` outputs: the recipe's beam, or a beam that is wide enough."""
     return {"beam": max(predictor.recipe.decoding.beam, nbest), "nbest": nbest, "truncate": True}
 
 
 def _predictions(
     predictor: SequencePredictor, examples: Sequence[Example], options: ReadOptions
 ) -> list[tuple[Output, str | None]]:
-    """The prediction whose attention is captured, and the text that the model decoded, of every example."""
+    """For every example, the prediction whose attention is captured, and the decoded text (None without decoding)."""
     search = search_options(predictor, options.nbest)
     forced = [example for example in examples if options.force and example.target is not None]
     free = [example for example in examples if not (options.force and example.target is not None)]
@@ -160,7 +160,7 @@ def _predictions(
         given = predictor.force(forced, [example.target or "" for example in forced], capture=options.capture)
         texts: list[str | None] = [None] * len(forced)
         if options.hypotheses:
-            with accounted(InputAccount()):  # of what is counted above
+            with accounted(InputAccount()):  # these inputs are counted above
                 texts = [prediction.text for prediction in predictor.predict(forced, **search)]
         found |= zip(map(id, forced), zip(given, texts, strict=True), strict=True)
     return [found[id(example)] for example in examples]
@@ -195,9 +195,9 @@ class Measured(NamedTuple):
 def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured]:
     """The measures of every mixer that is a sum of contributions, by the name that its attention would have.
 
-    `score` runs the model once and gives a scalar, a sum over the rows of a batch.
+    `score` runs the model once and returns a scalar, summed over the rows of the batch.
     """
-    # Each mixer with its arguments, and the zeros that were added to its values, for the gradient there.
+    # Each mixer with its arguments, and the zeros that are added to its values to get their gradient.
     calls: dict[str, tuple[Mixer, Tensor, Tensor | None, Tensor]] = {}
 
     def listen(name: str) -> Callable[..., Mixed]:
@@ -227,10 +227,10 @@ def measure(model: nn.Module, score: Callable[[], Tensor]) -> dict[str, Measured
 
 
 def log_probability(model: Seq2Seq, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
-    """The log probability of the targets of a batch, all rows together.
+    """The log probability of the targets of a batch, summed over rows.
 
-    With `positions` it is of these target tokens, counted from 0, the end mark last. Rows that are too short for a
-    position are left out there.
+    `positions` restrict it to these target tokens, counted from 0 and including the end mark. Rows that are too short
+    are left out of a position.
     """
     scores: Tensor = model(batch).logits.float().log_softmax(-1)
     tokens = scores.gather(2, batch.target_output[:, :, None]).squeeze(2).masked_fill(~batch.scored, 0)
@@ -245,19 +245,19 @@ def contributions(
     targets: Sequence[str],
     positions: Sequence[int] | None = None,
 ) -> list[dict[str, LayerContributions]]:
-    """Measure what each span contributes, in all layers of one model that sum up contributions, for pairs of raw lines.
+    """Measure the contribution of each span, in all layers of one model that sum contributions, for pairs of raw lines.
 
     Args:
         predictor: one model.
         sources: raw text, or examples with their context.
-        targets: the outputs whose log probability the gradients are of.
-        positions: the target tokens that it is of, counted from 0, the end mark last; all by default.
+        targets: the outputs; gradients are of their log probability.
+        positions: the target tokens of this log probability, counted from 0, including the end mark; all by default.
 
     Returns:
-        For each pair the layers by name, such as `encoder.1.self`; none for a model without such layers.
+        For each pair the layers by name, such as `encoder.1.self`; empty for a model without such layers.
 
     Raises:
-        UserError: more than one model, or a position that no target has.
+        UserError: more than one model, or a position beyond all targets.
     """
     if len(predictor.models) > 1:
         raise UserError("contributions are one model's", received=f"{len(predictor.models)} runs")

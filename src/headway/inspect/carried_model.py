@@ -1,4 +1,4 @@
-"""The small model that a page carries, so that its parts can be switched off there (`page/model.js`)."""
+"""The small model that is embedded in a page, whose parts can be switched off there (`page/model.js`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headway.tensors.batch import EOS
 from headway.tensors.dropout import Dropout
 
 MOST_PARAMETERS = 1_000_000
-SILENT = nn.Identity, Dropout, Reinforce  # what changes nothing outside of training
+SILENT = nn.Identity, Dropout, Reinforce  # modules without effect in evaluation
 KNOWN = {  # classes of headway and torch that the scripts of the page compute, by name
     "Transformer", "DecoderOnly", "Recurrent", "Embedding", "TokenEmbedding", "Block", "Residual", "DepthResidual",
     "DepthAttention", "Linear", "Canon", "LayerNorm", "RmsNorm", "RMSNorm", "ReluFeedForward", "GeluFeedForward",
@@ -36,10 +36,10 @@ KNOWN = {  # classes of headway and torch that the scripts of the page compute, 
 
 
 class _Modules:
-    """Modules as trees, and their tensors as one array of float32, in which one that two of them share is once.
+    """Modules as trees, and their tensors as one float32 array, in which shared tensors are stored once.
 
     Args:
-        positions: the most that are read at once.
+        positions: the largest number of positions that are read at once.
     """
 
     def __init__(self, positions: int) -> None:
@@ -47,7 +47,7 @@ class _Modules:
         self.size, self.positions = 0, positions
 
     def tensor(self, tensor: Tensor | None) -> list[int] | None:
-        """The place and the number of a tensor's values."""
+        """The offset and the number of a tensor's values in the array."""
         if tensor is None:
             return None
         if id(tensor) not in self.arrays:
@@ -56,7 +56,7 @@ class _Modules:
         return [self.arrays[id(tensor)][1], tensor.numel()]
 
     def tree(self, module: Any) -> Any:
-        """A module's class, options, tensors and modules by their names. Raises ValueError for one of another class."""
+        """The class, options, tensors and submodules of a module. Raises ValueError if its class is not in `KNOWN`."""
         if isinstance(module, nn.ModuleList | nn.Sequential):
             return [self.tree(each) for each in module]
         if module is None or isinstance(module, SILENT):
@@ -80,7 +80,7 @@ class _Modules:
         return content | {each: self.tensor(tensor) for each, tensor in tensors.items()}
 
     def packed(self) -> str:
-        """All values in base64, little end first."""
+        """All values in base64, in little-endian order."""
         values = [tensor.detach().float().cpu().numpy().astype("<f4").ravel() for tensor, _ in self.arrays.values()]
         return base64.b64encode(np.concatenate(values).tobytes()).decode()
 
@@ -91,7 +91,7 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def carried_model(predictor: Any, examples: Sequence[Example], nbest: int) -> dict[str, Any]:
-    """The model with its search, and the ids and the longest output of each sentence of a page; or why it has none."""
+    """The model, its search options, and the ids and maximum length of each sentence; or why it is not embedded."""
     try:
         return _carried(predictor, examples, nbest)
     except ValueError as error:

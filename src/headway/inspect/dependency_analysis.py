@@ -1,4 +1,4 @@
-"""`headway inspect tables dependencies`: attachment of words by dependency heads, and agreement of the attention of
+"""`headway inspect tables dependencies`: the accuracy of dependency heads, and the agreement of attention between
 both sides, as scores and as figures (those of Deguchi et al., figures 2 and 3).
 
 Shapes: K heads, L positions, S source, T target (with the end mark in figures), W words of a line.
@@ -47,14 +47,14 @@ from headway.runs.load import load
 from headway.tensors.batch import TargetBatch
 
 BATCH = 32  # lines that are parsed at once
-TINY = 1e-30  # the probability in the place of zero, in a logarithm
+TINY = 1e-30  # replaces zero probabilities in logarithms
 
 Weights = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Analysed:
-    """One side of a sentence: its tokens, their heads by the parser, and A (L, L) over its tokens by the model."""
+    """One side of a sentence: its tokens, their heads by the parser, and the model's head probabilities A (L, L)."""
 
     tokens: list[str]
     projection: Projection
@@ -63,7 +63,7 @@ class Analysed:
 
 @dataclass(frozen=True)
 class Synchronised:
-    """E (S, S), C (T, S), D' and D (T, T) of a pair, end marks included."""
+    """E (S, S), C (T, S), D' and D (T, T) of a pair, including end marks."""
 
     encoder: Weights
     cross: Weights
@@ -72,9 +72,9 @@ class Synchronised:
 
 
 def word_weights(sentence: Analysed) -> Weights:
-    """(W, W): the probability of every word (column) as the head of every word (row), of itself as the root.
+    """(W, W): the probability of each word (column) as the head of each word (row); on the diagonal, of a root.
 
-    A word is a block of the projection. Its last token chooses its head; the tokens of a head count together.
+    A word is a block of the projection. Its last token chooses the head, and the tokens of a head are summed.
     """
     blocks = sentence.projection.blocks
     last = np.flatnonzero(np.diff(blocks, append=-1))
@@ -83,17 +83,17 @@ def word_weights(sentence: Analysed) -> Weights:
 
 
 def word_heads(projection: Projection) -> NDArray[np.int32]:
-    """(W,): the head of each word by the parser, itself for a root, `NONE` where there is none."""
+    """(W,): the head of each word by the parser: the word itself for a root, `NONE` if there is no head."""
     blocks = projection.blocks
     heads = projection.heads[np.flatnonzero(np.diff(blocks, append=-1))]
     return np.where(heads == NONE, NONE, blocks[heads]).astype(np.int32)
 
 
 def best_tree(weights: Weights) -> list[int]:
-    """The heads of the most probable tree or trees: a maximum spanning arborescence below a root of all roots.
+    """The heads of the most probable trees: a maximum spanning arborescence under a common root of all roots.
 
     Args:
-        weights: (W, W), the probability of each head (column) of each word (row); itself for a root.
+        weights: (W, W), the probability of each head (column) of each word (row); on the diagonal, of a root.
     """
     size = len(weights)
     scores = np.log(np.maximum(weights, TINY))
@@ -108,10 +108,10 @@ def best_tree(weights: Weights) -> list[int]:
 
 @dataclass
 class AttachmentScore:
-    """Unlabelled attachment over all sentences of a side: words with a head by the parser, and how many are right.
+    """Unlabelled attachment scores over all sentences of a side, against the parser's heads.
 
-    `words` counts those whose head is scored: on the target side it stands to the left. `pieces` counts the edges of
-    tokens, those within words included.
+    `words` counts words whose head is scored; on the target side, only heads to the left are. `pieces` counts the edges
+    of tokens, including those within words.
     """
 
     sentences: int = 0
@@ -124,11 +124,11 @@ class AttachmentScore:
     pieces_right: int = 0
 
     def add(self, sentence: Analysed, causal: bool) -> tuple[str, str]:
-        """Count one sentence; where `causal`, only heads to the left are scored.
+        """Add a sentence. If `causal`, only heads to the left are scored.
 
         Returns:
-            The heads of its words by the most probable tree and by the parser, as the metric `uas` reads them: from 1,
-            0 for a root, `_` for none.
+            The heads of its words by the most probable tree and by the parser, in the format of the metric `uas`: from
+            1, 0 for a root, `_` for none.
         """
         full, weights = sentence.projection, word_weights(sentence)
         scored = full.left_only() if causal else full
@@ -150,7 +150,7 @@ class AttachmentScore:
         return line(tree), line(gold)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and scores in percent."""
+        """Counts, and scores in percent."""
         words = max(1, self.words)
         return vars(self) | {
             "uas_argmax": 100 * self.right_by_argmax / words,
@@ -159,7 +159,7 @@ class AttachmentScore:
         }
 
     def text(self, name: str) -> str:
-        """Two lines to be read."""
+        """The scores as two lines of text."""
         values = self.to_json()
         right = f", and {self.words_to_the_right:,} whose head stands to the right" if self.words_to_the_right else ""
         return (
@@ -171,9 +171,9 @@ class AttachmentScore:
 
 @dataclass
 class Agreement:
-    """D beside D': the rows with the same greatest weight, the mean total variation and the mean squared distance.
+    """Agreement of D and D': rows with the same greatest weight, mean total variation, mean squared distance.
 
-    The first row of a decoder has one position to look at and does not count.
+    The decoder's first row has only one position to attend to, and is not counted.
     """
 
     rows: int = 0
@@ -182,7 +182,6 @@ class Agreement:
     squared: float = 0.0
 
     def add(self, pair: Synchronised) -> None:
-        """Count one pair."""
         projected, decoder = pair.projected[1:], pair.decoder[1:]
         self.rows += len(decoder)
         self.same += int((projected.argmax(1) == decoder.argmax(1)).sum())
@@ -200,7 +199,7 @@ class Agreement:
         }
 
     def text(self) -> str:
-        """One line to be read."""
+        """The agreement as a line of text."""
         values = self.to_json()
         return (
             f"D and D': the same argmax in {values['same_argmax']:.1f} % of {self.rows:,} rows, total variation"
@@ -210,19 +209,19 @@ class Agreement:
 
 @dataclass(frozen=True)
 class ReadPair:
-    """A pair with all that was read of it."""
+    """A pair with its tokens, dependency heads and synchronous attention."""
 
-    tokens: tuple[list[str], list[str]]  # of source and target, without end marks
-    sides: dict[str, Analysed]  # by `source` and `target`, those that have a parser and dependency heads
-    synchronised: Synchronised | None  # the attention of both sides, where the objective has such a constraint
+    tokens: tuple[list[str], list[str]]  # source and target, without end marks
+    sides: dict[str, Analysed]  # by `source` and `target`: sides with a parser and dependency heads
+    synchronised: Synchronised | None  # the attention of both sides, if the objective has this constraint
 
 
 @dataclass
 class DependencyAnalysis:
-    """The scores of all sentences, with the first sentences `kept` for figures.
+    """The scores over all sentences; the first `kept` sentences are stored for figures.
 
     Attributes:
-        heads: of each side, for each sentence, the model's heads and the parser's, as lines of the metric `uas`.
+        heads: by side, the model's and the parser's heads of each sentence, as lines in the format of the metric `uas`.
     """
 
     kept: int = 0
@@ -232,7 +231,6 @@ class DependencyAnalysis:
     sentences: list[ReadPair] = field(default_factory=list)
 
     def add(self, pair: ReadPair) -> None:
-        """Count one sentence."""
         for side, sentence in pair.sides.items():
             lines = self.scores.setdefault(side, AttachmentScore()).add(sentence, causal=side == "target")
             self.heads.setdefault(side, []).append(lines)
@@ -242,12 +240,11 @@ class DependencyAnalysis:
             self.sentences.append(pair)
 
     def to_json(self) -> dict[str, Any]:
-        """All counts and scores; a side without a parser is not there, nor is agreement where none was compared."""
+        """All counts and scores, without sides that have no parser, and without agreement if nothing was compared."""
         content = {side: score.to_json() for side, score in self.scores.items()}
         return content | ({"agreement": self.agreement.to_json()} if self.agreement.rows else {})
 
     def text(self) -> str:
-        """The same, to be read."""
         lines = [score.text(side) for side, score in self.scores.items()]
         return "\n".join([*lines, *([self.agreement.text()] if self.agreement.rows else [])])
 
@@ -258,13 +255,13 @@ def read_pairs(
     parsers: tuple[Parser | None, Parser | None],
     examples: Iterable[Example],
 ) -> Iterator[ReadPair]:
-    """Read the dependency heads and synchronous attention of pairs whose targets are forced, or of sources alone.
+    """Read the dependency heads and synchronous attention of pairs with forced targets, or of sources alone.
 
     Args:
         predictor: one model of text.
-        objective: it says which attention is read; the default dependency head where it names none.
-        parsers: of source and target; a side without one is not scored.
-        examples: the pairs; those that are empty or too long are left out.
+        objective: determines which attention is read; by default, that of the default dependency head.
+        parsers: of source and target; a side without a parser is not scored.
+        examples: the pairs; empty and too long pairs are skipped.
     """
     dependency, synchronous = objective.dependency or DependencyConfig(), Objective(objective).parts.get("synchronous")
     constraint = synchronous if isinstance(synchronous, SynchronousLoss) else None
@@ -273,7 +270,7 @@ def read_pairs(
         check_sides(name, predictor.models[0].attention_axes(name), "RUN")
     names = dict.fromkeys([*heads.attention, *(constraint.attention if constraint else ())])
     given = (
-        Example(example.source, example.target or "")  # without its target, a source is read beside an empty one
+        Example(example.source, example.target or "")  # a source without a target is read with an empty target
         for example in examples
         if example.source.strip() and (example.target is None or example.target.strip())
     )
@@ -303,7 +300,7 @@ def read_pairs(
 
 
 def _mean(view: AttentionWeights, name: str, heads: tuple[int, ...] | None) -> Weights:
-    """(T, S): the mean of some heads of an attention, or of all."""
+    """(T, S): the mean of the chosen heads of an attention, by default of all."""
     weights: Weights = mean_of_heads(torch.from_numpy(view[name])[None], heads)[0].double().numpy()
     return weights
 
@@ -326,7 +323,7 @@ CELL = 0.28  # inches
 
 
 def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOptions) -> str:
-    """Measure a run, draw what is asked for, and give the report, as text or JSON. Raises as `inspect_dependencies`."""
+    """Measure a run, draw the requested figures, and return the report. Raises as `inspect_dependencies`."""
     analysis = inspect_dependencies(run, overrides, options)
     if (folder := options.figures) is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -338,7 +335,7 @@ def run_dependencies(run: Path, overrides: Sequence[str], options: DependencyOpt
                 synchronous_figure(pair.synchronised, source, target, folder / f"synchronous-{number}.png")
     if options.heads is not None:
         options.heads.mkdir(parents=True, exist_ok=True)
-        for side, lines in analysis.heads.items():  # as the metric `uas` reads them
+        for side, lines in analysis.heads.items():  # in the format of the metric `uas`
             for name, column in zip(("model", "parser"), zip(*lines, strict=True), strict=True):
                 write_text(options.heads / f"{side}.{name}.heads", "".join(f"{line}\n" for line in column))
     return json.dumps(analysis.to_json(), indent=1) if options.json_output else analysis.text()
@@ -348,7 +345,7 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
     """Measure a run, with `overrides` of its recipe, such as another parser or gold parses.
 
     Raises:
-        UserError: no run, no sentences, no parser, or a parser that cannot be loaded.
+        UserError: there is no run, sentence or parser, or the parser cannot be loaded.
     """
     with options.leave():
         predictor = load(run, device=options.device)
@@ -372,7 +369,7 @@ def inspect_dependencies(run: Path, overrides: Sequence[str], options: Dependenc
 
 
 def _examples(recipe: Recipe, options: DependencyOptions) -> list[Example]:
-    """The sentences of the files, or of dev."""
+    """The sentences of the files, or of the dev set."""
     if options.source is None:
         if recipe.data.dev is None:
             allowed = f"{option('source')} FILE {option('target')} FILE"
@@ -390,13 +387,13 @@ def _examples(recipe: Recipe, options: DependencyOptions) -> list[Example]:
 
 
 def dependency_figure(sentence: Analysed, path: Path, causal: bool = False) -> None:
-    """Draw A_dep beside the parse: above, the parse as arcs and the model's heads below the line; then the matrix.
+    """Draw the parser's heads as arcs above the tokens and the model's heads below, and the matrix A_dep.
 
-    Row t of the matrix is the token t, its columns are where its head may stand; a ring marks the parser's head. Where
-    `causal`, heads that stand to the right are not marked: the decoder cannot see them.
+    Row t of the matrix has the head probabilities of token t; a circle marks the parser's head. If `causal`, heads to
+    the right are not marked, because the decoder cannot see them.
 
     Raises:
-        UserError: an unknown format.
+        UserError: the file format is unknown.
     """
     tokens, families, _ = drawable(sentence.tokens)
     projection = sentence.projection.left_only() if causal else sentence.projection
@@ -440,9 +437,9 @@ def _draw_arcs(axes: Axes, tokens: list[str], parser: list[int], model: list[int
 
 
 def synchronous_figure(pair: Synchronised, source: list[str], target: list[str], path: Path) -> None:
-    """Draw how E becomes D' by way of C, beside D: four matrices and the squared distance between the last two.
+    """Draw E, C, the projection D' of E by C, and D as matrices, with the squared distance between D' and D.
 
-    Tokens are given with their end marks; row t writes the target token t. Raises UserError for an unknown format.
+    Tokens include the end marks; row t writes the target token t. Raises UserError for an unknown format.
     """
     shown, families, _ = drawable([*source, *target])
     sources, targets = shown[: len(source)], shown[len(source) :]

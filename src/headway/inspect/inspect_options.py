@@ -1,4 +1,4 @@
-"""Options of the inspections: Python's keywords and the flags of `headway inspect` are made from them."""
+"""The options of the inspections, from which Python keywords and the flags of `headway inspect` are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Secti
 from headway.core.registry import foreign_code
 from headway.formats.alignments import LinksFrom
 
-SPAN = 20  # offsets further off than this are counted together
+SPAN = 20  # greater offsets are counted together
 
 
 def _path(description: str, *, default_text: str = "", required: bool = False) -> Any:
@@ -21,31 +21,31 @@ def _path(description: str, *, default_text: str = "", required: bool = False) -
 
 
 class CodeOptions(Section):
-    """The leave that a run with foreign code needs."""
+    """The option that permits foreign code."""
 
     allow_code: bool = Field(
         False, description="Import what the run names by import path; it is not a part of headway."
     )
 
     def leave(self) -> AbstractContextManager[None]:
-        """The context in which runs are opened: what they name is imported if these options allow it."""
+        """The context in which runs are opened. It permits importing foreign code if `allow_code` is set."""
         return foreign_code(self.allow_code or None)
 
 
 class DeviceOptions(CodeOptions):
-    """The machine's part."""
+    """The option `device`."""
 
     device: str = Field("auto", description="auto, cpu, cuda, ...")
 
 
 class OutputOptions(Section):
-    """The form of what is said."""
+    """The output format."""
 
     json_output: bool = Field(False, description="Write JSON.", json_schema_extra={"flag": "json"})
 
 
 class AgainstOptions(DeviceOptions):
-    """The word that attribution asks against."""
+    """The word that attributions are contrasted with."""
 
     against: str | None = Field(
         None,
@@ -58,7 +58,7 @@ METHODS = "gradient_input, integrated_gradients, occlusion, value_zeroing, or mo
 
 
 class AttributionOptions(AgainstOptions, OutputOptions):
-    """The outputs that attribution is of, and its method."""
+    """The outputs to attribute, and the method."""
 
     text: tuple[str, ...] = Field(
         ..., min_length=1, description="A sentence; can be given several times.", json_schema_extra={"metavar": "TEXT"}
@@ -69,7 +69,7 @@ class AttributionOptions(AgainstOptions, OutputOptions):
 
 
 class PageOptions(AgainstOptions):
-    """The sentences of a page, and how much of them is shown."""
+    """The sentences of a page, and what it shows of them."""
 
     output: Annotated[Path | None, WRITES_FILE] = _path("The page.", default_text="RUN/inside.html")
     input: tuple[Path, ...] = Field(
@@ -90,7 +90,7 @@ class PageOptions(AgainstOptions):
 
 
 class HeatMapOptions(DeviceOptions):
-    """A sentence, and the weights of it that are drawn."""
+    """A sentence, and the weights to draw."""
 
     output: Annotated[Path, WRITES_FIGURE] = _path(
         "The picture; its suffix says the format (pdf, png, svg).", required=True
@@ -108,7 +108,7 @@ class HeatMapOptions(DeviceOptions):
 
 
 class FigureOptions(DeviceOptions, OutputOptions):
-    """A corpus, and how it is read and drawn."""
+    """A corpus, and how to read and draw it."""
 
     output: Annotated[Path, WRITES_FOLDER] = _path("The folder for figures and their numbers.", required=True)
     input: Path | None = _path("A file with a sentence a line.", default_text="dev")
@@ -131,7 +131,7 @@ class ParameterOptions(CodeOptions, OutputOptions):
 
 
 class LayerOptions(CodeOptions, OutputOptions):
-    """Words that are read, and the sentence that is drawn."""
+    """The words to read, and the sentence to draw."""
 
     data: Path = _path("A word a row with its label, separated by a tab.", required=True)
     beside: Path | None = _path("The run whose last layer is compared.")
@@ -140,7 +140,7 @@ class LayerOptions(CodeOptions, OutputOptions):
 
 
 class DependencyOptions(DeviceOptions, OutputOptions):
-    """Sentences that are measured, and those that are drawn."""
+    """The sentences to measure, and those to draw."""
 
     source: Path | None = _path("Sentences, as text or .conllu.", default_text="dev")
     target: Path | None = _path("Their targets; the encoder alone without.")

@@ -1,9 +1,9 @@
 """`headway inspect page` and `heat-map`: outputs, attention, alignments, heads, contributions, labels of sentences.
 
-Every sentence is a piece of data in the page, read when it is shown. Values are kept as integers on a scale of square
-roots, which is finest where weights are small: 16 bits each while there are few, 8 where there are many.
+The page stores each sentence separately, and reads it when it is shown. Values are integers on a square-root scale,
+which is finest for small weights: 16 bits each if there are few values, 8 bits if there are many.
 
-Shapes: K heads, T rows (what attends), S columns (what is attended to), M source words, N target words, L layers.
+Shapes: K heads, T rows (attending), S columns (attended to), M source words, N target words, L layers.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ SCRIPTS = (
     "elements.js", "charts.js", "save.js", "weights.js", "heatmap.js", "overview.js", "sentence.js", "arcs.js",
     "layers.js", "recurrent.js", "model.js", "switches.js", "inspect.js",
 )  # fmt: skip
-LEAST_SHARE = 0.01  # of the largest value of a row, of one that a table names
-MOST_EXACT = 8_000_000  # values that are kept with 16 bits
+LEAST_SHARE = 0.01  # tables name inputs above this share of the row's largest value
+MOST_EXACT = 8_000_000  # the most values stored with 16 bits
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,23 @@ class Map:
     title: str
     layers: list[Layer]  # lowest first
     measure: str = "weight"  # the unit of a value
-    signed: bool = False  # values may be below zero
+    signed: bool = False  # values may be negative
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Links of words, each a source and a target word."""
+    """Links between source and target words."""
 
-    map: Map  # the weights that they were read from, (1, N, M)
+    map: Map  # the weights (1, N, M) that the links are derived from
     target: str  # `output` or `reference`
     links: list[tuple[int, int]]
     gold: Links | None = None
-    error_rate: float | None = None  # AER of the sentence, in percent, where gold is known
+    error_rate: float | None = None  # AER of the sentence in percent, if gold is known
 
 
 @dataclass(frozen=True)
 class Arcs:
-    """The head of every token by dependency heads: its position, the token's own for a root, and its weight."""
+    """The predicted head of each token: its position (the token itself for a root), and its weight."""
 
     title: str
     tokens: list[str]
@@ -94,7 +94,7 @@ class Arcs:
 
 @dataclass(frozen=True)
 class ShownOutput:
-    """One output; its tokens and their probabilities include the end mark."""
+    """One output. Its tokens and their probabilities include the end mark."""
 
     text: str
     score: float
@@ -104,7 +104,7 @@ class ShownOutput:
 
 @dataclass(frozen=True)
 class LabelledWord:
-    """A word with its label, the probability of the label, and the true label where it is known."""
+    """A word with its predicted label, the label's probability, and the true label if it is known."""
 
     word: str
     label: str
@@ -114,7 +114,7 @@ class LabelledWord:
 
 @dataclass(frozen=True)
 class Inspected:
-    """A sentence with all there is to see of it; an empty line has nothing."""
+    """A sentence with all captured information. All lists are empty for an empty line."""
 
     source: str
     reference: str | None = None
@@ -128,7 +128,7 @@ class Inspected:
 
 @dataclass(frozen=True)
 class Attributing:
-    """A method of attribution and the word that it asks against, with the model that it asks."""
+    """A method of attribution, the word that it is contrasted with, and the model."""
 
     predictor: SequencePredictor
     method: Attribution
@@ -136,7 +136,7 @@ class Attributing:
 
     @classmethod
     def of(cls, predictor: Any, name: str, against: str | None) -> Attributing:
-        """A method by its name. Raises UserError for a tagger, and as `SequencePredictor.attribute` does."""
+        """A method by its name. Raises UserError for a tagger, and as `SequencePredictor.attribute`."""
         if not isinstance(predictor, SequencePredictor):
             raise UserError("attribution is of outputs that are written token by token", where=option("attribution"))
         return cls(
@@ -144,15 +144,15 @@ class Attributing:
         )
 
     def __call__(self, output: Output, *, words: bool = False) -> AttentionWeights:
-        """The attribution of an output, by the method's name."""
+        """The attribution of an output, under the method's name."""
         return self.predictor.attribute(output, self.method, against=self.against, words=words)[0]
 
 
 def run_attribution(run: Path, options: AttributionOptions) -> str:
-    """The inputs that count for each token or word of outputs: a table a sentence, or all of them as JSON.
+    """The attribution of outputs to inputs, per token or word: a table per sentence, or one JSON text.
 
     Raises:
-        UserError: no run, no such method, or one that does not fit the model.
+        UserError: there is no run or no such method, or the method does not fit the model.
     """
     references = None if options.reference is None else [*read_lines(options.reference)]
     if references is not None and len(references) != len(options.text):
@@ -179,7 +179,7 @@ def run_attribution(run: Path, options: AttributionOptions) -> str:
 
 
 def _table_of_inputs(output: Output, view: AttentionWeights, name: str, attributing: Attributing) -> Table:
-    """A row a token that is written: the sum of all inputs' values, and the inputs of each side that count most."""
+    """A table with a row per written token: the sum of all inputs' values, and the largest inputs of each side."""
     rows, columns = list[list[Cell]](), view.columns[name]
     begin = columns.index(BEGIN, columns.index(END))
     for token, values in zip(view.rows[name], view[name][0], strict=True):
@@ -200,17 +200,17 @@ def inspect(
     nbest: int = 1,
     attributing: Attributing | None = None,
 ) -> Iterator[Inspected]:
-    """Look at sentences, in their order, with what a run's task predicts with.
+    """Inspect sentences, in order, with the predictor of a run.
 
     Args:
         predictor: one model.
-        examples: sentences, with the target that each should become where that is known.
-        gold: alignments of sentences and targets as Pharaoh links; none, or one a sentence.
-        nbest: outputs of a sentence.
-        attributing: what each input counts for each token of an output; None leaves it out.
+        examples: sentences, with the target if it is known.
+        gold: alignments of sentences and targets as Pharaoh links; none, or one per sentence.
+        nbest: outputs per sentence.
+        attributing: attributes each token of an output to the inputs; None leaves this out.
 
     Raises:
-        UserError: whatever reading raises; gold that does not fit the sentences, or for a tagger.
+        UserError: as reading does; gold that does not match the sentences, or gold for a tagger.
     """
     stream = read(predictor, examples, ReadOptions(force=False, nbest=nbest, contributions=True))
     if isinstance(predictor, LabelPredictor):
@@ -219,7 +219,7 @@ def inspect(
         yield from (_labelled(captured, line) for line, captured in enumerate(stream, start=1))
         return
     has_cross = any(AttentionName.parse(name).kind == "cross" for name in predictor.attention_names())
-    aligner = build_aligner(predictor) if has_cross or gold else None  # it says what is missing where gold needs one
+    aligner = build_aligner(predictor) if has_cross or gold else None  # raises if gold has no aligner
     if aligner is None or not gold:
         for captured in stream:
             alignment = None if aligner is None else _alignment(aligner, captured)
@@ -237,7 +237,7 @@ def inspect(
 def _beside(
     predictor: SequencePredictor, prediction: Output | None, attributing: Attributing | None
 ) -> tuple[list[Arcs], list[Map]]:
-    """The arcs of taught heads and the map of an attribution, of what the model read."""
+    """The arcs of the trained dependency heads, and the map of the attribution, for a prediction."""
     if prediction is None:
         return [], []
     maps = list[Map]()
@@ -259,7 +259,7 @@ def _pair(
         for each in prediction.hypotheses
     ]
     maps = [*_attention_maps(captured.views[0])]
-    for kind, names in by_kind(list(captured.contributions)).items():  # a row a token, a column an offset or context
+    for kind, names in by_kind(list(captured.contributions)).items():  # rows: tokens; columns: offsets or contexts
         norms, gradients = list[Layer](), list[Layer]()
         for name in names.values():
             layer = captured.contributions[name]
@@ -274,7 +274,7 @@ def _pair(
 
 @dataclass(frozen=True, repr=False)
 class InCell:
-    """Markup that a notebook shows in a cell."""
+    """Markup that notebooks display in a cell."""
 
     markup: str
 
@@ -293,7 +293,7 @@ def show(output: Output) -> InCell:
 
 
 def maps_of(captured: Captured) -> list[Map]:
-    """The attention behind an output or a given target; none where the model read nothing."""
+    """The attention of an output or forced target; empty if the example was not read."""
     if not captured.views:
         return []
     if captured.views[0].words is None:
@@ -309,14 +309,14 @@ def _attention_maps(view: AttentionWeights) -> Iterator[Map]:
 
 
 def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
-    """The arcs of the heads that the recipe's objective taught; those of a side that was not taught are left out."""
+    """The arcs of the dependency heads that the recipe's objective trained, for the trained sides."""
     config = predictor.recipe.objective.dependency
     if config is None:
         return
     for side, tokens in (("source", prediction.source_tokens), ("target", prediction.tokens)):
         name = DependencyLoss(config).name_of(side)
         if side in config.sides and tokens and name in prediction.attention:
-            # The decoder's row t writes the token t; `input` lets rows and columns stand for the token that is read.
+            # The decoder's row t writes the token t; with `input`, rows and columns are the tokens that are read.
             first = int(side == "target" and config.index_by == "input")
             real = slice(first, first + len(tokens))
             weights = prediction.attention[name][[head - 1 for head in config.heads]].mean(0)[real, real]
@@ -327,9 +327,9 @@ def _arcs(predictor: SequencePredictor, prediction: Output) -> Iterator[Arcs]:
 
 
 def _alignment(aligner: Aligner, captured: Captured, gold: Links | None = None) -> Alignment | None:
-    """The alignment of an output or, where gold is known, of a reference, whose words the gold is of.
+    """The alignment of an output or, if gold is known, of the reference that it belongs to.
 
-    A single word aligned with a single word tells nothing, so that without gold its tokens are aligned.
+    One word aligned with one word is not informative, so that without gold its tokens are aligned.
     """
     if not isinstance(captured.prediction, Output):
         return None
@@ -363,7 +363,7 @@ def _labelled(captured: Captured, line: int) -> Inspected:
 
 
 def _window_maps(words: Sequence[str], views: Sequence[AttentionWeights]) -> list[Map]:
-    """The layers' weights over all words, where there are any, and self-attention window by window."""
+    """The layer weights over all words, if the model has them, and the self-attention of each window."""
     maps = []
     weights = [view[LAYERS] for view in views if LAYERS in view]
     if weights:
@@ -381,10 +381,10 @@ def _window_maps(words: Sequence[str], views: Sequence[AttentionWeights]) -> lis
 
 
 def run_heat_map(run: Path, options: HeatMapOptions) -> str:
-    """Draw the weights of a sentence; what was drawn and where, to be read.
+    """Draw the weights of a sentence. Returns a text on what was drawn, and where.
 
     Raises:
-        UserError: no run, an empty sentence, a layer or head that is not there.
+        UserError: there is no run, the sentence is empty, or a layer or head does not exist.
     """
     with options.leave():
         predictor = load(run, device=options.device)
@@ -420,10 +420,10 @@ def run_heat_map(run: Path, options: HeatMapOptions) -> str:
 
 
 def run_page(run: Path, options: PageOptions) -> str:
-    """Write the page of a run; the number of its sentences and its size, to be read.
+    """Write the page of a run. Returns a text with the number of sentences and the size.
 
     Raises:
-        UserError: no run, no sentences, files of different lengths, gold without references.
+        UserError: there is no run or no sentence, files have different lengths, or gold has no references.
     """
     check_companions(options.model_dump(exclude_none=True), {"against": ["attribution"]})
     with options.leave():
@@ -477,13 +477,13 @@ def run_page(run: Path, options: PageOptions) -> str:
 
 @dataclass
 class Packed:
-    """Sentences as the page keeps them; their arrays are integers in text by now.
+    """Sentences in the format of the page, with arrays as integers in text.
 
     Attributes:
-        bits: of each value.
-        index: the lines of the list of sentences, with all that they can be sorted by.
-        sentences: all else.
-        links: the alignments by the model and the gold ones, as lines of links, of sentences that have both.
+        bits: per value.
+        index: the entries of the list of sentences, with all keys that it can be sorted by.
+        sentences: the content of each sentence.
+        links: the model's and the gold alignments, as lines of links, of sentences that have both.
     """
 
     bits: int
@@ -492,7 +492,6 @@ class Packed:
     links: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, sentence: Inspected) -> None:
-        """Keep a sentence."""
         alignment, outputs, lists = sentence.alignment, sentence.outputs, list[list[str]]()
         gold = None if alignment is None else alignment.gold
         probabilities = outputs[0].probabilities if outputs else [word.probability for word in sentence.words]
@@ -536,7 +535,7 @@ class Packed:
             self.links.append((links, gold.pharaoh()))
 
     def error_rate(self) -> float | None:
-        """AER over all sentences with gold; None where there is none."""
+        """AER over all sentences with gold; None without gold."""
         if not self.links:
             return None
         links, gold = zip(*self.links, strict=True)
@@ -544,7 +543,7 @@ class Packed:
 
 
 def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
-    """Pack `count` sentences one by one, so that few arrays are in memory; the first decide on the bits of values."""
+    """Pack `count` sentences one by one to save memory. The first sentences determine the bits per value."""
     rest = iter(sentences)
     first = list(islice(rest, TOGETHER))
     maps = [map for sentence in first for map in sentence.maps]
@@ -559,9 +558,9 @@ def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
 def write_inspection(
     path: Path, *, title: str, facts: Sequence[str], packed: Packed, model: dict[str, Any] | None = None
 ) -> None:
-    """Write the page of these sentences whole, with facts about the run below its title, and the model that it carries.
+    """Write the page of packed sentences atomically, with facts about the run and the embedded model.
 
-    See `carried_model` for that one.
+    `model`: see `carried_model`.
     """
     report = open_run(path.parent).folder.report
     write_text(path, page_of_sentences(title, facts, packed, report.name if report.is_file() else None, model))
@@ -570,7 +569,7 @@ def write_inspection(
 def page_of_sentences(
     title: str, facts: Sequence[str], packed: Packed, report: str | None = None, model: dict[str, Any] | None = None
 ) -> str:
-    """The page itself, with a link to a report."""
+    """The HTML page, with a link to a report."""
     listed = {"title": title, "facts": list(facts), "bits": packed.bits, "sentences": packed.index, "report": report}
     data = {"index": listed} | {f"sentence-{index}": content for index, content in enumerate(packed.sentences)}
     data |= {} if model is None else {"model": model}
@@ -579,7 +578,7 @@ def page_of_sentences(
 
 
 def packed_maps(maps: Iterable[Map], bits: int) -> dict[str, Any]:
-    """Maps as pages keep them, with their tokens; `bits` of each value, 8 or 16."""
+    """Maps with their tokens in the format of pages, with 8 or 16 `bits` per value."""
     lists: list[list[str]] = []
     return {"maps": [_packed_map(map, lists, bits) for map in maps], "tokens": lists}
 
@@ -599,7 +598,7 @@ def _packed_map(map: Map, lists: list[list[str]], bits: int) -> dict[str, Any]:
 
 
 def _index(lists: list[list[str]], tokens: Sequence[str]) -> int:
-    """The index of a list of tokens, each kept once: maps of the same axes name the same list."""
+    """The index of a list of tokens. Equal lists are stored once, because maps with the same axes share them."""
     if (given := list(tokens)) not in lists:
         lists.append(given)
     return lists.index(given)
@@ -608,7 +607,7 @@ def _index(lists: list[list[str]], tokens: Sequence[str]) -> int:
 def packed_attention(
     run: Path, examples: Mapping[tuple[int, int], Example], device: str, bits: int
 ) -> dict[tuple[int, int], dict[str, Any]]:
-    """The packed maps of a run's attention in sentences, by their places. Raises UserError for a run that is gone."""
+    """The packed attention maps of sentences, by their keys in `examples`. Raises UserError if the run is missing."""
     predictor = load(run, device=device)
     captured = read(predictor, list(examples.values()), ReadOptions(hypotheses=False))
     found = zip(examples, map(maps_of, captured), strict=True)

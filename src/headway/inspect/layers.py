@@ -1,4 +1,4 @@
-"""`headway inspect tables layers`: a tagger's weights of its encoder's layers, and the evenness of its self-attention.
+"""`headway inspect tables layers`: a tagger's weights of encoder layers, and the evenness of its self-attention.
 
 Shapes: K heads, N words, J heads over layers, L layers, P tokens.
 """
@@ -39,7 +39,7 @@ class LayerWeights:
     words: int
 
     def to_json(self) -> dict[str, Any]:
-        """The weights, and their mean over heads, as values that JSON can hold."""
+        """The weights, and their mean over heads, as a JSON object."""
         return {
             "words": self.words,
             "mean": self.mean.mean(0).tolist(),
@@ -48,7 +48,7 @@ class LayerWeights:
         }
 
     def table(self) -> Table:
-        """A row a head and a column a layer: mean ± standard deviation over words, then the mean of all heads."""
+        """A table with a row per head and a column per layer: mean ± standard deviation over words; then all heads."""
         heads, layers = self.mean.shape
         rows: list[list[Any]] = [
             [str(head + 1), *map(Spread, self.mean[head].tolist(), self.deviation[head].tolist())]
@@ -60,10 +60,10 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class Evenness:
-    """The standard deviation of self-attention weights around a word's own mean, averaged over words.
+    """The standard deviation of self-attention weights around each word's mean, averaged over words.
 
-    Smaller is more even. `last` is of the last layer, `layers` are of all of them, and `mixed` is of the layers as they
-    are weighted, None for a model that does not attend to layers.
+    Smaller is more even. `last` is of the last layer, `layers` of each layer, and `mixed` of the layer-weighted mean;
+    `mixed` is None if the model does not attend to layers.
     """
 
     last: float
@@ -72,38 +72,38 @@ class Evenness:
 
 
 def of_words(self_attention: Floats, first: Sequence[int]) -> Floats:
-    """(L, N, P): the weights of the first tokens of words in all layers, heads averaged, of (L, K, P, P)."""
+    """(L, N, P): the weights of the words' first tokens in all layers, averaged over heads, from (L, K, P, P)."""
     mean: Floats = self_attention.mean(1)[:, list(first)]
     return mean
 
 
 def mix(by_layer: Floats, layer_weights: Floats) -> Floats:
-    """(N, P): the weights of words in all layers (L, N, P), mixed by their layer weights (N, J, L), averaged over J."""
+    """(N, P): the weights of words in all layers (L, N, P), averaged by their layer weights (N, J, L) and over J."""
     mixed: Floats = np.einsum("nl,lnp->np", layer_weights.mean(1), by_layer)
     return mixed
 
 
 def word_deviations(by_layer: Floats, layer_weights: Floats | None) -> tuple[Floats, Floats | None]:
-    """The standard deviation of weights (L, N, P) of words around their means: in all layers, (L, N), and mixed, (N,).
+    """The standard deviation of each word's weights (L, N, P) around its mean: by layer, (L, N), and mixed, (N,).
 
-    The weights of layers are (N, J, L), where the model attends to layers; without them there is no mix.
+    The layer weights are (N, J, L). Without them, the second value is None.
     """
     wide = by_layer.astype(np.float64)
     return wide.std(2), None if layer_weights is None else mix(wide, layer_weights.astype(np.float64)).std(1)
 
 
 class WeightTotals:
-    """Sums over words of the weights of layers, which give their mean and deviation at any time."""
+    """Sums of layer weights over words, from which mean and deviation can be computed at any time."""
 
     def __init__(self) -> None:
         self.words = 0
-        # Weights as they lie beside those of the first word: what is left of their squares is of their own size.
+        # Weights are summed relative to those of the first word, which avoids cancellation in the variance.
         self.origin: Floats | None = None  # (J, L)
         self.sums: Floats = np.zeros(0)
         self.squares: Floats = np.zeros(0)
 
     def add(self, layer_weights: Floats) -> None:
-        """Count N words, of at least one, by their weights (N, J, L)."""
+        """Add N > 0 words by their weights (N, J, L)."""
         weights = layer_weights.astype(np.float64)
         if self.origin is None:
             self.origin = weights[0]
@@ -113,7 +113,7 @@ class WeightTotals:
         self.squares = self.squares + np.square(weights - self.origin).sum(0)
 
     def weights(self) -> LayerWeights | None:
-        """The weights of the layers; None where there were no words."""
+        """The weights of the layers; None if there were no words."""
         if self.origin is None:
             return None
         mean = self.sums / self.words
@@ -122,7 +122,7 @@ class WeightTotals:
 
 
 class LayerTotals:
-    """Sums over words, which give the weights of layers and the evenness of self-attention at any time."""
+    """Sums over words, from which layer weights and the evenness of self-attention can be computed at any time."""
 
     def __init__(self) -> None:
         self.words = 0
@@ -131,9 +131,9 @@ class LayerTotals:
         self.of_layers = WeightTotals()
 
     def add(self, self_attention: Floats, first: Sequence[int], layer_weights: Floats | None) -> None:
-        """Count the words of a window, whose N first tokens are at `first`.
+        """Add the words of a window, whose N first tokens are at `first`.
 
-        Self-attention is (L, K, P, P), lowest layer first; weights of layers are (N, J, L), if the model has them.
+        Self-attention is (L, K, P, P), lowest layer first; layer weights are (N, J, L), if the model has them.
         """
         if not len(first):
             return
@@ -146,11 +146,11 @@ class LayerTotals:
         self.of_layers.add(layer_weights)
 
     def weights(self) -> LayerWeights | None:
-        """The weights of the layers; None for a model that does not attend to layers, or without words."""
+        """The weights of the layers; None if there were no words, or the model does not attend to layers."""
         return self.of_layers.weights()
 
     def evenness(self) -> Evenness:
-        """The evenness of self-attention. Raises UserError where there were no words."""
+        """The evenness of self-attention. Raises UserError if there were no words."""
         if not self.words:
             raise UserError("there are no words to look at", where="headway inspect")
         layers = (self.deviations / self.words).tolist()
@@ -158,15 +158,16 @@ class LayerTotals:
 
 
 class LayerAnalysis:
-    """Attention to layers: a tagger's to those of its encoder, with the evenness of its self-attention, or that of the
-    sublayers of a stack to the outputs before them."""
+    """Attention to layers: of a tagger to its encoder's layers, or of a stack's sublayers to earlier outputs.
+
+    For a tagger, also the evenness of its self-attention.
+    """
 
     def __init__(self) -> None:
         self.totals = LayerTotals()
         self.depth: dict[str, WeightTotals] = {}  # by name of the attention
 
     def add(self, captured: Captured) -> None:
-        """Count one example."""
         for view in captured.views:
             if view.words is not None:
                 self.totals.add(view.self_attention(), view.words, view.layer_weights())
@@ -176,7 +177,7 @@ class LayerAnalysis:
                     self.depth.setdefault(name, WeightTotals()).add(weights.transpose(1, 0, 2))
 
     def result(self) -> list[Chart]:
-        """The weights of layers, where there are any, and a tagger's deviation of self-attention by layer."""
+        """The weights of layers, if there are any, and a tagger's deviation of self-attention by layer."""
         charts = list[Chart]()
         for name, depth in self.depth.items():
             stack = AttentionName.parse(name).stack
@@ -200,7 +201,7 @@ class LayerAnalysis:
 
 def _weights_chart(weights: LayerWeights, name: str, title: str, head: str) -> Chart:
     """Mean and standard deviation of the weights that each `head`, or each sublayer, gives to each layer or output."""
-    own = head == "head"  # sublayers see outputs from 0, the embeddings, up to the one before them
+    own = head == "head"  # sublayers see all outputs before them; output 0 is the embeddings
     title, axis = (f"{title} mean and standard deviation over words", "layer") if own else (
         f"{title} earlier outputs: mean and standard deviation over tokens", "output (0: embeddings)"
     )  # fmt: skip
@@ -221,19 +222,18 @@ def _weights_chart(weights: LayerWeights, name: str, title: str, head: str) -> C
 
 @dataclass(frozen=True)
 class LayerReport:
-    """The layers of a run, and the last one of the run beside it."""
+    """The layers of a run, and the last layer of the run `beside` it."""
 
     weights: LayerWeights | None
     evenness: Evenness
     beside: Evenness | None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as values that JSON can hold."""
         deviation = vars(self.evenness) | {"beside_last": self.beside and self.beside.last}
         return {"layer_weights": self.weights and self.weights.to_json(), "self_attention_deviation": deviation}
 
     def text(self) -> str:
-        """The same, to be read."""
+        """The report as text."""
         lines = ["standard deviation of self-attention weights around each word's mean:"]
         lines.append(f"  last layer              {self.evenness.last:.4f}")
         if self.evenness.mixed is not None:
@@ -244,16 +244,16 @@ class LayerReport:
 
 
 def run_layers(run: Path, options: LayerOptions) -> str:
-    """Look at a tagger's layers, and give the report, as text or JSON. Raises UserError as `inspect_layers` does."""
+    """Inspect a tagger's layers. Returns the report, as text or JSON. Raises UserError as `inspect_layers`."""
     report = inspect_layers(run, options)
     return json.dumps(report.to_json(), indent=1) if options.json_output else report.text()
 
 
 def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
-    """Look at a tagger's layers over labelled words.
+    """Inspect a tagger's layers over labelled words.
 
     Raises:
-        UserError: runs of no tagger, data that cannot be read, no such sentence.
+        UserError: a run is not a tagger, data cannot be read, or there is no such sentence.
     """
     with options.leave():
         loaded = [load(path) for path in (run, options.beside) if path is not None]
@@ -273,7 +273,7 @@ def inspect_layers(run: Path, options: LayerOptions) -> LayerReport:
 
 
 def layer_totals(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) -> LayerTotals:
-    """The sums over sentences, which give the weights of the layers and the evenness of self-attention."""
+    """The sums over sentences, for the weights of layers and the evenness of self-attention."""
     analysis = LayerAnalysis()
     examples = (Example("", words=tuple(words)) for words in sentences)
     for captured in read(predictor, examples, ReadOptions(hypotheses=False)):
@@ -282,9 +282,9 @@ def layer_totals(predictor: LabelPredictor, sentences: Iterable[Sequence[str]]) 
 
 
 def self_attention(view: AttentionWeights) -> tuple[Floats, Floats | None]:
-    """The weights of the words of a window, (N, P), heads averaged: in the last layer, and in all, layer-weighted.
+    """(N, P): the weights of the words of a window, averaged over heads: in the last layer, and layer-weighted.
 
-    The weight of a layer is that of a word's attention to layers, averaged over its heads (the mix of figure 2b).
+    A layer is weighted by the word's attention to layers, averaged over heads (the mix of figure 2b).
     """
     by_layer, weights = of_words(view.self_attention(), view.words or ()), view.layer_weights()
     return by_layer[-1], None if weights is None else mix(by_layer, weights)
@@ -298,17 +298,17 @@ def self_attention_figure(
     *,
     other: LabelPredictor | None = None,
 ) -> None:
-    """Draw the self-attention of a sentence twice: in the last layer, and mixed as the layers are (figure 2).
+    """Draw the self-attention of a sentence twice: in the last layer, and averaged by layer weights (figure 2).
 
-    Behind every word of both axes stand its gold label, where there is one, and the predicted one. Special tokens are
-    left out. Only the first window is drawn.
+    Both axes show each word with its gold label, if known, and its predicted label. Special tokens are left out. Only
+    the first window is drawn.
 
     Args:
         predictor: a model that attends to layers.
         words: the sentence.
         gold: its labels.
-        path: the figure; its suffix says the format.
-        other: the model of the first picture, such as one that reads the last layer alone; by default the same.
+        path: the figure; the suffix determines the format.
+        other: the model of the first picture, such as one that reads only the last layer; by default `predictor`.
 
     Raises:
         UserError: the model does not attend to layers, or the format is unknown.
@@ -327,7 +327,7 @@ def self_attention_figure(
         for word, position in enumerate(view.words, start=view.start):
             wanted = f" {gold[word]}" if gold is not None else ""
             tokens[position] = f"{words[word]}{wanted} {labels[word]}"
-        # The encoder's own special tokens take most of the attention and say nothing of the words.
+        # The encoder's special tokens get most of the attention and are not informative.
         inner = slice(view.words[0], len(tokens) - len(model.special_tokens[1]))
         rows = [tokens[position] for position in view.words]
         pictures.append((title, chosen[:, inner], tokens[inner], rows))

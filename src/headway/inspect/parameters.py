@@ -1,4 +1,4 @@
-"""Parameters and floating-point operations of a model, part by part."""
+"""Parameters and floating-point operations of a model by its parts."""
 
 import json
 from collections import defaultdict
@@ -25,8 +25,7 @@ from headway.tensors.names import counted_from_1
 
 @dataclass(frozen=True)
 class ModelPart:
-    """A part of a model, whose layers count from 1: its parameters (without those shared with an earlier part), and
-    forward FLOPs a token."""
+    """A part of a model: its parameters (without those shared with an earlier part), and its forward FLOPs a token."""
 
     name: str
     parameters: int
@@ -34,16 +33,16 @@ class ModelPart:
 
     @property
     def title(self) -> str:
-        """The name as people read it, `encoder layer 1, feed_forward`."""
+        """The name for people, such as `encoder layer 1, feed_forward`; layers count from 1."""
         stack, *rest = self.name.split(".", 2)
         return f"{stack} layer {rest[0]}, {rest[1]}" if len(rest) == 2 else self.name
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parts of a model; FLOPs are those of one pair of `length` source and `length` target tokens.
+    """The parts of a model. FLOPs are those of one pair of `length` source and `length` target tokens.
 
-    Where the model `reads_frames`, `source_vocabulary` is the count of numbers in a frame.
+    If the model `reads_frames`, `source_vocabulary` is the number of values in a frame.
     """
 
     parts: list[ModelPart]
@@ -54,20 +53,18 @@ class Parameters:
 
     @property
     def total(self) -> int:
-        """All parameters."""
         return sum(part.parameters for part in self.parts)
 
     @property
     def flops_per_token(self) -> float:
-        """Forward operations per target token, a multiplication with its addition being two."""
+        """Forward operations per target token; a multiply-add counts as two."""
         return sum(part.flops_per_token for part in self.parts)
 
     def to_json(self) -> str:
-        """All of it as JSON text."""
         return json.dumps(asdict(self) | {"parameters": self.total, "flops_per_token": self.flops_per_token}, indent=1)
 
     def table(self) -> Table:
-        """A row a part, and the sum."""
+        """A table with a row per part, and the sum."""
         rows: list[list[Cell]] = [
             [part.title, part.parameters, 100 * part.parameters / self.total, part.flops_per_token]
             for part in self.parts
@@ -85,7 +82,7 @@ class Parameters:
 
 
 def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> Parameters:
-    """Parameters and FLOPs of the parts of `model`, which may be on the meta device: nothing is computed.
+    """Count parameters and FLOPs of the parts of `model`, which may be on the meta device: nothing is computed.
 
     A part is a child of the model or, in stacks of layers, a child of a layer.
 
@@ -95,7 +92,7 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
     if (most := model.longest_pair(length - 1) + 1) < length:
         what = "this model cannot read a source and a target of so many tokens"
         raise UserError(what, where=option("length"), received=length, allowed=f"up to {most}")
-    ids = np.full(length - 1, 4)  # with the end mark, `length` tokens
+    ids = np.full(length - 1, 4)  # `length` tokens with the end mark
     device = next(model.parameters()).device
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model.eval().requires_grad_(False)(collate([model.trial_source(length - 1)], [ids]).to(device))
@@ -107,8 +104,8 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
         in_layers = [f"{name}.{index}.{part}" for index, layer in layers for part, _ in layer.named_children()]
         names += in_layers if isinstance(child, nn.ModuleList) else [name]
     for name in names:
-        # A sublayer runs within its residual, and attention projects the source there before it is called itself.
-        # Canon layers run there, too, and are parts of their own.
+        # A sublayer runs within its residual, where attention also projects the source before its own call.
+        # Canon layers also run there, and are separate parts.
         canons = sum(flops.get(f"{name}{canon}", 0) for canon in ("_canon", "_inner_canon"))
         flops[name] = flops.pop(f"{name}_residual", flops.get(name, 0)) - canons
     for name, parameter in model.named_parameters():
@@ -121,18 +118,18 @@ def count_parts(model: Seq2Seq, vocabularies: tuple[int, int], length: int) -> P
 def run_parameters(path: Path, overrides: Sequence[str], options: ParameterOptions) -> str:
     """Count the parameters and FLOPs of a recipe or run, as text or JSON. Raises UserError as `parameters_of`."""
     path = unpacked(path)
-    with foreign_code(options.allow_code or not path.is_dir() or None):  # one's own recipe needs no leave
+    with foreign_code(options.allow_code or not path.is_dir() or None):  # a recipe needs no permission
         counted = parameters_of(path, overrides, options.vocabulary, options.length)
     return counted.to_json() if options.json_output else counted.table().text()
 
 
 def parameters_of(path: Path, overrides: Sequence[str], vocabulary: int | None, length: int) -> Parameters:
-    """The parts of the model of a recipe, with `overrides`, or of a run folder, whose vocabularies are known.
+    """Count the parts of the model of a recipe, with `overrides`, or of a run folder.
 
-    `vocabulary` is a size in the place of the recipe's `vocabulary.size`; the FLOPs are of `length` tokens a side.
+    `vocabulary` replaces the recipe's `vocabulary.size`; the FLOPs are for `length` tokens on each side.
 
     Raises:
-        UserError: a recipe or run that cannot be read, or a model that cannot be counted.
+        UserError: the recipe or run cannot be read, or the model cannot be counted.
     """
     if path.is_dir():
         if overrides:

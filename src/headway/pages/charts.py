@@ -1,4 +1,4 @@
-"""Charts of lines and points, and alignments, alone or beside each other; the suffix of a file says the format."""
+"""Charts of lines and points, and alignments, side by side. The suffix of the file determines the format."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from headway.predictors.captured_attention import END
 from headway.predictors.output import Output
 from headway.predictors.word_alignment import WordAlignment
 
-NAMES_BESIDE_EACH_OTHER = 45  # characters of all names below an axis
-COUNTS_BESIDE_EACH_OTHER = 20  # above an axis
-WORDS_BESIDE_EACH_OTHER = 60  # of the sources of alignments
+NAMES_BESIDE_EACH_OTHER = 45  # the most characters of names below an axis
+COUNTS_BESIDE_EACH_OTHER = 20  # the most counts above an axis
+WORDS_BESIDE_EACH_OTHER = 60  # the most source words of alignments
 
-# Told apart without colour, too: by marker, by dashes, and by how dark they are.
+# Lines also differ without colour: by marker, dashes and lightness.
 LINES: tuple[dict[str, Any], ...] = (
     {"color": "#16202b", "marker": "o", "linestyle": "-"},
     {"color": "#d9591e", "marker": "s", "linestyle": "-", "markerfacecolor": "white"},
@@ -42,36 +42,36 @@ BASELINE = {"color": MUTED, "linestyle": (0, (2, 2)), "zorder": 1}
 
 
 class Panel(NamedTuple):
-    """One of the charts beside each other in a figure."""
+    """One of the charts in a figure."""
 
     title: str
-    x: str  # the name of the axis
+    x: str  # the label of the x axis
     y: str
     lines: Mapping[str, Sequence[tuple[float, float]]]  # points by name, in ascending order of x
-    percent: bool = False  # y goes from 0 to 100
-    limits: tuple[float | None, float | None] = (None, None)  # of y
-    logarithmic: Literal["", "x", "xy"] = ""  # these axes
+    percent: bool = False  # the y axis is from 0 to 100
+    limits: tuple[float | None, float | None] = (None, None)  # of the y axis
+    logarithmic: Literal["", "x", "xy"] = ""  # the logarithmic axes
     shaded: tuple[float, float, str] | None = None  # a range of x and its name, such as the lengths in training
     dots: Sequence[tuple[float, float]] = ()  # points without a line
     bars: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})  # low and high end at each point of a line
-    counts: Sequence[tuple[float, int]] = ()  # how many examples each of the values of x stands for
+    counts: Sequence[tuple[float, int]] = ()  # (x, number of examples)
     baseline: str | None = None  # the name of a line that the others are compared with
-    names: Sequence[str] = ()  # texts at x = 0, 1, ... in the place of numbers
+    names: Sequence[str] = ()  # texts at x = 0, 1, ... instead of numbers
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A result to be drawn, with its numbers; `name` is that of its files, without a suffix."""
+    """A result to draw, with its numbers. `name` is the name of its files, without a suffix."""
 
     name: str
     panels: Sequence[Panel]
     table: Table
-    ordered: bool = False  # the lines are in an order, such as layers, and so are their colours
+    ordered: bool = False  # lines have an order, such as layers, and get ordered colours
 
     def write(self, folder: Path, of: str = "") -> list[Path]:
-        """Write the figure as PNG and SVG and the numbers as CSV into `folder`; the paths. Raises as `panel_chart`.
+        """Write the figure as PNG and SVG and the numbers as CSV. Returns the paths. Raises as `panel_chart`.
 
-        `of` is what the figure is of, such as the name of a run, and stands above it.
+        `of` is shown above the figure, such as the name of a run.
         """
         paths = [folder / f"{self.name}.{suffix}" for suffix in ("png", "svg", "csv")]
         for path in paths[:2]:
@@ -81,22 +81,22 @@ class Chart:
 
 
 def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, of: str = "") -> None:
-    """Draw charts beside each other; a name is the same line in all of them.
+    """Draw charts side by side. Lines with the same name have the same style in all of them.
 
     Args:
         panels: at least one.
-        path: the figure; its suffix says the format.
-        ordered: the lines are in an order, such as layers, and so are their colours.
-        of: stands above the figure, such as the name of a run.
+        path: the figure; its suffix determines the format.
+        ordered: the lines have an order, such as layers, and get ordered colours.
+        of: a title above the figure, such as the name of a run.
 
     Raises:
-        UserError: there is nothing to draw, or a suffix that is no format of figures.
+        UserError: there is nothing to draw, or the format is unknown.
     """
     if not any(points for panel in panels for points in panel.lines.values()):
         raise UserError("there is nothing to draw", where=str(path))
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines if name != panel.baseline))
     styles = {name: LINES[index % len(LINES)] for index, name in enumerate(names)}
-    if ordered and len(names) > 1:  # from dark to light, short of the yellow that white paper swallows
+    if ordered and len(names) > 1:  # from dark to light, without yellow, which is hard to see on white
         colour = matplotlib.colormaps["viridis"]
         for index, name in enumerate(names):
             styles[name] = styles[name] | {"color": colour(0.8 * index / (len(names) - 1)), "linestyle": "-"}
@@ -106,7 +106,7 @@ def panel_chart(panels: Sequence[Panel], path: Path, *, ordered: bool = False, o
         + [word for panel in panels for word in (panel.title, panel.x, panel.y, *panel.names)]
     )
     with matplotlib.rc_context(STYLE | {"font.family": pick_fonts(text)[0]}):
-        legend = any(names)  # one line may go without
+        legend = any(names)  # a single line may have no name
         width = (4.6 if len(panels) == 1 else 3.4 * len(panels)) + 1.2 * legend
         figure = Figure(figsize=(width, 3.3), layout="constrained")
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -124,7 +124,7 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
     axes.set_title(panel.title, loc="left", fontsize=10, pad=14)
     look: dict[str, Any]
     if all(len(points) == 1 for points in panel.lines.values()) and not panel.dots:
-        # Lines of one point each have no course that could be drawn: their values are written.
+        # If every line has a single point, write the values as text.
         values = {name: points[0] for name, points in panel.lines.items()}
         ends = {name: " ({:.4g} to {:.4g})".format(*bars[0]) for name, bars in panel.bars.items()}
         lines = [f"{name}  {y:.4g}{ends.get(name, '')}".strip() for name, (_, y) in values.items()]
@@ -133,7 +133,7 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         axes.text(0, 0.15, f"{panel.y}, {panel.x} {', '.join(at)}", color=MUTED, va="center")
         axes.set_axis_off()
         return
-    for name in panel.logarithmic:  # before the lines, whose limits follow the scale
+    for name in panel.logarithmic:  # before drawing lines, whose limits depend on the scale
         along = [point["xy".index(name)] for points in panel.lines.values() for point in points]
         scale, axis = (axes.set_xscale, axes.xaxis) if name == "x" else (axes.set_yscale, axes.yaxis)
         scale("log", base=2 if name == "x" and max(along) < 100 * min(along) else 10)
@@ -156,7 +156,7 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
         look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": MUTED}
         axes.text((first + last) / 2, 1.01, label, transform=axes.get_xaxis_transform(), **look)
     if panel.logarithmic != "xy":
-        # The axis of values begins at zero, unless another beginning was chosen, or all lie in its upper third.
+        # The y axis begins at zero, unless a limit is set, or all values are in its upper third.
         low, high = axes.get_ylim()
         if 0 < low <= 2 / 3 * high and panel.limits[0] is None:
             axes.set_ylim(0, high)
@@ -189,10 +189,10 @@ def _draw_panel(axes: Axes, panel: Panel, styles: Mapping[str, dict[str, Any]]) 
 
 
 def alignment_figure(output: Output, path: Path, *, dark: bool = False) -> None:
-    """Draw how much each target token of an output attended to each source token, the mean of all layers and heads.
+    """Draw the attention from target to source tokens of an output, averaged over all layers and heads.
 
-    Characters that no installed font can draw are shown as rectangles, and a line below the figure names them. The
-    suffix of the path says the format; with `dark` the figure is light on dark.
+    Characters that no installed font can draw are shown as rectangles, and named in a line below the figure. The suffix
+    of the path determines the format; `dark` draws light on dark.
     """
     weights = np.mean([of_layer.mean(axis=0) for of_layer in output.attention.values()], axis=0)
     alignment = WordAlignment(tuple(output.attended), (*output.tokens, END), weights)
@@ -200,9 +200,9 @@ def alignment_figure(output: Output, path: Path, *, dark: bool = False) -> None:
 
 
 def alignment_page(alignments: Sequence[WordAlignment], path: Path, columns: int = 3) -> None:
-    """Draw alignments of words, source above and target to the left; those without words on a side are left out.
+    """Draw word alignments, source above and target to the left. Alignments with an empty side are left out.
 
-    At most `columns` sentences stand beside each other, long ones fewer. Raises UserError where nothing can be drawn.
+    At most `columns` sentences are side by side, fewer if they are long. Raises UserError if nothing can be drawn.
     """
     drawn = [alignment for alignment in alignments if alignment.source and alignment.target]
     if not drawn:

@@ -1,7 +1,7 @@
-"""HTML pages that need nothing else: a template with its styles, scripts and data in it.
+"""Self-contained HTML pages: a template with styles, scripts and data in it.
 
-All text goes into a page as data and is set as text there, never as markup. What all pages share stands in `page/`;
-what one of them has alone stands in the `page/` beside the file that writes it.
+Text goes into a page as data and is set as text there, never as markup. Assets of all pages are in `page/`; assets of
+one page are in the `page/` beside the module that writes it.
 
 Shapes: K heads, T target tokens, S source tokens, both with the end mark.
 """
@@ -24,14 +24,14 @@ import numpy.typing as npt
 
 from headway.core.files import write_text
 
-# A page asks nobody for anything; its styles and scripts are its own.
+# A page makes no requests; its styles and scripts are inline.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-ICON = '<link rel="icon" href="data:,">'  # so that a browser does not ask a server for one
+ICON = '<link rel="icon" href="data:,">'  # keeps browsers from requesting an icon
 
 
 def write_page(path: Path, template: str, **parts: Any) -> None:
-    """Write the page that `page_text` gives whole."""
+    """Write the page of `page_text` atomically."""
     write_text(path, page_text(template, **parts))
 
 
@@ -46,18 +46,17 @@ def page_text(
     elements: Sequence[str] = (),
     policy: str = POLICY,
 ) -> str:
-    """A page: `frame.html` around a body.
+    """The HTML of a page: `frame.html` around a body.
 
     Args:
         template: the name of the HTML file of its body, which may have `{{title}}`.
-        title: its title, as text.
-        styles: names of style sheets, in their order.
-        scripts: names of scripts, in their order.
-        data: values that JSON can hold, each in an element of its own with that id, so that a script reads what it
-            needs when it needs it.
+        title: the title, as text.
+        styles: names of style sheets, in order.
+        scripts: names of scripts, in order.
+        data: JSON values by the id of their element. A script parses each element when it needs it.
         assets: a folder of files that are not in `page/`.
-        elements: further ones, as markup, behind the data.
-        policy: of its content; empty where a server's header has it.
+        elements: further elements, as markup, after the data.
+        policy: the content security policy; empty if a server's header has it.
     """
     own = resources.files(__package__).joinpath("page")
 
@@ -72,7 +71,7 @@ def page_text(
         "script": "\n".join(["<script>", *map(read, scripts), "</script>"]) if scripts else "",
         "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ICON,
     }
-    # In one pass, so that text that looks like a placeholder stays text.
+    # In one pass, so that text that looks like a placeholder is not replaced.
     whole = read("frame.html").replace("{{body}}\n", read(template))
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], whole)
 
@@ -80,16 +79,16 @@ def page_text(
 def data_element(name: str, value: Any) -> str:
     """The element of a page that holds a value as JSON, under an id."""
     content = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Within a script element only `<` could end it (</script>) or change how it is read (<!--).
+    # In a script element, only `<` could end it (</script>) or change how it is parsed (<!--).
     content = content.replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{content}</script>'
 
 
 def packed_weights(weights: npt.NDArray[np.floating[Any]], bits: int, *, signed: bool) -> dict[str, Any]:
-    """Weights (K, T, S) for JSON: the bytes of integers of 8 or 16 bits, little end first, deflated, in base64.
+    """Weights (K, T, S) for JSON: 8- or 16-bit integers, as little-endian bytes, deflated, in base64.
 
-    An integer is the square root of a value's share of the largest, `most`, with the sign where there are signs. A
-    value v comes back within sqrt(v * most) / (2^bits - 1), twice that with signs.
+    An integer is the square root of a value's share of the largest value, `most`, with a sign if `signed`. A value v is
+    decoded within sqrt(v * most) / (2^bits - 1), or twice that if `signed`.
     """
     most = float(np.abs(weights).max(initial=0))
     roots = np.sign(weights) * np.sqrt(np.abs(weights) / (most or 1.0))

@@ -1,4 +1,4 @@
-"""Engines: libraries that decode with a run's weights, in an export that is made in the cache at first use."""
+"""Engines: libraries that decode with a run's weights. They read an export that is made in the cache on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headway.recipe import read_tree
 from headway.runs.packing import code_hashes
 from headway.runs.run import StoredRun
 
-LONGEST_WAIT = 3600.0  # seconds, for another process that makes the same export
+LONGEST_WAIT = 3600.0  # seconds to wait for another process that makes the same export
 
 
 class Engine(ABC):
@@ -33,8 +33,8 @@ class Engine(ABC):
     Attributes:
         name: its name in `ENGINES`.
         packages: the packages that it needs.
-        extra: the extra of headway that has them.
-        decodes: the class of its backends, which knows what they lack.
+        extra: the extra of headway that installs them.
+        decodes: the class of its backends, which knows the features that they lack.
     """
 
     name: ClassVar[str]
@@ -44,11 +44,11 @@ class Engine(ABC):
 
     @abstractmethod
     def export(self, run: Run, folder: Path) -> None:
-        """Write a run, weights loaded, into a new folder. Raises UserError where the engine cannot express it."""
+        """Write a loaded run into a new folder. Raises UserError if the engine does not support the model."""
 
     @abstractmethod
     def backend(self, folder: Path, run: Run) -> Backend:
-        """The backend that reads what `export` wrote; the weights of `run` are not looked at."""
+        """The backend that reads the output of `export`; the weights of `run` are not used."""
 
 
 ENGINES: Registry[Engine] = Registry(
@@ -63,7 +63,7 @@ ENGINES: Registry[Engine] = Registry(
 
 
 def build_engine(name: str) -> Engine:
-    """An engine. Raises UserError for an unknown one, or one whose packages are not installed."""
+    """Build an engine. Raises UserError if it is unknown, or its packages are not installed."""
     engine = ENGINES.get(name, option("engine"))()
     if missing := [package for package in engine.packages if find_spec(package) is None]:
         raise not_installed(f"the engine {name}", missing, engine.extra, option("engine"))
@@ -71,7 +71,7 @@ def build_engine(name: str) -> Engine:
 
 
 def export_folder(engine: Engine, run: StoredRun) -> Path:
-    """The folder in the cache that has the export of a run, by all that it depends on."""
+    """The cache folder of a run's export. Its name is a hash of everything that the export depends on."""
     folder = run.folder
     files = {name: sha256(path) for name, path in [("recipe", folder.recipe_file), ("weights", folder.weights)]}
     versions = {name: version(name) for name in ("headway", "torch", *engine.packages)}
@@ -82,29 +82,29 @@ def export_folder(engine: Engine, run: StoredRun) -> Path:
 
 
 def kept_export(engine: Engine, run: StoredRun) -> Path:
-    """The export of a run for an engine, which is made at first use, and again where it was damaged.
+    """The cached export of a run for an engine. It is made on first use, and again if it is damaged.
 
-    Nothing is read from the run's folder but the run: an export in it could be of another model. The weights are read
-    only where an export has to be made.
+    Exports in the run's folder are ignored, because they could be of another model. The weights are read only if an
+    export has to be made.
 
     Raises:
-        UserError: the engine cannot express the run, or nothing can be written to the cache.
+        UserError: the engine does not support the model, or the cache cannot be written.
     """
-    run.folder.read_recipe()  # of no run it is said that it is none
+    run.folder.read_recipe()  # raises if this is not a run
     run.folder.check_has_weights()
     folder = export_folder(engine, run)
 
-    def is_whole() -> bool:  # the files are those that were written
+    def is_whole() -> bool:  # whether the files are unchanged
         with suppress(UserError, OSError):
             return bool(read_json(folder / HASHES) == file_hashes(folder))
         return False
 
     if is_whole():
         return folder
-    run.loaded()  # a run that is damaged is no matter of the cache
+    run.loaded()  # damaged runs raise before the cache is used
     try:
         with locked(folder.with_suffix(".lock"), LONGEST_WAIT):
-            if not is_whole():  # another process may have made it
+            if not is_whole():  # another process may have made it meanwhile
                 shutil.rmtree(folder, ignore_errors=True)
                 with workspace(folder.parent) as space:
                     engine.export(run, space / "export")

@@ -1,4 +1,4 @@
-"""Loading runs, of every task."""
+"""Loading the runs of all tasks."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def load(
     engine: str | None = None,
     allow_code: bool = False,
 ) -> AnyPredictor:
-    """The predictor of a run, or of several as an ensemble.
+    """Load the predictor of a run, or of several runs as an ensemble.
 
     Args:
-        run: the run folder, or a pack of one.
-        more_runs: further runs with the same vocabularies; the mean of all probabilities is decoded.
+        run: the run folder, or a packed run.
+        more_runs: further runs with the same vocabularies. An ensemble decodes with the mean of the probabilities.
         device: `auto`, `cpu`, `cuda`, ...
-        average: use the mean of each run's last so many checkpoints.
-        precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest of these on this
-            machine, by a measurement of a second. Scores are those of the precision. On a GPU with TF32, float32 is
-            multiplied as in training, from then on, in this process; exactly where several runs differ in that.
-        engine: `ctranslate2`, or another of `ENGINES`, to decode with in the place of torch. Its export of the run is
-            made at first use, and kept in the cache.
+        average: average the weights of each run's last `average` checkpoints.
+        precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest on this machine, which
+            is measured for a second. Scores depend on the precision. On a GPU, a run trained with TF32 makes this
+            process multiply float32 in TF32 from then on; runs that differ in this are multiplied exactly.
+        engine: `ctranslate2`, or another engine of `ENGINES`, to decode with instead of torch. Its export of the run is
+            made on first use, and kept in the cache.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
-        A `SequencePredictor`, a `LabelPredictor`, or what the task of the run predicts with.
+        A `SequencePredictor`, a `LabelPredictor`, or the predictor of the run's task.
 
     Raises:
-        UserError: a folder that holds no finished model, runs that do not go together, foreign code, a precision that
-            this machine does not have, or an engine that is not installed or cannot express the run.
+        UserError: there is no finished model, runs do not match, foreign code is not allowed, this machine lacks the
+            precision, or the engine is not installed or does not support the model.
     """
     if precision not in PRECISIONS:
         raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
@@ -86,7 +86,7 @@ def load(
     use_float32(kinds.pop() if len(kinds) == 1 else "exact", where)
     for each in runs:
         try:
-            used = prepare(each.model, precision)  # its linear maps are quick afterwards
+            used = prepare(each.model, precision)  # replaces linear maps by faster ones
         except ValueError as error:
             raise UserError(str(error), where=option("precision"), received=precision) from error
         if precision == "auto":

@@ -1,4 +1,4 @@
-"""The records of a run while it trains, metrics.jsonl: a JSON object a line, read and written here alone."""
+"""The training log of a run, metrics.jsonl, with a JSON object per line. All reading and writing is here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.core.log import warn
 
 
 class MetricsLine(BaseModel):
-    """The types of what a line may have besides other values."""
+    """The types of the known values of a line. A line may have other values."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -34,7 +34,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a `metrics.jsonl`.
 
     Raises:
-        UserError: there is no such file, or a line is not a JSON object with an `update`.
+        UserError: the file is missing, or a line is not a JSON object with an `update`.
     """
     if not path.is_file():
         raise UserError("there are no metrics; is this a run folder?", where=str(path))
@@ -51,13 +51,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def add_line(path: Path, values: Mapping[str, Any]) -> None:
-    """Write one more line."""
     with path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(values) + "\n")
 
 
 def keep_lines(path: Path, kept: Callable[[Mapping[str, Any]], bool]) -> None:
-    """Write the file anew with the lines that are `kept`, without damaged ones, which are said."""
+    """Rewrite the file with the lines for which `kept` is true. Damaged lines are dropped with a warning."""
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     content, damaged = [], []
     for number, line in enumerate(lines, start=1):
@@ -65,7 +64,7 @@ def keep_lines(path: Path, kept: Callable[[Mapping[str, Any]], bool]) -> None:
             entry = parse_json(line.decode(), str(path), dict)
             shaped(entry, LINE, str(path))
         except (UserError, UnicodeDecodeError):
-            if number < len(lines) or line.endswith(b"\n"):  # a kill may cut the last line off
+            if number < len(lines) or line.endswith(b"\n"):  # a killed process may leave an incomplete last line
                 damaged.append(number)
             continue
         if kept(entry):

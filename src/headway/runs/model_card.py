@@ -1,4 +1,4 @@
-"""The card of a model: README.md of a run and of its exports, with the head that the Hugging Face hub reads."""
+"""The model card, README.md, of a run and of its exports, with the metadata that the Hugging Face hub reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PIPELINES = {
 
 
 def write_card(run: StoredRun) -> None:
-    """Write the card of a trained run, unless it has one of these very weights, which somebody may have filled in."""
+    """Write the card of a trained run, unless its card is of the same weights, and so may have been edited."""
     card, digest = run.folder.card, str(run.manifest.get("model_sha256"))
     if card.is_file() and digest in card.read_text(encoding="utf-8"):
         return
@@ -51,9 +51,9 @@ def card_of(
     """The card of a model, as Markdown.
 
     Args:
-        run: its run.
-        usage: how the model is used.
-        head: further keys of the card's head.
+        run: the model's run.
+        usage: how to use the model.
+        head: further metadata keys.
         licence: as the hub names it; None leaves it to be filled in.
         export: a text on an export of the run.
     """
@@ -68,7 +68,7 @@ def card_of(
         **({"pipeline_tag": PIPELINES[task]} if task in PIPELINES else {}),
         **(head or {}),
     }
-    shown = parse_recipe(portable(recipe.model_dump(mode="json")))  # without the folders of a machine
+    shown = parse_recipe(portable(recipe.model_dump(mode="json")))  # without the folders of this machine
     facts = {
         "headway": VERSION,
         f"{'imported' if imported else 'trained'} with headway": manifest.get("headway"),
@@ -92,7 +92,7 @@ def card_of(
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:
-    """The known languages of both sides; empty for a translation that names only one, or the same for both."""
+    """The known languages of both sides. Empty for translation if one is missing, or both are the same."""
     both = recipe.text.source.language, recipe.text.target.language
     known = tuple(code for code in both if code != UNDETERMINED)
     return () if recipe.task == "translation" and len(set(known)) < 2 else known
@@ -116,7 +116,7 @@ def _data(recipe: Recipe, manifest: Mapping[str, Any]) -> str:
 
 
 def _scores(run: StoredRun) -> str:
-    """The dev scores of the checkpoint that the weights are, or of those that they are the mean of."""
+    """The dev scores of the checkpoint of the weights, or of the checkpoints that were averaged."""
     evaluations = run.kept_evaluations() if run.folder.metrics.is_file() else []
     if not evaluations:
         return "No scores were recorded with this run."
@@ -133,7 +133,7 @@ def _scores(run: StoredRun) -> str:
 
 
 def _speed(manifest: Mapping[str, Any]) -> str:
-    """The time of training, and on what."""
+    """The time of training, and the machine."""
     seconds, machine = manifest.get("seconds"), manifest.get("machine", {})
     if not seconds:
         return "No time of training was recorded with this run."

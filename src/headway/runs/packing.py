@@ -1,7 +1,7 @@
-"""A run in one file that travels: what predicting needs, without the folders of a machine.
+"""A run packed in one portable file: everything that prediction needs, without paths of this machine.
 
-A pack is a zip file of uncompressed files. It is as large as what it holds, so that none can grow on the way out.
-Reading it writes files and imports nothing. Code that the run names is a package of its own, and no part of it.
+A pack is a zip file of uncompressed files, so that it cannot grow when it is unpacked. Reading it writes files and
+imports nothing. Code that the run names is not included.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ INIT = "__init__.py"
 
 
 class Source(NamedTuple):
-    """The file of a module: its name below a folder of sources, and where it is."""
+    """The source file of a module: its name relative to a folder of sources, and its path."""
 
     name: str
     path: Path
 
     @property
     def root(self) -> Path:
-        """The folder on Python's path that the module was found in."""
+        """The folder on Python's path that contains the module."""
         return self.path.parents[self.name.count("/")]
 
     def is_installed(self) -> bool:
-        """Whether the module is one of Python's own, or of an installed package, as torch is."""
+        """Whether the module is in the standard library or in an installed package."""
         installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
         return self.root.resolve() in installed or self.root.name in ("site-packages", "dist-packages")
 
@@ -60,30 +60,30 @@ def named_modules(tree: Any) -> list[str]:
 
 
 def code_hashes(tree: Any) -> dict[str, str]:
-    """The SHA-256 of each file of the modules that a raw recipe names by import path.
+    """The SHA-256 of each source file of the modules that a raw recipe names by import path.
 
-    Names are those below a folder of sources. Of modules that are not installed, these are also the packages that they
-    are in, and what they import from their own package and folder. Modules without a file, as a notebook's own, are
-    left out. Nothing is imported.
+    Names are relative to a folder of sources. For modules that are not installed, the files include their packages and
+    their imports from the same package and folder. Modules without a file, such as a notebook's, are left out. Nothing
+    is imported.
     """
     return {name: sha256(path) for name, path in _with_helpers(named_modules(tree)).items()}
 
 
 def code_versions(tree: Any) -> dict[str, str]:
-    """The versions of the installed packages that have the modules which a raw recipe names by import path."""
+    """The versions of the installed packages with the modules that a raw recipe names by import path."""
     tops = {module.partition(".")[0] for module in named_modules(tree)}
     packages = metadata.packages_distributions() if tops else {}
     return {name: metadata.version(name) for top in sorted(tops) for name in packages.get(top, ())}
 
 
 def changed_code(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The files with a hash in `known` that have another one in `now`, or none."""
+    """The files in `known` whose hash in `now` differs or is missing."""
     return [name for name, expected in known.items() if now.get(name) != expected]
 
 
 def find_source(module: str) -> Source | None:
-    """The file that Python would import a module from; None where there is none. Nothing is imported."""
-    # A script or notebook has no module that others could import.
+    """The file that Python would import a module from, or None if there is none. Nothing is imported."""
+    # The main module of a script or notebook cannot be imported.
     try:
         top = None if module == "__main__" else importlib.util.find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
@@ -93,7 +93,7 @@ def find_source(module: str) -> Source | None:
     stem, places = module.replace(".", "/"), [*(top.submodule_search_locations or ())]
     if not places and "." not in module:
         origin = Path(top.origin or "")
-        return Source(f"{stem}.py", origin) if origin.suffix == ".py" else None  # others are compiled, or Python's own
+        return Source(f"{stem}.py", origin) if origin.suffix == ".py" else None  # others are compiled or built in
     for place in places:
         for name in (f"{stem}/{INIT}", f"{stem}.py"):
             path = Path(place).parent / name
@@ -104,7 +104,7 @@ def find_source(module: str) -> Source | None:
 
 def _modules(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
-        # Columns are the names of a file's own fields, such as dc:title.
+        # Columns are names of fields in a file, such as dc:title, not import paths.
         value = [below for key, below in value.items() if key != "columns"]
     if isinstance(value, list | tuple):
         for below in value:
@@ -114,7 +114,7 @@ def _modules(value: Any) -> Iterator[str]:
 
 
 def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
-    """The files of modules and, unless these are installed, of their packages and of what they import from beside."""
+    """The files of modules and, unless these are installed, of their packages and of their local imports."""
     found, waiting, known = dict[str, Path](), list(modules), set(modules)
     while waiting:
         module = waiting.pop()
@@ -129,7 +129,7 @@ def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
             if other in known:
                 continue
             top = other.partition(".")[0]
-            if top != module.partition(".")[0]:  # of another package: it counts where it is in the same folder
+            if top != module.partition(".")[0]:  # another package counts only if it is in the same folder
                 beside = None if top == "headway" else find_source(top)
                 if beside is None or beside.root != source.root:
                     continue
@@ -139,7 +139,7 @@ def _with_helpers(modules: Sequence[str]) -> dict[str, Path]:
 
 
 def _imported(module: str, source: Source) -> Iterator[str]:
-    """The modules that a file imports, wherever in it; what is imported from a module may be one as well."""
+    """The modules that a file imports anywhere. Names imported from a module are included, as they may be modules."""
     try:
         tree = ast.parse(source.path.read_bytes())
     except (SyntaxError, ValueError):
@@ -155,25 +155,25 @@ def _imported(module: str, source: Source) -> Iterator[str]:
 
 
 FILES = re.compile(r"(recipe\.yaml|manifest\.json|metrics\.jsonl|model\.safetensors|README\.md|source\.json)")
-SOURCE = "source"  # older packs have that of the code that they name
+SOURCE = "source"  # older packs include the code that they name
 FOLDERS = ("vocabulary", SOURCE)
 LONGEST_NAME = 255  # bytes
-BLOCK = 1 << 20  # bytes that are copied at once
-SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that packing a run twice gives the same file
+BLOCK = 1 << 20  # bytes copied at a time
+SAME_TIME = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that packing a run twice gives the same file
 
 
 def pack_run(run: Path, output: Path) -> list[str]:
-    """Write a run into one zip file, whole or not at all, and give the names of the files in it.
+    """Write a run into a zip file atomically. Returns the names of the files in it.
 
     Raises:
-        UserError: no trained run, or one whose vocabulary is not that of training; a link in it, which may lead to any
-            file of this machine; an output that does not end in .zip, or is there already and no zip file.
+        UserError: there is no trained run, its vocabulary was changed, or it has a link, which may lead to any file of
+            this machine; `output` does not end in .zip, or exists and is no zip file.
     """
     folder = RunFolder(run)
     check_run(run)
     files = (folder.recipe_file, folder.manifest_file, folder.metrics, folder.weights, folder.card)
     for path in (*files, folder.vocabulary, *folder.vocabulary.rglob("*")):
-        if path.is_symlink():  # which may lead to any file of this machine
+        if path.is_symlink():  # may lead to any file of this machine
             raise UserError("a run that is packed has no links to other files", where=str(path))
     folder.check_has_weights()
     folder.check_vocabulary()
@@ -213,11 +213,11 @@ def pack_run(run: Path, output: Path) -> list[str]:
 
 
 def unpack_run(file: Path, folder: Path) -> None:
-    """Make a run folder of a pack, whole or not at all.
+    """Unpack a run into a new folder atomically.
 
     Raises:
-        UserError: a file that is not there or no pack, a file in it that no run has, weights or a vocabulary that are
-            not those of the run, or a folder that is there already.
+        UserError: the file is missing or is not a pack, has unknown files, has weights or a vocabulary that do not
+            belong to the run, or the folder exists.
     """
     check_file(file, option("file"))
     check_new(folder, "folder")
@@ -227,7 +227,7 @@ def unpack_run(file: Path, folder: Path) -> None:
 
 @contextmanager
 def _extracted(file: Path, folder: Path) -> Iterator[Path]:
-    """A whole run beside the folder that it is to become, removed at the end where it does not. Raises UserError."""
+    """Unpack a run beside `folder`, and remove it at the end unless it was moved. Raises UserError."""
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with workspace(folder.absolute().parent) as place:
         built = place / "run"
@@ -243,10 +243,10 @@ def _extracted(file: Path, folder: Path) -> Iterator[Path]:
 
 
 def unpacked(path: Path) -> Path:
-    """The run folder of a pack, which is unpacked into the cache at its first use; any other path as it is."""
+    """The run folder of a pack, which is unpacked into the cache on first use; any other path is returned unchanged."""
     if path.suffix != ".zip" or not path.is_file():
         return path
-    folder = cache_folder() / "packs" / sha256(path) / path.stem  # whose name is that of the run in cards and pages
+    folder = cache_folder() / "packs" / sha256(path) / path.stem  # cards and pages show this name as the run's
     if not folder.is_dir():
         with _extracted(path, folder) as built:
             keep_first(built, folder)
@@ -254,7 +254,7 @@ def unpacked(path: Path) -> Path:
 
 
 def _warn_of_files(value: Any, key: str) -> None:
-    """Warn of files of this machine that the preparation of text reads, such as a segmenter's model."""
+    """Warn of local files that the text preparation reads, such as a segmenter's model."""
     if isinstance(value, Mapping):
         for name, below in value.items():
             _warn_of_files(below, f"{key}.{name}")
@@ -264,7 +264,7 @@ def _warn_of_files(value: Any, key: str) -> None:
 
 
 def _extract(file: Path, folder: Path) -> None:
-    """Write the files of a pack, of which nothing is written where one is none that a pack has. Raises UserError."""
+    """Write the files of a pack. Raises UserError, before any is written, if it has files that packs do not have."""
     with opened_zip(file, "pack") as archive:
         entries = archive.infolist()
         for what, name in _problems(entries):
@@ -277,13 +277,13 @@ def _extract(file: Path, folder: Path) -> None:
 
 
 def _problems(entries: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[str, str | None]]:
-    """Faults of a pack, with the file where one has it: each file has its own name."""
+    """The faults of a pack, each with the name of a file if it has one: unknown or repeated files."""
     names = dict[str, str]()
     for entry in entries:
         name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
         if not _is_known(name) or kind not in (0, stat.S_IFREG):
             yield "a run has no such file", name
-        folded = unicodedata.normalize("NFC", name).casefold()  # for file systems that take the two for one
+        folded = unicodedata.normalize("NFC", name).casefold()  # some file systems treat both names as the same
         if folded in names:
             yield "this pack has a file twice", name
         names[folded] = name
@@ -295,7 +295,7 @@ def _problems(entries: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[str, str | N
 
 
 def _is_known(name: str) -> bool:
-    """Whether this is the name of a file that a pack has, and leads nowhere else."""
+    """Whether this is the name of a file that packs have, without any way out of the folder."""
     folder, *below = name.split("/")
     odd = {"", ".", ".."} & set(below) or re.search(r"[\\:]", name) or not name.isprintable()
     in_folder = folder in FOLDERS and below and not odd and len(name.encode()) <= LONGEST_NAME

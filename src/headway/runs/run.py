@@ -1,4 +1,4 @@
-"""The gate for runs: whoever looks at a run that is there opens it here."""
+"""Access to stored runs: all code that reads a run opens it here."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from headway.runs.run_folder import RunFolder, average_weights, checkpoint_weigh
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Task
 
-# The functions that draw initial values, as far as torch hands them to a mode; the others call these.
+# The functions that draw initial values and that torch passes to a mode; others call these.
 DRAWS = (Tensor.uniform_, Tensor.normal_, init.uniform_, init.normal_, init.kaiming_uniform_)
 CPU = torch.device("cpu")
 
 
 class StoredRun(Run):
-    """A run in its folder. Each part is read, and checked, when it is first asked for; nothing but the run is read."""
+    """A run in its folder. Each attribute is read and checked on first access."""
 
     path: Path
 
@@ -45,58 +45,55 @@ class StoredRun(Run):
         self._leave, self._device, self._average = leave_given(), device, average
 
     def trusted(self) -> AbstractContextManager[None]:
-        """The context in which the code that the run names is imported, if leave was given where it was opened."""
+        """The context in which foreign code of the run is imported, if it was allowed when the run was opened."""
         return foreign_code(self._leave)
 
     @cached_property
     def recipe(self) -> Recipe:  # type: ignore[override]
-        """Raises UserError where this is no run, or its recipe was edited or names code that nobody allowed."""
+        """The recipe. Raises UserError if this is not a run, its recipe was edited, or foreign code is not allowed."""
         with self.trusted():
             return self.folder.read_recipe()
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Versions, seeds, hashes, the machine; raises UserError where it is damaged or of a newer format."""
+        """Versions, seeds, hashes, the machine. Raises UserError if it is damaged or of a newer format."""
         return self.folder.read_manifest()
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl. Raises UserError where there are none, or one is damaged."""
+        """The lines of metrics.jsonl. Raises UserError if the file is missing, or a line is damaged."""
         return read_metrics(self.folder.metrics)
 
     @cached_property
     def task(self) -> Task:
-        """The task of the recipe."""
         with self.trusted():
             return build_task(self.recipe.task)
 
     @cached_property
     def processors(self) -> Processors:
-        """Those of both sides. Raises UserError where they are not those of training."""
-        task = self.task  # a folder that is no run has no vocabulary either
+        """The processors of both sides. Raises UserError if their files are not those of training."""
+        task = self.task  # raises first if this is not a run
         self.folder.check_vocabulary()
         with self.trusted():
             return task.processors(self.folder.vocabulary)
 
     @property
     def source(self) -> Processor:  # type: ignore[override]
-        """The processor of inputs."""
         return self.processors[0]
 
     @property
     def target(self) -> Processor:  # type: ignore[override]
-        """The processor of outputs."""
         return self.processors[1]
 
     def weights(self) -> dict[str, Tensor]:
-        """The final weights, or the mean of the last checkpoints. Raises UserError: there are none, or damaged ones."""
+        """The final weights, or the average of the last checkpoints. Raises UserError if missing or damaged."""
         with self.trusted():
             average, folder = self._average, self.folder
             stored = folder.read_weights() if average is None else average_weights(checkpoint_weights(folder, average))
         return todays_weights(stored, self.manifest.get("format", FORMAT))
 
     def without_weights(self) -> Run:
-        """The run with a model that has no weights yet."""
+        """The run with a model whose weights are not loaded."""
         with (
             self.trusted(),
             memory_named(f"in making the model of {self.path}", "its recipe may be damaged"),
@@ -107,7 +104,7 @@ class StoredRun(Run):
 
     @cached_property
     def model(self) -> Model[Any]:  # type: ignore[override]
-        """The model with its weights. Raises UserError where these do not match the recipe, or are damaged."""
+        """The model with its weights. Raises UserError if they do not match the recipe, or are damaged."""
         keep_freed_memory()
         model, weights = self.without_weights().model, self.weights()
         if known := self.manifest.get("code", {}):
@@ -118,17 +115,17 @@ class StoredRun(Run):
         return model.to(self._device)
 
     def loaded(self) -> StoredRun:
-        """The same run, whose model has been read by now."""
+        """Load the model, and return this run."""
         _ = self.model
         return self
 
     def kept_evaluations(self) -> list[dict[str, Any]]:
-        """The evaluations on dev of the checkpoint that the weights are, or of those that they are the mean of."""
+        """The dev evaluations of the checkpoint of the weights, or of the checkpoints that were averaged."""
         kept = self.manifest.get("averaged_updates", [])
         return [line for line in self.metrics if line.get("dev") and line["update"] in kept]
 
     def weights_shown(self) -> str:
-        """The updates that the weights are of, and by what they were chosen, in words; empty where not known."""
+        """The updates of the weights and the criterion of their choice, as text; empty if not known."""
         updates = self.manifest.get("averaged_updates", [])
         if not updates:
             return ""
@@ -146,18 +143,18 @@ class StoredRun(Run):
 
 
 def open_run(path: str | Path, *, device: torch.device = CPU, average: int | None = None) -> StoredRun:
-    """A run that is there, by its folder or a pack of it. `foreign_code` allows it to import what it names.
+    """Open a stored run. The context `foreign_code` allows it to import the code that it names.
 
     Args:
-        path: the folder, or the pack, which is unpacked into the cache.
-        device: where its model is to be.
-        average: use the mean of the last so many checkpoints.
+        path: the run folder, or a packed run, which is unpacked into the cache.
+        device: the device of the model.
+        average: average the weights of the last `average` checkpoints.
     """
     return StoredRun(Path(path), device, average)
 
 
 def task_of(runs: Sequence[StoredRun]) -> Task:
-    """The task of these runs. Raises UserError where they are no runs, or of different tasks, or foreign code."""
+    """The common task of runs. Raises UserError if they are not runs, have different tasks, or need foreign code."""
     if len({run.recipe.task for run in runs}) > 1:
         received = ", ".join(run.recipe.task for run in runs)
         raise UserError("runs of different tasks cannot predict together", where="RUN", received=received)
@@ -165,9 +162,9 @@ def task_of(runs: Sequence[StoredRun]) -> Task:
 
 
 class NoInitialValues(TorchFunctionMode):
-    """Leaves parameters as memory comes, where a model would draw them: weights that are read replace them all.
+    """Leaves the parameters of a new model uninitialised, because loaded weights will replace them all.
 
-    Memory that is not written to is not taken either, however large a model a damaged recipe asks for.
+    Memory that is not written is not allocated by the system, however large a model a damaged recipe asks for.
     """
 
     def __torch_function__(
@@ -177,6 +174,6 @@ class NoInitialValues(TorchFunctionMode):
         if func not in DRAWS:
             return func(*args, **kwargs)
         drawn = args[0] if args else kwargs["tensor"]
-        # Constants that a component draws are in no file; parameters, and parts of them, are.
+        # Random constants of a component are not stored in a file; parameters, and views of them, are.
         is_learned = isinstance(drawn, nn.Parameter) or isinstance(drawn._base, nn.Parameter)
         return drawn if is_learned else func(*args, **kwargs)

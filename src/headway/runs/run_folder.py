@@ -1,8 +1,8 @@
-"""The run folder: all that an experiment leaves, and all that using its model needs. Nothing in it is pickled.
+"""The run folder: all files that training writes, and that using the model needs. Nothing in it is pickled.
 
 A checkpoint is a folder: checkpoints/update-00001000/ has model.safetensors, optimizer.safetensors and state.json, with
-the SHA-256 of the other two. Only folders whose names are `update-` and eight digits are checkpoints. Whatever else a
-user keeps beside them is never read, renamed or removed.
+the SHA-256 of the other two. Only folders named `update-` and eight digits are checkpoints. Other files of the user
+beside them are never read, renamed or removed.
 """
 
 import json
@@ -40,27 +40,25 @@ FILE_LEFTOVERS = "|".join(map(re.escape, (WEIGHTS, OPTIMIZER, STATE)))  # in a c
 
 
 def folder_of(checkpoints: Path, update: int) -> Path:
-    """The folder of the checkpoint after `update`."""
     return checkpoints / f"update-{update:08d}"
 
 
 def update_of(folder: Path) -> int:
-    """The update that a checkpoint folder was written after."""
     return int(folder.name.removeprefix("update-"))
 
 
 def list_checkpoints(checkpoints: Path) -> list[Path]:
-    """The checkpoint folders, oldest first, whether damaged or not."""
+    """The checkpoint folders, oldest first, including damaged ones."""
     return sorted(path for path in checkpoints.glob("update-*") if NAME.fullmatch(path.name) and path.is_dir())
 
 
 def regular_updates(updates: Sequence[int], every: int, last: int | None) -> list[int]:
-    """Those of the updates after which a run that nothing interrupts has checkpoints: every so many, and the last."""
+    """The updates after which an uninterrupted run has checkpoints: the multiples of `every`, and `last`."""
     return [update for update in updates if update % every == 0 or update == last]
 
 
 def in_a_row(updates: Sequence[int], every: int) -> list[int]:
-    """The newest of regular updates without a gap; older ones may have been kept for their scores."""
+    """The newest regular updates without a gap. Older checkpoints may have been kept for their scores."""
     gaps = [later - earlier > every for earlier, later in pairwise(updates)]
     return list(updates[len(gaps) - gaps[::-1].index(True) :] if any(gaps) else updates)
 
@@ -71,7 +69,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 
 
 def hash_of(content: Mapping[str, Any]) -> str:
-    """The hash of what a checkpoint's state says."""
+    """The hash of the content of a checkpoint's state.json."""
     return sha256_of(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -80,7 +78,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
     Raises:
         OSError: the file cannot be read.
-        UserError: the file is no longer what was written.
+        UserError: the file was changed.
     """
     file = folder / STATE
     content: dict[str, Any] = parse_json(file.read_bytes().decode("utf-8", "replace"), str(file), dict)
@@ -91,10 +89,10 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def damage(folder: Path) -> str | None:
-    """The damage of a checkpoint in words, or None if its checksums hold.
+    """A description of a checkpoint's damage, or None if its checksums match.
 
     Raises:
-        OSError: a file is there and cannot be read, which says nothing about its content.
+        OSError: a file exists but cannot be read, which is not evidence of damage.
     """
     missing = [name for name in (STATE, WEIGHTS, OPTIMIZER) if not (folder / name).is_file()]
     if missing:
@@ -109,13 +107,13 @@ def damage(folder: Path) -> str | None:
     return f"{changed[0]} was cut short or changed" if changed else None
 
 
-# Names that headway gives in a run folder, before `.tmp` while they are written.
+# The names of headway's files in a run folder. While they are written, they end in `.tmp`.
 CARD = "README.md"
 LEFTOVERS = "|".join(
     map(re.escape, ("recipe.yaml", "vocabulary", WEIGHTS, "metrics.jsonl", "manifest.json", "report.html", CARD))
 )
 
-LARGEST_HEADER = 1 << 22  # bytes, in a file of weights; of some forty thousand tensors
+LARGEST_HEADER = 1 << 22  # bytes in a file of weights, enough for about forty thousand tensors
 
 
 class ImportedFile(BaseModel):
@@ -128,7 +126,7 @@ class ImportedFile(BaseModel):
 
 
 class ImportedEntry(BaseModel):
-    """The origin of a run that others have trained: the format, and the files."""
+    """The origin of an imported run: the format, and the files."""
 
     model_config = ConfigDict(strict=True)
 
@@ -138,7 +136,7 @@ class ImportedEntry(BaseModel):
 
 
 class ManifestEntries(BaseModel):
-    """The types of a manifest's entries, each of which may be missing; others may be there."""
+    """The types of a manifest's known entries, all optional. A manifest may have other entries."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
 
@@ -176,9 +174,9 @@ MANIFEST = TypeAdapter(ManifestEntries)
 
 
 def float32_of(manifest: Mapping[str, Any]) -> str | None:
-    """How a run multiplied float32, as `headway.tensors.precision` has it; None where it has computed nothing yet.
+    """How a run multiplied float32, a name in `headway.tensors.precision`; None if it has not computed anything yet.
 
-    Runs from before there was a choice left it to torch.
+    Older runs, without this entry, used torch's default.
     """
     if "machine" not in manifest:
         return None
@@ -187,34 +185,34 @@ def float32_of(manifest: Mapping[str, Any]) -> str | None:
 
 
 def precision_of(manifest: Mapping[str, Any]) -> str:
-    """The precision of training in words: `bf16`, `float32`, `float32 as TF32`, or nothing where it is not known."""
+    """The precision of training as text: `bf16`, `float32`, `float32 as TF32`, or empty if it is not known."""
     precision: str = manifest.get("precision", "")
     return f"{precision} as TF32" if precision == "float32" and manifest.get("float32") == "tf32" else precision
 
 
 class RunFolder:
-    """Paths of a run folder, and its parts read or written one by one."""
+    """The paths of a run folder, and methods that read or write each of its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.recipe_file = path / "recipe.yaml"  # the resolved recipe
         self.vocabulary = path / "vocabulary"  # the folder of the processors
-        self.weights = path / WEIGHTS  # the final ones, or, while training goes on, the best so far
-        self.checkpoints = path / "checkpoints"  # the folder with one folder a checkpoint
-        self.metrics = path / "metrics.jsonl"  # a JSON object a line: training progress and dev scores
+        self.weights = path / WEIGHTS  # the final weights or, during training, the best so far
+        self.checkpoints = path / "checkpoints"  # has a folder per checkpoint
+        self.metrics = path / "metrics.jsonl"  # a JSON object per line: training progress and dev scores
         self.manifest_file = path / "manifest.json"  # versions, seeds, hashes of data and weights, machine
         self.card = path / CARD
         self.report = path / "report.html"
 
     def has_begun(self) -> bool:
-        """Whether training has begun here: before, a recipe may be here, whose data could not be prepared."""
+        """Whether training has begun. (A recipe alone may remain from a failed preparation of its data.)"""
         return "status" in self.read_manifest() or bool(list_checkpoints(self.checkpoints)) or self.weights.is_file()
 
     def read_recipe(self) -> Recipe:
-        """The recipe of this run. Raises UserError where it is no run, or names code that nobody allowed."""
+        """Read the recipe. Raises UserError if this is not a run, or foreign code is not allowed."""
         check_run(self.path)
         trained, tree = self.read_manifest().get("trained"), read_tree(self.recipe_file, alone=True)
-        if trained is not None:  # older runs do not note what their weights are of
+        if trained is not None:  # older manifests lack this entry
             now = trained_keys(tree)
             for key in sorted(key for key in now | trained if now.get(key) != trained.get(key)):
                 what = "this recipe was edited after training; the weights are not of this model"
@@ -224,9 +222,9 @@ class RunFolder:
             return parse_recipe(tree)
 
     def write_recipe(self, recipe: Recipe) -> None:
-        """Store the resolved recipe, and in the manifest what the weights depend on.
+        """Write the resolved recipe, and record in the manifest the keys that the weights depend on.
 
-        The manifest of an older run names the hash beforehand, so that whenever the process dies the format is known.
+        The manifest of an older run records the new hash first, so that its format is known if the process dies.
         """
         content = dump_recipe(recipe)
         if self.read_manifest().get("format", FORMAT) < FORMAT:
@@ -236,7 +234,7 @@ class RunFolder:
         self.write_manifest({"format": FORMAT, "next_recipe_sha256": None, "trained": trained})
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest, empty before there is one. Raises UserError where it is damaged or of a newer format."""
+        """The manifest; empty if there is none. Raises UserError if it is damaged or of a newer format."""
         if not self.manifest_file.is_file():
             return {}
         manifest = shaped(
@@ -249,14 +247,14 @@ class RunFolder:
         return manifest
 
     def write_manifest(self, changes: dict[str, Any]) -> None:
-        """Add `changes` to the manifest; an entry that is None goes."""
+        """Add `changes` to the manifest; an entry that is None is removed."""
         manifest = {"format": FORMAT} | self.read_manifest() | changes
         write_json(self.manifest_file, {key: value for key, value in manifest.items() if value is not None})
 
     def write_weights(self, weights: dict[str, Tensor], changes: dict[str, Any]) -> None:
-        """Store the weights, and their hash with `changes` in the manifest.
+        """Write the weights, and record their hash with `changes` in the manifest.
 
-        The manifest names the hash beforehand, so that whenever the process dies the weights are known.
+        The manifest records the new hash first, so that the weights are known if the process dies.
         """
         content = save(weights)
         digest = sha256_of(content).hexdigest()
@@ -265,13 +263,13 @@ class RunFolder:
         self.write_manifest({"model_sha256": digest, "next_model_sha256": None} | changes)
 
     def vocabulary_hashes(self) -> dict[str, str]:
-        """The hashes of the processors' files, by their names in the folder."""
+        """The hashes of the processors' files, by name."""
         return file_hashes(self.vocabulary)
 
     def check_vocabulary(self) -> None:
-        """Raise UserError without processors, or where a file of them is not the one that training used.
+        """Raise UserError if the processors are missing, or their files are not those of training.
 
-        Older runs do not note which these were.
+        Older runs do not record hashes.
         """
         if not self.vocabulary.is_dir():
             raise UserError("this run has no vocabulary yet: training has not begun", where=str(self.path))
@@ -282,7 +280,7 @@ class RunFolder:
                 raise UserError(what, where=str(self.vocabulary / name))
 
     def check_has_weights(self) -> None:
-        """Raise UserError where the weights are missing: training has not written them yet, or they are lost."""
+        """Raise UserError if the weights are missing, before the first checkpoint or because they were lost."""
         if self.weights.is_file():
             return
         if "model_sha256" in self.read_manifest():
@@ -291,15 +289,15 @@ class RunFolder:
         raise UserError(what, where=str(self.path))
 
     def read_weights(self) -> dict[str, Tensor]:
-        """The weights, which are those that training wrote.
+        """Read the weights, and check that training wrote them.
 
         Raises:
-            UserError: they are missing, damaged, or not those that the manifest knows.
+            UserError: they are missing, damaged, or have another hash than in the manifest.
         """
         self.check_has_weights()
         with _reading(self.weights):
             before, after = None, _identity(self.weights)
-            while after != before:  # until no run that goes on has replaced them meanwhile
+            while after != before:  # repeat if a running training replaced them meanwhile
                 before = after
                 weights, digest, manifest = _load(self.weights), sha256(self.weights), self.read_manifest()
                 after = _identity(self.weights)
@@ -317,7 +315,7 @@ class RunFolder:
 
 
 def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
-    """The weight files of the last `count` regular checkpoints. Raises UserError where one is missing or damaged."""
+    """The weight files of the last `count` regular checkpoints. Raises UserError if one is missing or damaged."""
     if not isinstance(count, int) or count < 1:
         what = "the number of checkpoints is a whole one"
         raise UserError(what, where=option("average"), received=count, allowed="1 or more")
@@ -334,26 +332,26 @@ def checkpoint_weights(folder: RunFolder, count: int) -> list[Path]:
 
 
 def trained_keys(tree: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a recipe's raw tree that say what its weights are of, with values as JSON has them."""
+    """The keys of a recipe's raw tree that determine the model of the weights, with JSON values."""
     keys = flatten({name: tree[name] for name in ("task", "model") if name in tree})
     values: dict[str, Any] = json.loads(json.dumps(keys, default=str))
     return values
 
 
 def _identity(file: Path) -> tuple[int, ...]:
-    """Numbers that tell a file from the one that replaces it."""
+    """A fingerprint of a file (device, inode, size, time) that changes when the file is replaced."""
     status = file.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. Raises UserError where it is damaged."""
+    """The tensors of a safetensors file. Raises UserError if it is damaged."""
     with _reading(file):
         return _load(file)
 
 
 def _load(file: Path) -> dict[str, Tensor]:
-    """`load_file`, but for a file with more tensors than a model has: each takes memory, if it is empty. UserError."""
+    """Load a safetensors file. Raises UserError if its header is too large, because every tensor takes memory."""
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
     if size > LARGEST_HEADER:
@@ -364,7 +362,7 @@ def _load(file: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
-    """Raise UserError where reading weights fails."""
+    """Raise UserError if reading weights fails."""
     try:
         yield
     except (SafetensorError, OSError) as error:
@@ -372,9 +370,9 @@ def _reading(file: Path) -> Iterator[None]:
 
 
 def average_weights(files: list[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in `files`, summed in float64 in the order given. Raises UserError where they differ.
+    """The mean of the weights in `files`, summed in float64 in this order. Raises UserError if their shapes differ.
 
-    Types stay as they are. What holds no fractions, such as a table of indices, is that of the last file.
+    Types are preserved. Tensors of integers, such as tables of indices, are those of the last file.
     """
     last = weights = merged(read_tensors(files[0]))
     total = {
@@ -398,26 +396,26 @@ def _has_fractions(tensor: Tensor) -> bool:
 
 
 def not_finite(weights: dict[str, Tensor], model: nn.Module) -> list[str]:
-    """The names of weights that hold a number which is not finite; a buffer may be infinite, as masks are."""
+    """The names of weights with a value that is not finite. Buffers may be infinite, like masks, but not NaN."""
     learned = {name for name, _ in model.named_parameters()}
 
     def is_bad(name: str, tensor: Tensor) -> bool:
         return bool((~tensor.isfinite() if name in learned else tensor.isnan()).any())
 
     floats = [(name, tensor) for name, tensor in weights.items() if _has_fractions(tensor)]
-    # A sum is finite only where all numbers are, and much quicker than a look at each.
+    # A sum is only finite if all values are, and is much faster than checking each value.
     return [name for name, tensor in floats if not tensor.sum().isfinite() and is_bad(name, tensor)]
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """All that a model has learned, by name: its parameters, each shared one once, and its persistent buffers."""
+    """The weights of a model by name: its parameters (shared parameters once), and its persistent buffers."""
     persistent = model.state_dict().keys()
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in persistent}
     return dict(model.named_parameters()) | buffers
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Put `weights` into `model`. Raises UserError unless names, shapes and types match, and all numbers are finite."""
+    """Copy `weights` into `model`. Raises UserError unless names, shapes and types match, and all values are finite."""
     tensors = model_weights(model)
     wrong = sorted(tensors.keys() ^ weights.keys()) or [
         f"{name}, {tuple(weights[name].shape)} {weights[name].dtype} for {tuple(tensor.shape)} {tensor.dtype}"
@@ -434,7 +432,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: str) -> No
 
 
 def portable(value: Any) -> Any:
-    """Values of a recipe or a manifest with the names of files in the place of absolute paths."""
+    """Values of a recipe or a manifest, with absolute paths replaced by file names."""
     if isinstance(value, Mapping):
         return {key: portable(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -43,8 +43,8 @@ from headway.serving.translation import AUTO, Translator
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 FILES = tuple(suffix for suffixes, _ in KINDS.values() for suffix in suffixes)
-MOST_KEPT = 2**26  # bytes of translated files that wait to be fetched
-FILE_BYTES = 2**10  # that a file takes beside its content
+MOST_KEPT = 2**26  # bytes of translated files that wait for download
+FILE_BYTES = 2**10  # of memory per file, without its content
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -138,7 +138,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status i
 
 
 def body_of(*models: type[BaseModel], forms: Sequence[str] = ()) -> dict[str, Any]:
-    """The part of OpenAPI that is about a body which `parsed` reads."""
+    """The OpenAPI description of a request body that `parsed` reads."""
     schemas = [model.model_json_schema() for model in models]
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     kinds = forms if forms == FORMS[1:] else ("application/json", *forms)
@@ -165,26 +165,26 @@ async def parsed(request: Request, model: type[Body], most: int) -> Body:
 
 
 class Server:
-    """The answers to all requests."""
+    """The handlers of all requests."""
 
     def __init__(self, models: Sequence[ServedModel], options: ServeOptions) -> None:
         self.models = {model.name: model for model in models}
         self.options, self.keys, self.translator = options, options.allowed_keys(), Translator(models, options)
-        # Threads of their own: they wait for texts that others encode.
+        # Separate threads, because they wait for texts that other threads encode.
         self.documents = ThreadPoolExecutor(options.queue, "headway-document")
-        self.turns = Lock(), Lock()  # one short and one long document is read at a time: Python runs one thread
+        self.turns = Lock(), Lock()  # one short and one long document at a time, because Python runs one thread
         self.files: OrderedDict[str, tuple[str, str, bytes]] = OrderedDict()  # by token: client, name and content
         self.values = options.characters + 4 * options.sentences + 2 * options.terms + 100
 
     def check_key(self, request: Request, given: str) -> None:
-        """Raise RefusedError for a request without a key, where one is needed, or with a wrong one."""
+        """Raise RefusedError if a required key is missing, or a key is wrong."""
         key = given or request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.keys and digest(key) not in self.keys:
             missing = "Please contact the server operator to get an API key"
             raise RefusedError(403 if key else 400, "Invalid API key" if key else missing)
 
     def check_size(self, texts: Sequence[str], most: int) -> None:
-        """Raise RefusedError for more characters than that."""
+        """Raise RefusedError if the texts have more than `most` characters."""
         if (size := sum(map(len, texts))) > most:
             raise RefusedError(413, f"Invalid request: request ({size}) exceeds text limit ({most})")
 
@@ -264,7 +264,7 @@ class Server:
         return TranslatedFile(translatedFileUrl=f"{request.base_url}download_file/{token}")
 
     def keep(self, token: str, client: str, name: str, content: bytes) -> None:
-        """Keep a file until it is fetched. If there are too many, the client that has most of them loses its oldest."""
+        """Keep a file for download. Beyond the limit, the client that holds most loses its oldest files."""
         self.files[token], held = (client, name, content), Counter[str]()
         for owner, _, kept in self.files.values():
             held[owner] += len(kept) + FILE_BYTES
@@ -274,7 +274,7 @@ class Server:
             held[most] -= len(self.files.pop(oldest)[2]) + FILE_BYTES
 
     async def _document(self, name: str, data: bytes, source: str, target: str) -> bytes:
-        """A document, translated; the thread that reads it ends when nobody waits for it any more."""
+        """Translate a document. The thread that parses it stops when nobody waits for it any more."""
         loop, text = asyncio.get_running_loop(), data.decode(errors="ignore")
         turn = self.turns[len(text) > self.options.characters]
 
@@ -292,7 +292,7 @@ class Server:
                 return translate_document(data, name, translate, Languages(source, target))
 
         self.check_size([text], self.options.file_characters)
-        # The time that sentences are looked for in grows with the square of a line.
+        # The time for splitting sentences is quadratic in the length of a line.
         self.check_size([max(text.splitlines(), key=len, default="")], self.options.characters)
         if source == AUTO:
             source = (await aside([text], lambda: self.translator.detect(text)))[0]["language"]
@@ -320,14 +320,14 @@ class Server:
             most = min(self.options.weights, self.options.answer // 9) if capture else None  # a weight takes 9 bytes
             outputs = await model.outputs(texts, model.options(body), most)
             answers = await aside(texts, lambda: [model.answer(output, body) for output in outputs])
-            content = to_json({"model": name, "outputs": answers}, inf_nan_mode="null")  # engines may tell no scores
+            content = to_json({"model": name, "outputs": answers}, inf_nan_mode="null")  # engines may have no scores
             check_limit("answer", "bytes", len(content), self.options.answer)
             return content
 
         return Response(await in_time(request, answered(), self.options.deadline), media_type="application/json")
 
     def settings(self) -> dict[str, Any]:
-        """All that a page needs to know, as LibreTranslate says it."""
+        """The settings that a page needs, in LibreTranslate's form."""
         pair = next(iter(self.translator.directions), ("", ""))
         source, target = ({"code": code, "name": language_name(code)} for code in pair)
         return {
@@ -362,14 +362,14 @@ class Server:
 
 
 async def _small(request: Request, most: int) -> bytes:
-    """A body of JSON. Raises TooLargeError if it has more than `most` commas: a value takes time before it is read."""
+    """A JSON body. Raises TooLargeError if it has more than `most` commas, because parsing each value takes time."""
     raw = await request.body()
     check_limit("values", "values", raw.count(b","), most)
     return raw
 
 
 def _fields(raw: bytes, *names: str) -> list[str]:
-    """The texts of some fields of a JSON object, empty if there is none. Raises RefusedError if `raw` is not JSON."""
+    """The text fields `names` of a JSON object; empty if missing. Raises RefusedError if `raw` is not JSON."""
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError):
@@ -379,7 +379,7 @@ def _fields(raw: bytes, *names: str) -> list[str]:
 
 
 def page(server: Server) -> tuple[str, str]:
-    """The page, and the policy of its content: it has its own styles and script, and asks nobody else."""
+    """The HTML page, and its content security policy: inline styles and script, and no other servers."""
     text = page_text(
         "serving/page/serve.html", title="Translate" if server.translator.directions else "Predict",
         styles=("palette.css", "export/page/translate.css", "serving/page/serve.css"),
@@ -394,7 +394,7 @@ def page(server: Server) -> tuple[str, str]:
 
 
 def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
-    """The application. Raises UserError for options that do not go with the runs."""
+    """Build the application. Raises UserError if the options do not match the runs."""
     server, numbers = Server(models, options), Numbers()
     for model in models:
         for lane, batcher in zip(("short", "long"), model.batchers, strict=True):

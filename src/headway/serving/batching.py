@@ -1,4 +1,4 @@
-"""Dynamic batching: what several requests ask of a model at one time is computed together, by one thread a model."""
+"""Dynamic batching: concurrent requests to a model are computed together, by one thread per model."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from headway.predictors.output import Output
 from headway.predictors.predict_options import CaptureOptions
 from headway.predictors.predictor import Predictor, Request
 
-MOST_ROWS = 128  # a batch: what search keeps grows with rows, beam and vocabulary
+MOST_ROWS = 128  # per batch: the memory of search grows with rows, beam and vocabulary
 MOST_TOKENS = 2000  # of an output
-MOST_WORK = 2**16  # of a batch: what search keeps grows with the lengths of the hypotheses, too
-STEP = 16  # hypotheses that take about as long as the rest of a step
-FORCED = 8  # steps that a forced one counts as: the longest output is seldom reached otherwise
-RATE = 200.0  # of cost a second, by which those that came later overtake
+MOST_WORK = 2**16  # per batch: the memory of search also grows with the lengths of hypotheses
+STEP = 16  # a step has a fixed cost of about this many hypotheses
+FORCED = 8  # the cost of a forced step in normal steps: search otherwise rarely reaches the maximum length
+RATE = 200.0  # cost per second of waiting: cheaper jobs overtake others by this rate
 
 
 @dataclass
 class Job:
-    """Some inputs of one request, encoded, that are computed in one batch.
+    """Encoded inputs of one request that are computed in one batch.
 
     Attributes:
         request: the inputs.
-        tokens: how many positions they take.
-        work: the most that search has to do: the sum of the longest outputs of all hypotheses.
-        cost: grows with the time that it takes at most.
-        alike: jobs with the same value may be computed together.
+        tokens: their number of positions.
+        work: the upper limit of the work of search: the sum of the maximum lengths of all hypotheses.
+        cost: an upper estimate of the computing time, in arbitrary units.
+        alike: jobs with equal values may be computed together.
         outputs: the result; cancelled if nobody waits for it.
-        waited_for: says whether somebody waits.
-        arrived: the time, as `time.monotonic` counts.
+        waited_for: whether somebody waits for the result.
+        arrived: the time by `time.monotonic`.
     """
 
     request: Request
@@ -51,11 +51,11 @@ class Job:
 
 
 class Batcher:
-    """A queue of a model. Requests take turns, a job each, those that cost less before those that cost more.
+    """The queue of a model. Requests take turns, one job each, and cheaper jobs come first.
 
     Args:
         predictor: the model.
-        budget: the tokens of a batch.
+        budget: the largest number of tokens per batch.
 
     Attributes:
         on_batch: is called with the number of inputs of each batch.
@@ -71,21 +71,21 @@ class Batcher:
         self.thread.start()
 
     def waiting(self) -> int:
-        """The number of jobs that are not begun."""
+        """The number of jobs that have not begun."""
         with self._changed:
             return sum(map(len, self._waiting))
 
     def close(self) -> None:
-        """Finish what waits, and end."""
+        """Finish all waiting jobs, and stop the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self.thread.join()
 
     def encoded(self, inputs: Sequence[str], options: CaptureOptions) -> list[Job]:
-        """The jobs of some inputs. Raises UserError for inputs or options that the model cannot read."""
+        """Encode inputs into jobs. Raises UserError if the model does not support the inputs or options."""
         whole = self.predictor.request(list(inputs), options, 1)
-        chained = self.predictor.recipe.data.context.target > 0  # outputs depend on the row before
+        chained = self.predictor.recipe.data.context.target > 0  # outputs depend on the previous row
         alike = object() if chained else options.model_dump_json(exclude={"prefixes"})
         whole.check()
         for each in whole.rows:
@@ -110,7 +110,7 @@ class Batcher:
         return jobs
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue the jobs of a request."""
+        """Add the jobs of a request to the queue."""
         if jobs:
             with self._changed:
                 self._waiting.append(deque(jobs))
@@ -122,7 +122,7 @@ class Batcher:
                 self._answer(begun)
 
     def _next(self) -> list[Job]:
-        """The jobs of the next batch, of which each request has one; none when all is done."""
+        """The jobs of the next batch, one per request. Empty if the batcher is closed and all jobs are done."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
@@ -147,9 +147,9 @@ class Batcher:
         try:
             WAITED_FOR.set(lambda: any(job.waited_for() for job in jobs))
             check_waited_for()
-            with accounted(InputAccount()):  # logs nothing of what is read
+            with accounted(InputAccount()):  # inputs are not logged
                 outputs = iter(self.predictor.answer(request))
-        except Exception as error:  # of one of them alone, perhaps
+        except Exception as error:  # may be due to a single job
             for job in jobs if len(jobs) > 1 else ():
                 self._answer([job])
             if len(jobs) == 1:

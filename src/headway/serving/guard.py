@@ -1,6 +1,6 @@
-"""All that stands between a connection and the answers: limits, deadlines, headers, numbers for Prometheus, a log.
+"""The layer between connections and handlers: limits, deadlines, headers, metrics for Prometheus, and a log.
 
-The log is JSON, a line a request, and has no text of a request.
+The log has a line of JSON per request, without the request's text.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from headway.serving.options import ServeOptions
 Result = TypeVar("Result")
 log = logging.getLogger("headway.serving")
 HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
-GRACE = 10.0  # seconds beyond a deadline in which an answer can be read
-LONG = 1000  # characters, beyond which texts are prepared by the one thread of TURNS
+GRACE = 10.0  # seconds after a deadline for the client to read the answer
+LONG = 1000  # longer texts (in characters) are prepared by the single thread of TURNS
 TURNS = ThreadPoolExecutor(1, "headway-long")
-GONE = 499  # the status in the log of a request whose client has gone, as nginx has it
+GONE = 499  # the logged status if the client disconnected, as in nginx
 OWN, PORT = re.compile(r"localhost|[0-9.]+|\[[0-9a-f:.]+\]"), re.compile(r":[0-9]*$")
 
 
@@ -45,20 +45,20 @@ def _deadline(path: str, options: ServeOptions) -> float:
 
 
 class RefusedError(Exception):
-    """A request that gets no answer but its status and a message."""
+    """A request that is refused with a status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
     def response(self) -> JSONResponse:
-        """The answer, in LibreTranslate's form."""
+        """The HTTP response, in LibreTranslate's form."""
         again = {"retry-after": "1"} if self.status in (429, 503) else {}
         return JSONResponse({"error": str(self)}, self.status, again)
 
 
 class Numbers:
-    """The numbers that Prometheus reads."""
+    """The metrics for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -74,14 +74,13 @@ class Numbers:
 
 
 class Guard:
-    """The outermost layer of the server; `open` if no request needs a key."""
+    """The outermost layer of the server. `open` means that requests need no key."""
 
     def __init__(self, app: ASGIApp, options: ServeOptions, numbers: Numbers, *, open: bool) -> None:
         self.app, self.options, self.numbers, self.open = app, options, numbers, open
-        self._by_client = Counter[str]()  # requests for work under way; a look at /health or /metrics is none
+        self._by_client = Counter[str]()  # active requests for work, without those to /health or /metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -101,7 +100,7 @@ class Guard:
         self.numbers.active.inc()
         seconds = _deadline(scope["path"], self.options)
         try:
-            async with asyncio.timeout(seconds + GRACE):  # who reads an answer slowly is not waited for any longer
+            async with asyncio.timeout(seconds + GRACE):  # a limit for slow readers
                 try:
                     self._check_name(scope)
                     if work:
@@ -111,13 +110,13 @@ class Guard:
                     await error.response()(scope, receive, sent)
         except TimeoutError:
             status = status or GONE
-        except asyncio.CancelledError:  # by uvicorn, once the time to drain is over
+        except asyncio.CancelledError:  # by uvicorn, after the time to drain
             if not status:
                 await RefusedError(503, "the server is ending; ask another one").response()(scope, receive, sent)
         finally:
             self._by_client -= work
             self.numbers.active.dec()
-            # The path of the route, not of the request, where anything may stand.
+            # The path of the route, because the path of the request may be anything.
             path = getattr(scope.get("route"), "path", "other")
             self.numbers.requests.labels(path, str(status)).inc()
             self.numbers.seconds.labels(path).observe(time.monotonic() - begun)
@@ -126,13 +125,13 @@ class Guard:
             log.info("request", extra={"facts": facts})
 
     def _check_name(self, scope: Scope) -> None:
-        """Raise RefusedError for a name that a page from elsewhere may have pointed at this server (DNS rebinding)."""
+        """Raise RefusedError for an unknown host name, which a foreign page may have pointed here (DNS rebinding)."""
         name = PORT.sub("", dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1").lower())
         if self.open and not OWN.fullmatch(name) and name not in (self.options.host, *self.options.names):
             raise RefusedError(421, f"names: without keys, the server has no name {name[:100]!r}")
 
     async def _admitted(self, scope: Scope, receive: Receive, client: str) -> Receive:
-        """The function that gives the body, which is in memory by then. Raises RefusedError for too much."""
+        """A function that returns the body, which is already in memory. Raises RefusedError if a limit is exceeded."""
         if self._by_client.total() > self.options.queue:
             raise RefusedError(503, "the server has more requests than it can answer; try again")
         if self._by_client[client] > self.options.concurrent:
@@ -163,13 +162,13 @@ class Guard:
 
 
 async def aside(texts: Sequence[str], work: Callable[[], Result]) -> Result:
-    """The result of work on texts, by a thread. Requests with much text take turns, so that short ones go on."""
+    """Run work on texts in a thread. Requests with long texts take turns, so that short ones are not delayed."""
     many = sum(map(len, texts)) + LONG // 8 * len(texts) > LONG
     return await asyncio.get_running_loop().run_in_executor(TURNS if many else None, copy_context().run, work)
 
 
 async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> Result:
-    """The result of some work. When the client goes or the time is over, `WAITED_FOR` ends it. Raises RefusedError."""
+    """Await work until the deadline, or until the client leaves; `WAITED_FOR` then stops it. Raises RefusedError."""
     until = time.monotonic() + seconds
 
     async def gone() -> None:
@@ -192,11 +191,11 @@ async def in_time(request: Request, work: Awaitable[Result], seconds: float) -> 
 
 
 def configured(app: Guard, options: ServeOptions, **given: Any) -> Config:
-    """The configuration of a uvicorn server, whose connections keep the limits of `options`."""
-    idle = dict[asyncio.Transport, None]()  # connections without a request under way, the oldest first
+    """The configuration of a uvicorn server whose connections keep the limits of `options`."""
+    idle = dict[asyncio.Transport, None]()  # idle connections, the oldest first
 
     class Connection(H11Protocol):
-        """A connection that is closed if the header of a request is late, or an answer is not read."""
+        """A connection that is closed if a request's header is late, or the answer is not read."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -232,10 +231,9 @@ def configured(app: Guard, options: ServeOptions, **given: Any) -> Config:
 
 
 class JsonLines(logging.Formatter):
-    """A record as a line of JSON; of an error its kind and its place, since its message may quote a text."""
+    """Formats a record as a line of JSON. Errors have their type and location; a message might quote a text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": record.levelname.lower(),
             "event": record.getMessage() if record.exc_info is None else "error", **getattr(record, "facts", {}),

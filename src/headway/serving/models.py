@@ -1,4 +1,4 @@
-"""The runs that are served: each with its name, its queue, and the options that a request may give."""
+"""The served runs: each with its name, its queues, and the options that a request may set."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from headway.serving.batching import MOST_TOKENS, Batcher, Job
 from headway.serving.guard import aside
 from headway.serving.options import ServeOptions
 
-# A dictionary is a file of the server, and a metric may be one, or code; the size of batches, and inputs that are left
-# out, are the server's own matter.
+# Dictionaries are files of the server, and metrics may be files or code. Batch sizes and the treatment of broken
+# inputs are decided by the server.
 NOT_SERVED = ("dictionary", "utility", "batch_tokens", "skip_broken")
 BOUNDS = dict.fromkeys(("min_length", "max_length", "max_length_offset", "no_repeat_ngram"), MOST_TOKENS)
-QUICK = 2**12  # of cost: requests with more do not hold up those with less
-HEADS = 16 * 26  # of all layers, that a tagger is taken to have
+QUICK = 2**12  # cost limit of the queue for quick requests, which do not wait for others
+HEADS = 16 * 26  # the number of heads over all layers assumed for a tagger
 
 
 class TooLargeError(UserError):
-    """More than a request may ask for."""
+    """An error for requests that exceed a limit."""
 
 
 def check_limit(name: str, what: str, received: int, most: int) -> None:
-    """Raise TooLargeError if a request has, or may need, more than the limit called `name`."""
+    """Raise TooLargeError if `received` exceeds the limit `most` called `name`."""
     if received > most:
         what = f"this request exceeds the limit of {what}"
         raise TooLargeError(what, where=name, received=received, allowed=f"up to {most}")
@@ -57,7 +57,7 @@ class PredictBody(Section):
 
 
 def predict_body(name: str, kind: type[CaptureOptions], limits: ServeOptions) -> type[PredictBody]:
-    """The requests that a model answers: every option of its predictor but those that reach a file, with bounds."""
+    """The request model of a served run: all options of its predictor that cannot reach files, with limits."""
     bounds = {**BOUNDS, **dict.fromkeys(("beam", "nbest", "samples"), limits.beam), "max_length_ratio": 10}
     declared: dict[str, Any] = {"model": (str, Field(description="The model.", json_schema_extra={"enum": [name]}))}
     for key, given in kind.model_fields.items():
@@ -72,13 +72,13 @@ def predict_body(name: str, kind: type[CaptureOptions], limits: ServeOptions) ->
 
 
 class ServedModel:
-    """A run that is served.
+    """A served run.
 
     Args:
-        name: how requests call it.
-        predictor: the run, loaded.
-        direction: the languages of a translation; None for all else.
-        limits: the most that a request may ask for.
+        name: its name in requests.
+        predictor: the loaded run.
+        direction: the languages of a translation; None for other tasks.
+        limits: the limits of a request.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ServedModel:
         self.limits = limits
         self.batchers = [Batcher(predictor, predictor.recipe.decoding.batch_tokens) for _ in range(2)]
         self.aligner: Aligner | None = None
-        self.greedy = False  # an engine without alternatives
+        self.greedy = False  # an engine without n-best lists
         if isinstance(predictor, SequencePredictor):
             self.aligner = usual_aligner(predictor)
             try:
@@ -99,7 +99,7 @@ class ServedModel:
                 self.greedy = True
 
     def options(self, body: PredictBody) -> CaptureOptions:
-        """The options of a request. Raises UserError for those that do not go together."""
+        """The options of a request. Raises UserError if they conflict."""
         given = {name: getattr(body, name) for name in body.model_fields_set - PredictBody.model_fields.keys()}
         options = checked_options(self.predictor.Options, None, {k: v for k, v in given.items() if v is not None})
         if not body.alignment:
@@ -111,7 +111,7 @@ class ServedModel:
         return options.model_copy(update={"capture": (*patterns_of(options.capture), self.aligner.layer)})
 
     async def outputs(self, inputs: Sequence[str], options: CaptureOptions, most: int | None = None) -> list[Output]:
-        """The outputs of some inputs, with `most` weights of attention. Raises UserError, TooLargeError."""
+        """The outputs for inputs, with at most `most` attention weights. Raises UserError, TooLargeError."""
         jobs = await aside(inputs, lambda: self._jobs(inputs, options, most or self.limits.weights))
         futures = [asyncio.wrap_future(job.outputs) for job in jobs]
         self.batchers[sum(job.cost for job in jobs) > QUICK].submit(jobs)
@@ -130,7 +130,7 @@ class ServedModel:
         return jobs
 
     def _weights(self, request: Request) -> int:
-        """The most weights of attention that an answer to a request can have."""
+        """The largest number of attention weights that the answer to a request may have."""
         if not isinstance(self.predictor, SequencePredictor):
             return sum(len(row.encoded.values) ** 2 for row in request.rows) * HEADS
         shapes, total = self.predictor.attention_shapes(request.options.capture), 0
@@ -143,7 +143,7 @@ class ServedModel:
         return total
 
     def answer(self, output: Output, body: PredictBody) -> dict[str, Any]:
-        """An output as plain values."""
+        """An output as a JSON object."""
         hypotheses = [
             {
                 "text": each.text, "score": each.score, "tokens": each.tokens,
@@ -166,7 +166,7 @@ class ServedModel:
 
 
 def attention_values(attention: AttentionWeights) -> dict[str, Any]:
-    """Attention as plain values: by name its rows, columns, and weights by head, row and column."""
+    """Attention as a JSON object: by name its rows, columns, and weights by head, row and column."""
     return {
         name: {
             "rows": attention.rows[name], "columns": attention.columns[name],
@@ -177,20 +177,20 @@ def attention_values(attention: AttentionWeights) -> dict[str, Any]:
 
 
 def named_runs(words: Sequence[str]) -> list[tuple[str | None, Path]]:
-    """Names, where they are given as `NAME=RUN`, and runs."""
+    """The names (None by default) and paths of runs in the form `NAME=RUN` or `RUN`."""
     pairs = [(None, word) if Path(word).exists() or "=" not in word else word.split("=", 1) for word in words]
     return [(name, Path(run)) for name, run in pairs]
 
 
 def direction_of(name: str) -> tuple[str, str] | None:
-    """The two languages of a name such as `en-de` or `en-pt-BR`; None where it names none."""
+    """The two languages of a name such as `en-de` or `en-pt-BR`; None if the name has no such form."""
     parts = name.split("-")
     cuts = [("-".join(parts[:cut]), "-".join(parts[cut:])) for cut in range(1, len(parts))]
     return next((pair for pair in cuts if all(map(is_language, pair))), None)
 
 
 def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], limits: ServeOptions) -> ServedModel:
-    """A run as it is served. Raises UserError where it reads speech, or translates between nobody knows what."""
+    """Prepare a run for serving. Raises UserError if it reads speech, or translates between unknown languages."""
     recipe, direction = predictor.recipe, None
     if isinstance(predictor.runs[0].source, AudioProcessor):
         raise UserError("a server reads text, and this run speech", where=str(path), received=recipe.task)
@@ -215,7 +215,7 @@ def served_model(name: str | None, path: Path, predictor: Predictor[Any, Any], l
 
 
 def check_names(models: Sequence[ServedModel]) -> None:
-    """Raise UserError where two models have one name."""
+    """Raise UserError if two models have the same name."""
     names = [model.name for model in models]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError("two runs have this name", where="RUN", received=twice[0], allowed=f"{option('name')}=RUN")

@@ -1,4 +1,4 @@
-"""The options of a server: where it listens, who may ask, and the most that one request, and all together, may take."""
+"""The options of a server: its address, its keys, and the limits of one request and of all together."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ServeOptions(Section):
     drain: int = _limit(5, "Seconds that requests have to end after SIGTERM, before they get 503.", ge=0, le=86_400)
 
     def allowed_keys(self) -> frozenset[bytes]:
-        """The hashes of all keys. Raises UserError for a file or a variable without a key: nobody means to open it."""
+        """The hashes of all keys. Raises UserError if a file or variable has no key, which would open the server."""
         keys = os.environ.get(KEYS_VARIABLE, "").split(",")
         if KEYS_VARIABLE in os.environ and not any(map(str.strip, keys)):
             raise UserError("this variable has no key; unset it to serve anybody", where=KEYS_VARIABLE)
@@ -69,5 +69,5 @@ class ServeOptions(Section):
 
 
 def digest(key: str) -> bytes:
-    """The hash of a key: how long it takes to find one says nothing of the key itself."""
+    """The hash of a key. Comparing hashes leaks no timing information about the key."""
     return hashlib.sha256(key.encode(errors="replace")).digest()

@@ -1,4 +1,4 @@
-"""A server from its start to its end."""
+"""The lifecycle of a server."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from headway.core.system import WINDOWS
 from headway.runs.load import load
 from headway.serving.options import ServeOptions
 
-LEFT = 3.0  # seconds after those to drain, in which threads may end
+LEFT = 3.0  # seconds after draining for threads to end
 PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "py3langid")
 
 
 def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
-    """Serve runs until SIGTERM, or Ctrl-C, after which requests that came before have `drain` seconds to end.
+    """Serve runs until SIGTERM or Ctrl-C. Requests that came before have `drain` seconds to finish.
 
     Args:
-        runs: folders or packs, or `NAME=RUN`; the name of a run that translates is its direction, such as en-de.
+        runs: folders or packed runs, or `NAME=RUN`; a translation run is named by its direction, such as en-de.
         options: of the server.
-        loading: what `load` is given for each.
+        loading: keyword arguments of `load` for each run.
 
     Raises:
-        UserError: packages that are missing, runs that cannot be served, or an address that cannot be had.
+        UserError: packages are missing, runs cannot be served, or the address is not available.
     """
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         raise not_installed("a server", missing, "serve")
@@ -43,7 +43,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
     from headway.serving.models import check_names, named_runs, served_model
 
     class Ending(uvicorn.Server):
-        """A server that ends in time, whatever its threads do: nothing that they do is kept."""
+        """A server that exits in time, whatever its threads are doing: nothing that they do is persistent."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             last = Timer(options.drain + LEFT, _leave, (0 if sig == signal.SIGTERM else 128 + sig,))
@@ -62,8 +62,8 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
         for name in ("headway.serving", "uvicorn.error"):
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [handler], False
-        signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it once more when all is done
-        sys.setswitchinterval(1e-5)  # a search waits so long, at each operation, for threads that read documents
+        signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again at the end
+        sys.setswitchinterval(1e-5)  # at each operation, a search may wait this long for threads that parse documents
         Ending(configured(app, options)).run(sockets=[listening])
 
 
@@ -73,11 +73,11 @@ def _leave(code: int) -> None:
 
 
 def _listening(options: ServeOptions) -> socket.socket:
-    """The socket, which is bound before anything is loaded. Raises UserError where it cannot be."""
+    """Bind the socket before models are loaded. Raises UserError if it cannot be bound."""
     try:
         family, kind, *_, address = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind)
-        if not WINDOWS:  # where it would share the port
+        if not WINDOWS:  # on Windows, this would share the port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         return bound

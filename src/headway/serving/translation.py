@@ -1,4 +1,4 @@
-"""Translation between all languages that the served runs have: detection, sentences, directions, and a pivot."""
+"""Translation between the languages of the served runs: detection, sentences, directions, and a pivot."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ AUTO = "auto"
 
 
 class Translator:
-    """Everything that translates.
+    """Translates with all served runs that have a direction.
 
     Args:
-        models: those that are served; the ones without a direction are left out.
+        models: the served models; those without a direction are ignored.
         options: the pivot, and the limits.
 
     Attributes:
@@ -41,12 +41,12 @@ class Translator:
         if options.pivot is not None and not any(options.pivot in pair for pair in self.directions):
             raise UserError("no run translates from or into the pivot", where=option("pivot"), received=options.pivot)
         if self.directions:
-            self.detect("")  # what it reads is read before the first request, as the rules of sentences are
+            self.detect("")  # load its data, and the rules for sentences, before the first request
             sentences("")
 
     @cached_property
     def languages(self) -> list[dict[str, Any]]:
-        """The languages, as LibreTranslate lists them, each with those that it can be translated into."""
+        """The languages in LibreTranslate's form, each with its possible targets."""
         codes = sorted({code for pair in self.directions for code in pair})
         targets = {code: [other for other in codes if other != code and self._route(code, other)] for code in codes}
         return [{"code": code, "name": language_name(code), "targets": targets[code]} for code in codes]
@@ -59,7 +59,7 @@ class Translator:
         return [model for model in ways if model is not None] if all(ways) else []
 
     def route(self, source: str, target: str) -> list[ServedModel]:
-        """The models that translate one after the other; none between a language and itself. Raises UserError."""
+        """The models that translate in sequence; empty from a language to itself. Raises UserError without a route."""
         codes = [language["code"] for language in self.languages]
         for code in (source, target):
             if code not in codes:
@@ -79,9 +79,9 @@ class Translator:
         return identifier
 
     def detect(self, text: str) -> list[dict[str, Any]]:
-        """The languages that a text may be in, the likeliest first, of those that can be translated.
+        """The possible languages of a text among those that can be translated, the most likely first.
 
-        Each has a confidence of 0 to 100.
+        Each has a confidence from 0 to 100.
         """
         check_waited_for()
         codes = {base_language(each["code"]): each["code"] for each in reversed(self.languages) if each["targets"]}
@@ -91,7 +91,7 @@ class Translator:
         return [{"confidence": round(100 * share, 1), "language": codes[code]} for code, share in ranked]
 
     async def translate(self, texts: Sequence[str], source: str, target: str, alternatives: int = 0) -> list[list[str]]:
-        """Each text's translation, and after it up to so many others; what stands between sentences is kept."""
+        """Each text's translation, followed by up to `alternatives` others; text between sentences is kept."""
         models = self.route(source, target)
         if not models:
             return [[text] for text in texts]
@@ -100,7 +100,7 @@ class Translator:
         if (count := sum(map(len, found))) > self.options.sentences:
             raise TooLargeError(f"request ({count} sentences) exceeds text limit ({self.options.sentences})")
         ends = [""] if any(model.predictor.recipe.data.context.most for model in models) else []
-        lines = [line for some in found if some for line in [*some, *ends]]  # an empty line ends a document
+        lines = [line for some in found if some for line in [*some, *ends]]  # empty lines end a document
         answered = zip(lines, await self.sentences(lines, source, target, alternatives), strict=True)
         written = iter([answer for line, answer in answered if line])
         answers = []
@@ -112,7 +112,7 @@ class Translator:
         return answers
 
     async def sentences(self, texts: Sequence[str], source: str, target: str, alternatives: int = 0) -> list[list[str]]:
-        """Translations of sentences, as `translate` gives them."""
+        """Translate sentences. The result has the format of `translate`."""
         answers = [[text] for text in texts]
         models = self.route(source, target)
         for number, model in enumerate(models, start=1):
@@ -128,7 +128,7 @@ class Translator:
         return answers
 
     async def aligned(self, texts: Sequence[str], source: str, target: str) -> list[Aligned]:
-        """Translations of sentences with the characters that belong together, of a direct translation."""
+        """Translations of sentences, with aligned characters if the translation is direct."""
         models = self.route(source, target)
         for each in models:
             check_alone(each.predictor)
@@ -138,7 +138,7 @@ class Translator:
                 return [Aligned(each[0]) for each in await self.sentences(texts, source, target)]
             options = models[0].predictor.Options().model_copy(update={"capture": (aligner.layer,)})
             return [aligned(output, aligner) for output in await models[0].outputs(texts, options)]
-        except TooLargeError:  # the attention of so many at once, or of one so long
+        except TooLargeError:  # too many attention weights
             if len(texts) == 1:
                 return [Aligned((await self.sentences(texts, source, target))[0][0])]
         half = len(texts) // 2
@@ -146,13 +146,13 @@ class Translator:
 
 
 def documents(text: str, language: str) -> Iterator[list[tuple[str, bool]]]:
-    """The pieces of each part of a text, and what stands between the parts: empty lines."""
+    """The pieces of each paragraph of a text, and the empty lines between them."""
     for number, part in enumerate(re.split(r"(\n\s*\n)", text)):
         yield [(part, False)] if number % 2 else list(pieces(part, language))
 
 
 def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
-    """The sentences of a text, each with yes, and what stands between them, with no."""
+    """The sentences of a text, each with True, and the text between them, with False."""
     for line in re.split(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)", text):
         end = 0
         for sentence in sentences(line, language) if line.strip() else ():
@@ -166,5 +166,5 @@ def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
 
 
 def between(blank: str, source: str, target: str) -> str:
-    """The blank between sentences as the target has it: languages that are written without spaces have none there."""
+    """The blank between sentences on the target side: empty if only the target language has no spaces."""
     return "" if blank == " " and has_no_spaces(target) and not has_no_spaces(source) else blank
