@@ -142,7 +142,7 @@ def test_processes_make_an_export_once(reversal: Reversal, kept: Path) -> None:
             both.wait(60)  # until both have found no export
             return super().loaded()
 
-    runs = [Waiting(reversal.run, None, CPU, None) for _ in range(2)]
+    runs = [Waiting(reversal.run, CPU, None) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         paths = [pool.submit(kept_export, Counted(), run) for run in runs]
         assert {each.result() for each in paths} == made(kept)
