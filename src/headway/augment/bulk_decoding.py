@@ -180,7 +180,7 @@ def pair_corpus(kind: Kind, teacher: ForeignTeacher, input: Path, options: Decod
 
 
 def _counter(texts: Iterable[str]) -> Callable[[str], int]:
-    """The function that measures the length of such texts: in characters if they have no spaces, else in words."""
+    """Return the function that measures such texts: in characters if they are written without spaces, else in words."""
     return len if look_unspaced(texts) else lambda text: len(text.split())
 
 
@@ -232,7 +232,7 @@ def _input(predictor: SequencePredictor, input: Path | None) -> BulkInput:
 
 
 def _begin(work: Path, begun: dict[str, Any], output: Path, stack: ExitStack) -> None:
-    """Create the work folder, or check that an existing one is of the same work, and lock it within `stack`."""
+    """Create the work folder, or check that an existing one belongs to the same job, and lock it within `stack`."""
     identity = work / IDENTITY
     try:
         stack.enter_context(locked(work / ".lock"))

@@ -450,7 +450,7 @@ def sought_of_claims(claims: ClaimFile, grid: Grid) -> Iterator[Sought]:
 
 
 def finding_of(claim: ClaimConfig, low: float, high: float) -> Finding:
-    """The finding from the interval of left - right, which is above 0 if left is better."""
+    """The finding for the interval [low, high] of left - right. Positive values mean that left is better."""
     relation, margin = claim.inequality.relation, claim.margin
     if relation == ">":
         holds, fails = low > margin, high <= margin

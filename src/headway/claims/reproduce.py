@@ -199,7 +199,7 @@ def check_given(data: ClaimData, given: Path | None) -> None:
 
 
 def is_prepared(data: ClaimData, output: Path, given: Path | None) -> bool:
-    """Whether the data exist, and were made by these commands from the user's current files, if `given` is not None."""
+    """Whether the mark in `output` has the commands of `data` and, if `given` is a folder, the sizes of its files."""
     mark = output / PREPARED
     if not mark.is_file():
         return False

@@ -102,7 +102,7 @@ class Exporter(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether outputs must equal the run's. Weights of fewer bits sometimes lead to other outputs."""
+        """Whether outputs must equal the run's. Quantized weights sometimes lead to other outputs."""
         return True
 
     def search(self, run: Run, beam: int | None, longest: int) -> Search:

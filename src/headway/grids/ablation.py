@@ -344,7 +344,7 @@ def _seen(difference: Linearised) -> int:
 
 
 def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> list[str]:
-    """The parts of one run that can be cut together, the least needed first, before the first metric loses too much."""
+    """The parts that can be cut together, least needed first, before the first metric drops by more than `prune`."""
     metric, how = one.metrics[0], options.how[0]
     sign, gone, names = 1 if metric.higher_is_better else -1, list[str](), list(one.parts)
     whole = metric.aggregate(one.statistics([], how)[0].sum(0))

@@ -113,7 +113,7 @@ def _make(job: CellJob) -> int:
 
 @contextmanager
 def _logged(file: TextIO) -> Iterator[None]:
-    """Send standard output, standard error and the library's log of this process to a file."""
+    """Send standard output, standard error and the log of this process to a file. Only the log is restored."""
     for stream in (1, 2):
         os.dup2(file.fileno(), stream)
     handler = logging.StreamHandler(file)

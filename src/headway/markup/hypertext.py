@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a page, whose raw texts form the page. Without its end, a tag or comment extends to the end."""
+    """Split a page into tokens whose raw texts concatenate to it. An unclosed tag or comment runs to the page's end."""
     at, last, absent = 0, text.rfind(">"), set[str]()
 
     def end_of(mark: str, begin: int) -> int | None:
@@ -82,7 +82,7 @@ def _tag(tag: re.Match[str]) -> Token:
 
 
 def html_parts(text: str, languages: Languages) -> Parts:
-    """The parts of a page, with a segment for the text of each block."""
+    """Split a page into segments, one per block of text, and raw markup between them. `languages` is not used."""
     page, run, at = list(tokens(text)), list[Piece](), 0
     while at < len(page):
         token = page[at]

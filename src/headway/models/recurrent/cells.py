@@ -64,7 +64,7 @@ class ChoGru(nn.Module):
         return x, torch.stack(after)
 
     def _projected(self, number: int, x: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """The projections of the inputs (B, L, I) for the gates (B, 2H) and the content (B, H), by position."""
+        """Project the inputs (B, L, I) for the gates (B, 2H) and the candidate (B, H): one tensor per position."""
         projected = self.inputs[number](x)
         of_gates, of_content = projected[..., : 2 * self.hidden_size], projected[..., 2 * self.hidden_size :]
         return of_gates.unbind(1), of_content.unbind(1)
