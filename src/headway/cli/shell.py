@@ -4,7 +4,7 @@ declared once.
 A verb is a function. If a parameter's annotation is a pydantic model, each of its fields is a flag, and the function
 gets an instance whose `model_fields_set` are the options of the user. If the annotation is `Annotated[dict[str, Any],
 Given(models)]`, the fields of all models are flags, and the function gets the user's options, unvalidated. A verb
-returns its exit code; None is 0.
+returns its exit code; None is 0. The help of a first-level verb is in `verbs.py`.
 
 A field's `description` is its help. Its `json_schema_extra` may have:
 
