@@ -52,17 +52,23 @@ def ended_by_signals(*, last: bool) -> Iterator[None]:
 
     received.clear()
     waited.clear()
-    try:
-        sys.unraisablehook = send_again
+    def ignore() -> None:
         for number in before:
-            signal.signal(number, _end)
-        yield
+            signal.signal(number, signal.SIG_IGN)
+
+    try:
+        try:
+            sys.unraisablehook = send_again
+            for number in before:
+                signal.signal(number, _end)
+            yield
+        finally:
+            ignore()
     except BaseException:
+        ignore()  # a signal can end the first call
         if not (received or waited):
             raise
     finally:
-        for number in before:
-            signal.signal(number, signal.SIG_IGN)
         received.extend(waited if not received else ())
         if received and received[0] == signal.SIGINT:
             with suppress(OSError, ValueError, AttributeError):  # standard error may be missing

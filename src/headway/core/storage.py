@@ -303,8 +303,8 @@ def keep_folder(folder: Path, save: Callable[[Path], None]) -> None:
         save(unfinished)
         _settle(unfinished)
         move(unfinished, folder)
-    except OSError:
-        # Free the space, as the disk may be full.
+    except BaseException:
+        # The disk may be full, or the process interrupted.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     sync(folder.parent)
