@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-narrow test-without-unix lint docs bench clean
+.PHONY: demo test test-all test-narrow test-without-unix lint docs release bench clean
 
 demo: .venv/demo
 	$(BIN)/headway demo
@@ -39,6 +39,11 @@ lint: .venv/test
 # The site, in build/site. A broken link or anchor is an error.
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# Wheel, sdist, checksums, notes and the context of the image, in dist/. PYTHONS try the wheel.
+release: .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
+	PYTHONPATH=src $(BIN)/python tools/release.py $(if $(PYTHONS),--python $(PYTHONS))
 
 bench: .venv/test
 	$(BIN)/python benchmarks/bench.py train

@@ -9,6 +9,7 @@ import yaml
 
 from headway.core.files import shipped
 from headway.core.version import VERSION
+from tools.release import IMAGE, WHEEL, notes, pages, source
 
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -24,6 +25,32 @@ def steps(path: Path) -> list[dict[str, object]]:
 def test_the_version_is_one() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == VERSION
+
+
+def test_pages_install_what_there_is() -> None:
+    named = source()
+    assert named == WHEEL or named.startswith("https://")
+    first = re.compile(r"pip install (?:--quiet )?(headway\S*?)(?=[\\\"'`,\s])")
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        assert set(first.findall(text)) <= {named}, path
+        assert not re.search(r"colab\.research|git clone REPOSITORY|github\.com/OWNER", text), path
+
+
+def test_notes_are_those_of_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.release.ROOT", tmp_path)
+    changes = tmp_path / "CHANGELOG.md"
+    changes.write_text(f"# Changelog\n\n## {VERSION} (2026-01-01)\n\n- New.\n\n## 0.0.1\n\n- Old.\n", encoding="utf-8")
+    assert notes() == "- New.\n"
+    changes.write_text(f"## Unreleased\n\n- Newer.\n\n## {VERSION}\n\n- New.\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="under Unreleased"):
+        notes()
+
+
+def test_the_context_of_the_image_is_complete() -> None:
+    copied = re.findall(r"^COPY (.*) /packages/$", (REPOSITORY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for line in copied for name in line.split()] == ["constraints.txt", "dist/*.whl"]
+    assert {"Dockerfile", "constraints.txt", f"dist/{WHEEL}"} == set(IMAGE)
 
 
 def test_versions_of_python_that_are_named_are_tested() -> None:
@@ -67,12 +94,10 @@ def test_the_image_installs_this_package() -> None:
     lines = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8").splitlines()
     words = [line.split()[0] for line in lines if line and line[0].isupper()]
     assert words[0] == "FROM"
-    assert set(words) <= {"FROM", "ENV", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT", "CMD"}
+    assert set(words) <= {"FROM", "ARG", "ENV", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
     assert words.index("USER") < words.index("ENTRYPOINT")  # nothing runs as root
-    for line in lines:
-        if line.startswith("COPY") and "--" not in line:
-            *sources, _ = line.split()[1:]
-            assert all((REPOSITORY / source).exists() for source in sources)
+    (extras,) = [line.partition("=")[2] for line in lines if line.startswith("ARG EXTRAS=")]
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
 
 
 @pytest.mark.parametrize("name", ["recipes", "claims"])
