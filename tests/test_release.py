@@ -48,7 +48,9 @@ def test_notes_are_those_of_the_version(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_context_of_the_image_is_complete() -> None:
-    copied = re.findall(r"^COPY (.*) /packages/$", (REPOSITORY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    copied = re.findall(
+        r"^COPY (.*) /packages/$", (REPOSITORY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert [name for line in copied for name in line.split()] == ["constraints.txt", "dist/*.whl"]
     assert {"Dockerfile", "constraints.txt", f"dist/{WHEEL}"} == set(IMAGE)
 

@@ -1,7 +1,7 @@
 """Builds a release in dist/, and tries its wheel in clean environments. `make release` calls it.
 
-`python tools/release.py --from SOURCE` writes into every page what pip installs headway from, such as a name that a registry
-has by now. pyproject.toml holds it (`tool.headway.source`).
+`python tools/release.py --from SOURCE` writes into every page what pip installs headway from, such as a name in a registry.
+pyproject.toml holds it (`tool.headway.source`).
 """
 
 import argparse
