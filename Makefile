@@ -43,7 +43,7 @@ docs: .venv/docs
 # Wheel, sdist, checksums, notes and the context of the image, in dist/. PYTHONS try the wheel.
 release: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
-	PYTHONPATH=src $(BIN)/python tools/release.py $(if $(PYTHONS),--python $(PYTHONS))
+	$(BIN)/python tools/release.py $(if $(PYTHONS),--python $(PYTHONS))
 
 bench: .venv/test
 	$(BIN)/python benchmarks/bench.py train

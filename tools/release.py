@@ -1,11 +1,12 @@
 """Builds a release in dist/, and tries its wheel in clean environments. `make release` calls it.
 
-`python tools/release.py --from SOURCE` writes into every page what pip installs headway from, such as a name in a registry.
-pyproject.toml holds it (`tool.headway.source`).
+`python tools/release.py --from SOURCE` writes into every page what pip installs headway from, such as a name in a
+registry. pyproject.toml holds it (`tool.headway.source`).
 """
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -63,7 +64,8 @@ def notes() -> str:
 
 def call(*command: str | Path, cwd: Path = ROOT) -> None:
     print("$", *command, flush=True)
-    subprocess.run(command, cwd=cwd, check=True)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    subprocess.run(command, cwd=cwd, check=True, env=bare)
 
 
 def try_out(python: str, wheel: Path) -> None:

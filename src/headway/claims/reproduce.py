@@ -281,6 +281,7 @@ def reproduce(
     overrides: Sequence[str] = (),
     command: str = "",
     confirmed: Callable[[Table], bool] = lambda commands: False,
+    begun: Callable[[Grid, Path, Path], None] = lambda grid, folder, data: None,
 ) -> tuple[list[Table], int]:
     """Decide the claims of a document, of one of its tables, or of one variant there.
 
@@ -292,6 +293,7 @@ def reproduce(
         overrides: changes to the grids or to all recipes.
         command: the command that makes the runs, for the record.
         confirmed: asks the user whether the commands of claim files may run, with all of the user's permissions.
+        begun: called with each grid, its folder and its prepared data, before anything is trained.
 
     Returns:
         A table per file, and the worst exit code of `compare_grid`.
@@ -334,6 +336,7 @@ def reproduce(
         grid = claimed_grid(claims, path, data, options.budget, chosen.cell, overrides)
         check_decidable(claims, grid)
         sought = sought_of_claims(claims, grid)
+        begun(grid, folder, data)
         if options.dry_run:
             plan = plan_of(grid, folder, options, sought)
             tables.append(Table(plan.columns, plan.rows, title=f"{name}: {claims.title}", notes=plan.notes))
@@ -425,7 +428,7 @@ def cut_variants(claims: ClaimFile, runs: Mapping[str, Sequence[Path]], data: Pa
     for name, folders in runs.items():
         parts = {part: what for part, what in claims.cut.parts.items() if part.startswith(f"{name}/")}
         options = given.model_copy(update={"what": tuple(parts.values()), "together": True, **files})
-        for ablation in ablate_seeds(folders, options).ablations if parts else ():
+        for ablation in ablate_seeds(folders, options).ablations if parts and folders else ():
             systems = zip([name, *parts], ablation.systems.values(), strict=True)
             cuts[ablation.measure.key] = {**dict(systems), **cuts.get(ablation.measure.key, {})}  # the first `how`
             tables.append(ablation.table(f"{name}: "))

@@ -58,7 +58,8 @@ def compare(
 @verb()
 def reproduce(
     claim: Annotated[
-        str | None, argument("PAPER/TABLE/CELL", "A document, a table, a variant; without, all are listed.")
+        str | None,
+        argument("PAPER/TABLE/CELL", "A document, a table, a variant, or a paper.zip; without, all are listed."),
     ] = None,
     /,
     *overrides: Annotated[str, argument("KEY.PATH=VALUE", "Changes to the grids, or to all recipes of them.")],
@@ -68,16 +69,25 @@ def reproduce(
     from headway.claims.reproduce import listed_claims
     from headway.claims.reproduce import reproduce as decide_claims
 
+    if claim is not None and claim.endswith(".zip"):
+        from headway.claims.paper import replay
+
+        tables, code = replay(Path(claim), options, overrides, _command(), _confirmed)
+        write("\n\n".join(table.text() for table in tables))
+        return code
     if claim is None:
         write(listed_claims(claims_folder(options.claims)).text())
         return 0
-    # The record has the command that makes all runs, even if this one only compares finished runs.
-    left_out = (flag_of("only_finished"), flag_of("yes"))
-    line = shlex.join(["headway", *(word for word in sys.argv[1:] if word not in left_out)])
-    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides, line, _confirmed)
+    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides, _command(), _confirmed)
     if tables:
         write("\n\n".join(table.text() for table in tables))
     return code
+
+
+def _command() -> str:
+    """The command that makes all runs, for the record, even if this one only compares finished runs."""
+    left_out = (flag_of("only_finished"), flag_of("yes"))
+    return shlex.join(["headway", *(word for word in sys.argv[1:] if word not in left_out)])
 
 
 def _confirmed(commands: Table) -> bool:

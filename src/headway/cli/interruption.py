@@ -52,6 +52,7 @@ def ended_by_signals(*, last: bool) -> Iterator[None]:
 
     received.clear()
     waited.clear()
+
     def ignore() -> None:
         for number in before:
             signal.signal(number, signal.SIG_IGN)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from headway.cli.shell import Device, EngineName, Precision, RunArgument, argument, flag, keys_given, verb
+from headway.cli.shell import Device, EngineName, Precision, argument, flag, keys_given, verb
 from headway.cli.standard_streams import write
 from headway.core.config import WRITES_FOLDER
 from headway.core.errors import UserError, option
@@ -81,12 +81,23 @@ def serve(
 
 @verb()
 def pack(
-    run: RunArgument,
+    run: Annotated[Path | None, argument("RUN", "The run folder.")] = None,
     /,
     output: Annotated[Path | None, flag("The pack, a name.zip.", "the name of RUN")] = None,
+    paper: Annotated[Path | None, flag("Pack a document's claims instead: the claim file.")] = None,
+    runs: Annotated[Path | None, flag("With a paper, the folder that `reproduce` made.")] = None,
 ) -> None:
-    from headway.runs.packing import pack_run
+    if paper is not None and runs is not None and run is None:
+        from headway.claims.paper import pack_paper
 
-    output = output or Path(f"{run.resolve().name}.zip")
-    names = pack_run(run, output)
+        output = output or Path(f"{paper.stem}.zip")
+        names = pack_paper(paper, runs, output)
+    elif run is not None and paper is None and runs is None:
+        from headway.runs.packing import pack_run
+
+        output = output or Path(f"{run.resolve().name}.zip")
+        names = pack_run(run, output)
+    else:
+        allowed = f"headway pack RUN, or headway pack {option('paper')} CLAIMS.yaml {option('runs')} DIR"
+        raise UserError("one run is packed, or the runs of one paper", where="headway pack", allowed=allowed)
     write(f"{output}: {len(names)} files, {output.stat().st_size / 1e6:.1f} MB")

@@ -164,6 +164,7 @@ class ReproduceOptions(GridOptions):
         "List the cells and their estimated time, or the commands that prepare their data; run nothing.", False
     )
     yes: bool = _option("Run the commands of claim files that prepare data without being asked.", False)
+    retrain: bool = _option("Of a packed paper, train all runs anew, instead of deciding from its outputs.", False)
     claims: Path | None = _option(
         "The folder of the claim files.", default_text="claims, else those that come with headway"
     )
