@@ -541,3 +541,16 @@ def test_codes_of_older_folders_of_m2m_are_no_added_tokens(tmp_path: Path) -> No
     added.write_text(json.dumps(codes | {"<new>": max(codes.values()) + 9}))
     with pytest.raises(UserError, match=r"<new>|vocab_size"):
         import_run(["hf", str(folder)], tmp_path / "other", [f"{key}={value}" for key, value in languages.items()])
+
+
+def test_a_row_says_what_is_written_as_transformers_does(tmp_path: Path, run_headway: Command) -> None:
+    folder = write_model(tmp_path / "model", "nllb")
+    search = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")) | {"max_new_tokens": 12}
+    (folder / "generation_config.json").write_text(json.dumps(search), encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    ended = run_headway("import", f"hf:{folder}", "--verify", tmp_path / "lines.txt")
+    assert ended.code == 0, ended.err
+    head, _, row = (line.strip("| ").split(" | ") for line in ended.out.strip().splitlines())
+    said = dict(zip(head, row, strict=True))
+    assert said["greedy"] == said["beam"] == said["lines"] == str(len([line for line in LINES if line.strip()]))
+    assert not (tmp_path / "run").exists()

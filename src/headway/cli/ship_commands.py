@@ -26,11 +26,21 @@ def import_(
     licence: Annotated[
         str | None, flag("The licence of the weights, for the card, such as cc-by-4.0.", "what the files tell")
     ] = None,
+    verify: Annotated[
+        Path | None,
+        flag("Make no run, but a row: of 100 lines of this file, how many are written as transformers writes them."),
+    ] = None,
 ) -> None:
     from headway.importing.importing import import_run
 
     keys = [word for word in words if "=" in word and not Path(word).exists()]
-    import_run([word for word in words if word not in keys], output, keys, licence)
+    places = [word for word in words if word not in keys]
+    if verify is None:
+        import_run(places, output, keys, licence)
+    else:
+        from headway.importing.verification import verify as compared
+
+        write(compared(places, verify, keys).markdown())
 
 
 @verb(loads_runs=True)
