@@ -130,7 +130,7 @@ class Attention(Mixer):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        heads: K.
+        heads: K, the number of heads.
         head_dim: the default of d_k and d_v, itself by default D / K.
         key_dim: d_k, of queries and keys (table 3, row B changes only this).
         value_dim: d_v, of values.

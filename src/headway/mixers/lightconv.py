@@ -46,7 +46,7 @@ class LightConv(Mixer):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        width: k.
+        width: k, the size of the window.
         heads: H; the D / H channels of a head share its k weights.
         dropout: probability of dropping a normalised weight while training (the paper's DropConnect).
         bias: whether the two maps have one.

@@ -56,14 +56,14 @@ class LinearAttention(MatrixMemory):
         dim: D.
         causal: whether a position may only see itself and those before it.
         gate: the kind of gate. Without one, q and k are elu + 1 of their projections, else q is divided by sqrt(d).
-        heads: K.
+        heads: K, the number of heads.
         head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
         canon: whether queries, keys and values are mixed with those of their neighbours (point B of Canon layers).
         output_norm: whether the output of each head is normalised; by default with a gate.
-        output_gate: whether it is gated; by default with a gate.
+        output_gate: whether the output of each head is gated; by default with a gate.
         bias: whether the input and output projections have one.
 
     Raises:
