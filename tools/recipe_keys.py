@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from pydantic import BaseModel
 
 from headway.core.config import sections_in
 from headway.core.errors import HeadwayError, UserError
 from headway.core.registry import REQUIRED, Setting, choices_of, config_of, registry_of, type_in_words
+from headway.models import PRESETS
 from headway.recipe.sections import Recipe
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipe-keys.md"
@@ -27,8 +29,8 @@ HEAD = """\
 # All keys of a recipe
 
 Every key of every section: its type, its default if it has one, and its meaning. [Recipes](recipes.md) shows how a
-recipe is written. A dot joins the keys of nested sections, as on the command line: `data.context.source=2`. A mapping is a
-component with its options, `{kind: NAME, ...}`. The name alone is short for it, as for sections with a `kind`.
+recipe is written. A dot joins the keys of nested sections, as on the command line: `data.context.source=2`. A mapping
+is a component with its options, `{kind: NAME, ...}`. The name alone is short for it, as for sections with a `kind`.
 `headway list` prints the components that are installed, with the same options."""
 # The kinds of components that a section names, in the order of the page.
 COMPONENTS = {
@@ -40,7 +42,9 @@ COMPONENTS = {
     "optimizer": ["optimizers", "schedules"],
     "training": ["metrics", "loggers"],
 }
+WITH_EQUATIONS = {"mixers", "optimizers", "schedules", "formats"}  # whose components are described in full
 NAMES = re.compile(r"(?:(?<=[.;] )|^)(`\w+`(?:, `\w+`)*): ")
+ARGUMENTS = re.compile(r"^(?:Args|Attributes|Raises)\b", re.MULTILINE)
 ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
@@ -53,7 +57,7 @@ class Key(NamedTuple):
     meaning: str
 
 
-Shown = dict[type[BaseModel], str]  # the sections that the page has so far, and their headings
+Shown = dict[type[BaseModel], str]  # the sections that the page names so far, and their headings
 
 
 def page() -> str:
@@ -67,27 +71,37 @@ def page() -> str:
             lines += _paragraph(f"The name of a task, `{field.default}` by default.")
         for kind in COMPONENTS.get(name, []):
             lines += _components(name, kind, shown)
+        if name == "model":
+            lines += _presets()
     return "\n".join(lines) + "\n"
+
+
+def _presets() -> Iterator[str]:
+    yield from ("", "### Presets", "")
+    for name, keys in PRESETS.items():
+        written = yaml.safe_dump(keys, default_flow_style=True, sort_keys=False, width=sys.maxsize).strip()
+        yield from _wrapped(f"`{name}`: `{written}`", "- ")
 
 
 def _section(path: str, section: type[BaseModel], shown: Shown, of: str = "") -> Iterator[str]:
     """A section, and those within it. Keys that a section of the page has already are not repeated."""
-    above = next((shown[base] for base in section.__mro__ if base in shown), None)
-    inherited = _inherited(section, shown)
-    shown[section] = _heading(path, of)
-    yield from _paragraph(_introduction(section) + (f" It also has the keys of {above}." if above else ""))
+    bases = [base for base in section.__mro__[1:] if base in shown]
+    inherited = {name for base in bases for name in _names(base)}
+    shown.setdefault(section, _heading(path, of))
+    for paragraph in [*_description(section), *(f"It also has the keys of {shown[base]}." for base in bases[:1])]:
+        yield from _paragraph(paragraph)
     keys = [key for key in _keys(section, [section], path, of, shown) if key.name not in inherited]
     yield from _table(["key", *Key._fields[1:]], [[f"`{key.name}`", *key[1:]] for key in keys])
     yield from _within(path, section, shown, of)
 
 
 def _within(path: str, section: type[BaseModel], shown: Shown, of: str = "") -> Iterator[str]:
-    """The sections within a section."""
+    """The sections within a section, below the heading by which the page named each first."""
     for name, field in section.model_fields.items():
         below = f"{path}.{field.alias or name}"
-        for inner in sections_in(field.annotation):
-            if inner not in shown:
-                yield from ("", f"### {_heading(below, of)}")
+        for inner in dict.fromkeys(sections_in(field.annotation)):
+            if shown[inner] == _heading(below, of):
+                yield from ("", f"### {shown[inner]}")
                 yield from _section(below, inner, shown, of)
 
 
@@ -101,22 +115,20 @@ def _components(path: str, kind: str, shown: Shown) -> Iterator[str]:
     yield from ("", f"### {kind.capitalize()}", "")
     rows: dict[Key, list[str]] = {}
     for name, component in components.items():
-        yield from _wrapped(f"`{name}`: {_introduction(component)}", "- ")
+        first, *others = _description(component)
+        yield from _wrapped(f"`{name}`: {first}", "- ")
+        for paragraph in others if kind in WITH_EQUATIONS else ():
+            yield from ("", *(f"  {line}" for line in _lines(paragraph)))
         section = config_of(component)
-        inherited = _inherited(section, shown)
+        known = {"kind", *(key for base in section.__mro__ if base in shown for key in _names(base))}
         for key in _keys(section, [section, component], path, name, shown):
-            if key.name not in {*inherited, "kind"}:
+            if key.name not in known:
                 rows.setdefault(key, []).append(name)
     if rows:
         cells = [[f"`{key.name}`", ", ".join(names), *key[1:]] for key, names in rows.items()]
         yield from _table(["key", "of", *Key._fields[1:]], cells)
     for name, component in components.items():
         yield from _within(path, config_of(component), shown, name)
-
-
-def _inherited(section: type[BaseModel], shown: Shown) -> set[str]:
-    """The keys that a section has from sections of the page."""
-    return {name for base in section.__mro__ if base in shown for name in _names(base)}
 
 
 def _names(section: type[BaseModel]) -> list[str]:
@@ -141,7 +153,7 @@ def _keys(section: type[BaseModel], documented: Sequence[type[Any]], path: str, 
                 "the docstring of the class does not describe this key", where=f"{path} {of}", received=name
             )
         for inner in sections_in(fields[name].annotation):
-            heading = shown.get(inner, _heading(f"{path}.{name}", of))
+            heading = shown.setdefault(inner, _heading(f"{path}.{name}", of))
             words = words.replace(inner.__name__, f"[section](#{re.sub(r'[^a-z_ -]', '', heading).replace(' ', '-')})")
         yield Key(name, _type(words, default), _default(default), _sentence(meaning or ""))
 
@@ -165,17 +177,30 @@ def _meanings(documented: Sequence[type[Any]], names: set[str]) -> dict[str, str
     return found
 
 
-def _introduction(documented: type[Any]) -> str:
-    """The first paragraph of a docstring, up to its first key."""
-    text = inspect.cleandoc(documented.__doc__ or "").split("\n\n")[0]
-    return NAMES.split(" ".join(text.split()))[0].strip()
+def _description(documented: type[Any]) -> list[str]:
+    """The paragraphs and tables of a docstring, without its keys and arguments."""
+    text = ARGUMENTS.split(inspect.cleandoc(documented.__doc__ or ""))[0]
+    return [described for paragraph in text.split("\n\n") if (described := _described(paragraph))]
+
+
+def _described(paragraph: str) -> str:
+    """A paragraph up to its first key, or a table with a line below its heading."""
+    if paragraph.startswith("|"):
+        heading, *rows = paragraph.splitlines()
+        return "\n".join([heading, re.sub("[^|]+", "---", heading), *map(_escaped, rows)])
+    return _escaped(NAMES.split(" ".join(paragraph.split()))[0].strip())
+
+
+def _escaped(text: str) -> str:
+    """Text without emphasis: `_` and `*` outside code are signs of formulas."""
+    return re.sub(r"(`[^`]*`)|([_*])", lambda sign: sign[1] or f"\\{sign[2]}", text)
 
 
 def _sentence(text: str) -> str:
     text = " ".join(text.split()).rstrip(";")
     if re.match(r"(a|[a-z]{2,})\b", text):  # not a symbol, as d_k is
         text = text[:1].upper() + text[1:]
-    return text + ("" if text.endswith(".") or not text else ".")
+    return _escaped(text) + ("" if text.endswith(".") or not text else ".")
 
 
 def _default(value: Any) -> str:
@@ -196,8 +221,11 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def _paragraph(text: str) -> Iterator[str]:
-    yield ""
-    yield from _wrapped(text)
+    yield from ("", *_lines(text))
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines() if text.startswith("|") else _wrapped(text)
 
 
 def _wrapped(text: str, mark: str = "") -> list[str]:

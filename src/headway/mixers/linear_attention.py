@@ -41,7 +41,7 @@ class Gates(NamedTuple):
 class LinearAttention(MatrixMemory):
     """Linear attention: a memory of constant size, which fades by a gate.
 
-    o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, where `gate` says A_t and s_t; see `MatrixMemory`.
+    o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, where `gate` determines A_t and s_t.
 
     | gate | A_t | s_t | known as |
     | `none` | 1; o_t is over q_t . sum of k | 1 | Katharopoulos et al. 2020 |

@@ -33,7 +33,7 @@ from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 class ModelSection(Section):
     """A `model` section of any kind.
 
-    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it. `from`: the model that
+    It may be written as a preset's name, or as `{preset: NAME, ...}` with changes to the preset. `from`: the model that
     training starts from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it. `kind`: the
     model, `transformer` by default.
     """

@@ -35,8 +35,8 @@ class DataConfig(Filters):
     base of relative paths. `general`: a second dev set, for abilities that fine-tuning on other data should keep;
     it is evaluated beside dev, and the loss of quality is logged. `lead`: beginnings of the dev sources that are scored
     as baselines. `parses`: the parsers of both sides. `links`: what makes the word alignments of the training corpus.
-    `audio`: the features of recordings. `context`: the number of earlier sentences of the document that are read with
-    each sentence, `2` or `{source: 2, target: 1}`; a line with a blank source ends a document. The earliest context is
+    `audio`: the features of recordings. `context`: the number of earlier sentences that are read with each sentence of
+    a document, `2` or `{source: 2, target: 1}`; a line with a blank source ends a document. The earliest context is
     dropped if the text would exceed `max_length`.
     """
 
