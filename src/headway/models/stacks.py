@@ -121,13 +121,14 @@ class StackedConfig(ModelConfig):
 
     `heads`: the number of heads of mixers and cross-attention. `head_dim`: the size of a head, by default dim / heads.
     `key_dim`: the size of queries and keys only, d_k of Vaswani et al. (2017). `value_dim`: that of values, d_v.
-    `attention_dropout`: the dropout of attention weights. `bias`: whether linear maps have one. `query_key_norm`:
-    whether self-attention normalises queries and keys. `value_residual`: whether self-attention mixes the values of the
-    lowest layer into its own. `feed_forward`: the hidden size of a network with `activation`, or a kind with its
-    options, such as `{kind: swiglu, hidden: 1024}`. `activation`: that of a `feed_forward` by size. `norm`: the
-    position of the norm, after or before each sublayer. `norm_kind`: layer or rms. `position`: a kind, or a kind with
-    its options; a kind that attention reads is passed to every mixer that can use it. `match_parameters`: the number of
-    parameters, which the feed-forward networks are sized for; a number or a recipe is short for `{to: ...}`.
+    `attention_dropout`: the dropout of attention weights. `bias`: whether the linear maps of mixers, feed-forward
+    networks and `multi_head` cross-attention have one. `query_key_norm`: whether self-attention normalises queries and
+    keys. `value_residual`: whether self-attention mixes the values of the lowest layer into its own. `feed_forward`:
+    the hidden size of a network with `activation`, or a kind with its options, such as `{kind: swiglu, hidden: 1024}`.
+    `activation`: that of a `feed_forward` by size. `norm`: the position of the norm, after or before each sublayer.
+    `norm_kind`: layer or rms. `position`: a kind, or a kind with its options; a kind that attention reads is passed to
+    every mixer that can use it. `match_parameters`: the number of parameters that a size is adjusted to; a number or a
+    recipe is short for `{to: ...}`.
     """
 
     feed_forward: Width | dict[str, Any] = 2048
