@@ -112,3 +112,17 @@ def test_what_is_shipped_is_found_where_links_are_files(
     (package / "experiments" / name).write_text(f"../../../{name}", encoding="utf-8")
     monkeypatch.setattr("headway.core.files.__file__", str(package / "core" / "files.py"))
     assert shipped(name) == tmp_path / name
+
+
+def test_forms_of_issues_have_what_github_needs() -> None:
+    forms = sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert {path.stem for path in forms} == {"bug", "question", "different-result"}
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert form["name"]
+        assert form["description"]
+        fields = [part for part in form["body"] if part["type"] != "markdown"]
+        assert any(field.get("validations", {}).get("required") for field in fields)
+        assert all(field["type"] in ("textarea", "input", "dropdown", "checkboxes") for field in fields)
+        for names in ([field["id"] for field in fields], [field["attributes"]["label"] for field in fields]):
+            assert len(names) == len(set(names)), path.name

@@ -208,19 +208,19 @@ def _keys(loc: Sequence[Any], section: type[BaseModel]) -> tuple[list[str], type
             continue
         keys.append(part)
         field = next((option.model_fields[part] for option in sections if part in option.model_fields), None)
-        if field is not None and (below := list(_sections_in(field.annotation))):
+        if field is not None and (below := list(sections_in(field.annotation))):
             innermost, sections = sections[0], below
         else:
             innermost = sections[0]
     return keys, innermost if keys else section
 
 
-def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """The sections in the type of a field."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
-        yield from _sections_in(inner)
+        yield from sections_in(inner)
 
 
 UNKNOWN_KEY = "unknown_key"

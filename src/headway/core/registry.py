@@ -291,25 +291,25 @@ def _section_of(component: type[Any]) -> type[BaseModel]:
 def choices_of(section: type[BaseModel]) -> list[Setting]:
     """The options of a section, `kind` left out."""
     return [
-        Setting(field.alias or name, _type_in_words(field.annotation), field.get_default(call_default_factory=True))
+        Setting(field.alias or name, type_in_words(field.annotation), field.get_default(call_default_factory=True))
         for name, field in section.model_fields.items()
         if name != "kind"
     ]
 
 
-def _type_in_words(annotation: Any) -> str:
+def type_in_words(annotation: Any) -> str:
     """A type as people read it: `int`, `post|pre`, `list of text`, `float or None`."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type_in_words(inner[0])
+        return type_in_words(inner[0])
     if origin is Literal:
         return "|".join(map(str, inner))
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(map(_type_in_words, inner)))
+        return " or ".join(dict.fromkeys(map(type_in_words, inner)))
     if origin in (tuple, list, Sequence) and inner[1:] in ((), (...,)):
-        return f"list of {_type_in_words(inner[0])}"
+        return f"list of {type_in_words(inner[0])}"
     if origin is tuple:
-        return ", ".join(map(_type_in_words, inner))
+        return ", ".join(map(type_in_words, inner))
     names = {NoneType: "None", str: "text", Path: "file"}
     return names.get(annotation) or str(getattr(origin or annotation, "__name__", annotation))
 

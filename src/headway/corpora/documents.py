@@ -23,6 +23,7 @@ class ContextConfig(Section):
     """The numbers of preceding sentences in the input and the output; a single number is that of the source.
 
     With target context, a model reads its own earlier outputs there. Only the sentence itself is learned and scored.
+    `source`, `target`: the number of sentences of that side.
     """
 
     source: Annotated[int, Field(ge=0, le=1000)] = 0

@@ -15,9 +15,10 @@ class Filters(Section):
     """The conditions for keeping a pair of a corpus.
 
     `broken`: unreadable rows are an `error`, or are counted and left out with `skip`. `count`: the unit of
-    `max_length`, `max_ratio` and `truncate_source`: `pieces`, the tokens of the vocabulary without the end-of-sentence
-    token, or `words` of the segmented text. `truncate_source`: the maximum length of sources in training, dev and
-    prediction; longer sources are truncated.
+    lengths, `pieces`, the tokens of the vocabulary without the end-of-sentence token, or `words` of the segmented text.
+    `max_length`: the maximum length of both sides of a training pair. `max_ratio`: the maximum ratio of their lengths.
+    `truncate_source`: the maximum length of sources in training, dev and prediction; longer sources are truncated.
+    `drop_duplicates`: whether training keeps one of equal pairs.
     """
 
     broken: Broken = "error"

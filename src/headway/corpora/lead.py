@@ -18,8 +18,10 @@ class LeadConfig(Section):
     """The first `count` words (separated by white space), sentences or characters of a source.
 
     In text without spaces, a character is a word. Short forms: a number of words, or a number and a unit, as in
-    `3-sentences`, and a language, as in `3-sentences-de`. `language`: the language of sentence segmentation, by default
-    that of the source if it is known, or English.
+    `3-sentences`, and a language, as in `3-sentences-de`.
+
+    `count`, `unit`: the length of the beginning. `language`: the language of sentence segmentation, by default that of
+    the source if it is known, or English.
     """
 
     count: Count

@@ -51,7 +51,7 @@ class Conllu(CorpusFormat):
     """Sentences whose syntactic words are labelled with one of the columns."""
 
     class Config(CorpusConfig):
-        """The file, and the column of the `label`."""
+        """`path`: the file. `label`: the column of the label."""
 
         path: Path
         label: LabelColumn = "upos"

@@ -33,11 +33,12 @@ def _tag(value: str) -> str:
 
 
 class CorpusConfig(Section):
-    """The options of a corpus format. Options of type `Path` are relative to `data.folder`.
+    """A corpus: a format with its options. Paths are relative to `data.folder`.
 
-    `weight`: the relative frequency of the corpus's pairs in training with several corpora; all of them have a weight,
-    or none. `tag`: one or more tokens such as `<2de>` before each source. `terms`: a glossary, SOURCE TAB TARGET per
-    line; half of the sources with a term are annotated with its translation (Dinu et al. 2019).
+    `kind`: the name of a format. `weight`: the relative frequency of the corpus's pairs in training with several
+    corpora; all of them have a weight, or none. `tag`: one or more tokens such as `<2de>` before each source. `terms`:
+    a glossary, SOURCE TAB TARGET per line; half of the sources with a term are annotated with its translation (Dinu et
+    al. 2019).
     """
 
     kind: str

@@ -22,7 +22,7 @@ class Columns(CorpusFormat):
     """A word per row, in columns separated by tabs; a blank line ends a sentence."""
 
     class Config(CorpusConfig):
-        """The file, and the `columns` of word and label, from 1."""
+        """`path`: the file. `columns`: the columns of word and label, from 1."""
 
         path: Path
         columns: tuple[Count, Count] = (1, 2)
@@ -194,7 +194,7 @@ class M2(CorpusFormat):
     """M2 edits of annotators: edited words are wrong."""
 
     class Config(CorpusConfig):
-        """The file, and the number of an `annotator`; by default all annotators, each with a separate labelling."""
+        """`path`: the file. `annotator`: a number; by default all annotators, each with a separate labelling."""
 
         path: Path
         annotator: Index | None = None

@@ -64,9 +64,8 @@ class ParallelLines(CorpusFormat):
     """Line-aligned files. With corrections as `references`, they determine which source words are wrong."""
 
     class Config(CorpusConfig):
-        """A `source` and its `target`, or several `references` instead, the first of which is used in training.
-
-        Files may be compressed (.gz, .xz).
+        """Files, which may be compressed (.gz, .xz). `source`: the sources, a line each. `target`: their targets.
+        `references`: several files of targets instead; training uses the first.
         """
 
         source: Path | None = None
@@ -206,9 +205,8 @@ class Tsv(CorpusFormat):
     """
 
     class Config(CorpusConfig):
-        """`columns` are the columns of the source and of one or more targets, or of a word and its label.
-
-        They are numbers from 1, or names in the first row; by default the first two. Metrics compare with all targets;
+        """`path`: the file. `columns`: the columns of the source and of one or more targets, or of a word and its
+        label, as numbers from 1, or names in the first row; by default the first two. Metrics compare with all targets;
         training uses the first. `quoted`: the file was written by a spreadsheet, where a cell may be in double quotes,
         inner quotes are doubled, and tabs and line breaks within a cell become spaces.
         """
@@ -237,9 +235,8 @@ class Tsv(CorpusFormat):
 
 
 class RecordsConfig(CorpusConfig):
-    """`columns` are the fields of the source and of one or more targets; dots access nested fields.
-
-    Metrics compare with all targets; training uses the first.
+    """`columns`: the fields of the source and of one or more targets; dots access nested fields. Metrics compare with
+    all targets; training uses the first.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=2)]
@@ -281,7 +278,7 @@ class JsonLinesFile(CorpusFormat):
     """JSON lines of pairs, or of recordings with transcripts. Paths of recordings are relative to the file's folder."""
 
     class Config(RecordsConfig):
-        """The file and its `columns`."""
+        """`path`: the file."""
 
         path: Path
 
@@ -317,7 +314,7 @@ class Hub(CorpusFormat):
     """A data set of the Hugging Face hub, read with the extra [hub]."""
 
     class Config(RecordsConfig):
-        """The data set's `name` and `configuration` on the hub, and one `split` of it."""
+        """`name`: a data set of the hub, or a folder. `configuration`, `split`: the part that is read."""
 
         name: str
         configuration: str | None = None

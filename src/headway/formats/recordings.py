@@ -72,7 +72,7 @@ class LibriSpeech(CorpusFormat):
     """Folders with files `*.trans.txt` at any depth, each in the folder of its recordings."""
 
     class Config(CorpusConfig):
-        """One or more `folders`."""
+        """`folders`: one or more folders of LibriSpeech."""
 
         folders: Annotated[
             tuple[Path, ...],

@@ -52,7 +52,7 @@ class Tmx(CorpusFormat):
     """A translation memory, without its inline tags."""
 
     class Config(CorpusConfig):
-        """The `file`, and the language codes of `source` and `target`."""
+        """`file`: the translation memory. `source`, `target`: the language code of that side."""
 
         file: Path
         source: LanguageCode
@@ -92,7 +92,7 @@ class Po(CorpusFormat):
     """The messages of a program with their translations."""
 
     class Config(CorpusConfig):
-        """The `file`."""
+        """`file`: the catalogue of messages."""
 
         file: Path
 

@@ -61,7 +61,9 @@ class Treebank(CorpusFormat):
     """A treebank in Penn brackets or TIGER-XML: pairs of a sentence and the linear form of its tree."""
 
     class Config(CorpusConfig):
-        """The file; `leaves` of the linear form are `tags` or `xx`; `functions` keeps grammatical functions."""
+        """`path`: the file. `leaves`: the leaves of linear forms, tags or XX. `functions`: whether to keep grammatical
+        functions.
+        """
 
         path: Path
         leaves: Leaves = "tags"

@@ -26,8 +26,9 @@ STACKS = {"source": "encoder", "target": "decoder"}
 class DependencyConfig(Section):
     """Attention heads that are supervised with the dependency heads of `data.parses` (dependency-based self-attention).
 
-    `layer` and `heads` count from 1, as in papers. `index_by`: the decoder's row t, which reads y(t-1) and predicts
-    y(t), stands for the predicted word (`output`) or the word that is read (`input`).
+    `weight`: the factor of the loss. `layer`, `heads`: counted from 1, as in papers. `sides`: where attention is
+    supervised. `index_by`: the decoder's row t, which reads y(t-1) and predicts y(t), stands for the predicted word
+    (`output`) or the word that is read (`input`).
     """
 
     weight: Weight = 0.5

@@ -28,7 +28,8 @@ KIND = "guided_alignment"
 class GuidedAlignmentConfig(Section):
     """A head of cross-attention that is supervised with the links of `data.links`.
 
-    `layer`: its name, such as `decoder.2.cross`; `head` counts from 1. `weight`: by default 0.05, as in Garg et al.
+    `layer`: its name, such as `decoder.2.cross`. `head`: counted from 1. `weight`: the factor of the loss, by default
+    as in Garg et al. (2019).
     """
 
     layer: Annotated[str, Field(pattern=r"^decoder\.[1-9][0-9]{0,3}\.cross$")]

@@ -23,7 +23,9 @@ from headway.tensors.batch import TargetBatch
 class ObjectiveConfig(Section):
     """The objective of training: cross-entropy with label smoothing (Szegedy et al. 2016), and optional further losses.
 
-    `losses`: a list of kinds with their options, such as `{kind: my_package.module:Class, weight: 0.5}`.
+    `label_smoothing`: the share of the probability that is spread over the whole vocabulary. `dependency`: the loss of
+    dependency heads. `synchronous`: the loss of synchronous attention. `losses`: further losses, a list of kinds with
+    their options, such as `{kind: my_package.module:Class, weight: 0.5}`.
     """
 
     label_smoothing: Probability = 0.1

@@ -23,11 +23,12 @@ from headway.tensors.masks import additive, causal_mask
 class SynchronousConfig(Section):
     """The decoder's self-attention D is trained to agree with D', the encoder's E mapped by cross-attention C.
 
-    Layers and heads count from 1. `heads`: the heads of `layer` that E and D are averaged over; by default those of
-    `dependency` if it is on the same layer, else all. `cross_head`: the head of C, or the mean of all. `reverse`:
-    C_back is C transposed, or a separate softmax over the transposed scores. `target`: D' is the softmax of the masked
-    product C E C_back (equation 12), or its division by the sum of each row. `detach`: the side without gradient, the
-    `projected` D' or the `decoder`'s D.
+    Layers and heads count from 1. `weight`: the factor of the loss. `layer`: the layer of E and D. `heads`: the heads
+    that E and D are averaged over; by default those of `dependency` if it is on the same layer, else all.
+    `cross_layer`: the layer of C. `cross_head`: the head of C, or the mean of all. `reverse`: C_back is C transposed,
+    or a separate softmax over the transposed scores. `target`: D' is the softmax of the masked product C E C_back
+    (equation 12), or its division by the sum of each row. `detach`: the side without gradient, the `projected` D' or
+    the `decoder`'s D.
     """
 
     weight: Weight = 10.0

@@ -130,7 +130,7 @@ class Attention(Mixer):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        heads: K.
+        heads: K, the number of heads.
         head_dim: the default of d_k and d_v, itself by default D / K.
         key_dim: d_k, of queries and keys (table 3, row B changes only this).
         value_dim: d_v, of values.
@@ -140,7 +140,7 @@ class Attention(Mixer):
             v_1 with a learned lambda (Zhou et al. 2024).
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
             a `RelativePositions` shared by several mixers.
-        key_value_heads: G, a divisor of K; by default K (Ainslie et al. 2023).
+        key_value_heads: G, the number of heads of keys and values, a divisor of K; by default K (Ainslie et al. 2023).
         query_key_norm: divide queries and keys by their root mean square, with a learned scale, before rotation
             (Dehghani et al. 2023).
         forget: add -|c_i - c_j| to the score of query i and key j, c_i the sum of log sigmoid(w x_l + b) over l <= i, w

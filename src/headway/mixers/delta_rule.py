@@ -192,14 +192,14 @@ class DeltaRule(MatrixMemory):
         gate: the kind of a_t.
         negative_eigenvalues: whether beta_t is twice as large, up to 2, so that a write can negate the stored value,
             which tracking a parity needs (Grazzi et al. 2025).
-        heads: K.
+        heads: K, the number of heads.
         head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
         canon: whether queries, keys and values are mixed with those of their neighbours (point B of Canon layers).
         output_norm: whether the output of each head is normalised.
-        output_gate: whether it is gated.
+        output_gate: whether the output of each head is gated.
         bias: whether the input and output projections have one.
 
     Raises:

@@ -24,7 +24,7 @@ class DependencyAttention(Attention):
     Args:
         dim: D.
         causal: whether a position may only see itself and those before it.
-        dependency_heads: N.
+        dependency_heads: N, the number of these heads.
         key_bias: add u K^T / sqrt(d) to the scores of a dependency head, u learned: the prior of each word to be a
             head. With rotary positions, U and u are applied to the rotated queries.
         heads, head_dim, key_dim, value_dim, dropout, bias, position, key_value_heads, query_key_norm, canon, forget: as

@@ -41,7 +41,7 @@ class Gates(NamedTuple):
 class LinearAttention(MatrixMemory):
     """Linear attention: a memory of constant size, which fades by a gate.
 
-    o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, where `gate` says A_t and s_t; see `MatrixMemory`.
+    o_t = S_t^T q_t with S_t = A_t S_{t-1} + s_t k_t v_t^T, where `gate` determines A_t and s_t.
 
     | gate | A_t | s_t | known as |
     | `none` | 1; o_t is over q_t . sum of k | 1 | Katharopoulos et al. 2020 |
@@ -56,14 +56,14 @@ class LinearAttention(MatrixMemory):
         dim: D.
         causal: whether a position may only see itself and those before it.
         gate: the kind of gate. Without one, q and k are elu + 1 of their projections, else q is divided by sqrt(d).
-        heads: K.
+        heads: K, the number of heads.
         head_dim: the default of d and d_v, itself by default D / K.
         key_dim: d, of queries and keys.
         value_dim: d_v, of values.
         gate_rank: the size between W_1 and W_2.
         canon: whether queries, keys and values are mixed with those of their neighbours (point B of Canon layers).
         output_norm: whether the output of each head is normalised; by default with a gate.
-        output_gate: whether it is gated; by default with a gate.
+        output_gate: whether the output of each head is gated; by default with a gate.
         bias: whether the input and output projections have one.
 
     Raises:

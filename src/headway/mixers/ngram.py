@@ -45,7 +45,7 @@ class Ngram(Mixer):
         dim: D.
         causal: whether a position may only see itself and those before it.
         n: size of the window on either side, including the position itself.
-        heads: K.
+        heads: K, the number of heads.
         head_dim: d, by default D / K.
         global_context: True adds g^k, the maximum of x^k over the whole sequence (equation 7); "prefix" the maximum
             over x_1^k .. x_t^k, which does not see the future.

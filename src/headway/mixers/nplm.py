@@ -38,10 +38,10 @@ class Nplm(Mixer):
         dim: D.
         causal: whether a position may only see itself and those before it.
         n: size of the window on either side, including the position itself.
-        blocks: M, on either side; 0 for no distant context.
-        block_size: b.
-        kernels: C.
-        hidden: H, by default D.
+        blocks: M, the distant blocks on either side; 0 for none.
+        block_size: b, the positions of a block.
+        kernels: C, the averages of a block.
+        hidden: H, the size of the hidden layer, by default D.
         bias: whether W_1 and W_2 have one.
 
     Raises:

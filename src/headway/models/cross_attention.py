@@ -128,7 +128,7 @@ class MultiHeadCross(CrossMixer):
         dim: D, also the size of the values.
         memory_dim: E.
         positions: not used.
-        heads: K.
+        heads: K, the number of heads.
         head_dim: the default of d_k and d_v, itself by default D / K.
         key_dim: d_k, of queries and keys.
         value_dim: d_v, of values.

@@ -29,7 +29,10 @@ from headway.tensors.masks import drop_full, padding_mask
 
 
 class DecoderOnlyConfig(StackedConfig):
-    """One causal stack that reads source and target as one sequence; the loss is on the target alone."""
+    """One causal stack that reads source and target as one sequence; the loss is on the target alone.
+
+    `decoder`: the stack of layers.
+    """
 
     kind: Literal["decoder_only"] = "decoder_only"
     decoder: StackConfig = StackConfig()

@@ -24,8 +24,8 @@ from headway.tensors.masks import drop_full, padding_mask, zero_padding
 class FrontEndConfig(Section):
     """Convolutions over frames, each with a gated linear unit, before the encoder of a model that reads speech.
 
-    Each layer divides the number of positions by `stride`. `channels`: the size between layers, before the gate halves
-    it.
+    `layers`, `kernel`: the number of convolutions, and the frames that each reads. `stride`: each layer divides the
+    number of positions by it. `channels`: the size between layers, before the gate halves it.
     """
 
     layers: Layers = 2

@@ -33,8 +33,9 @@ from headway.tensors.batch import UNKNOWN, AnyBatch, Batch
 class ModelSection(Section):
     """A `model` section of any kind.
 
-    A model may be written as a preset's name, or as `{preset: NAME, ...}` with changes to it. `from`: the model that
-    training starts from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it.
+    It may be written as a preset's name, or as `{preset: NAME, ...}` with changes to the preset. `from`: the model that
+    training starts from, `hf:FOLDER_OR_NAME` of a Marian model; all other keys are then read from it. `kind`: the
+    model, `transformer` by default.
     """
 
     kind: str
@@ -48,11 +49,12 @@ class ModelSection(Section):
 class ModelConfig(ModelSection):
     """The options of every kind of sequence-to-sequence model.
 
-    `max_position`: longer inputs, counting the end-of-sentence token, are refused, because the model was not trained on
-    them. A sequence that joins source and target, as in a decoder-only model, is one input. `tied`: `all` shares
-    source, target and output embeddings, `target` the last two, `none` nothing; the default is `all` if the vocabulary
-    is shared, else `target`. `scale_embeddings`: whether embeddings are multiplied by the root of `dim` before the
-    first layer (Vaswani et al. 2017, section 3.4), unlike in recurrent models of earlier papers.
+    `dim`: the size of embeddings and of vectors between layers. `dropout`: on embeddings and on what each sublayer
+    adds. `max_position`: longer inputs, counting the end-of-sentence token, are refused, because the model was not
+    trained on them. A sequence that joins source and target, as in a decoder-only model, is one input. `tied`: `all`
+    shares source, target and output embeddings, `target` the last two, `none` nothing; the default is `all` if the
+    vocabulary is shared, else `target`. `scale_embeddings`: whether embeddings are multiplied by the root of `dim`
+    before the first layer (Vaswani et al. 2017, section 3.4), unlike in recurrent models of earlier papers.
     """
 
     dim: Width = 512

@@ -215,9 +215,10 @@ def joined(choices: list[Choice]) -> Choice:
 class ScoredConfig(Section):
     """The options of attention with one head.
 
-    `window`: `global`, or positions up to `width` from a centre: the query's own position (`local-m`) or a predicted
-    one (`local-p`). `choice`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one
-    position that never moves back. `estimator`, for training the last two: `reinforce` or `straight_through`.
+    `window`: `global`, or positions around a centre: the query's own position (`local-m`) or a predicted one
+    (`local-p`). `width`: the largest distance from the centre. `choice`: `soft` takes the weighted sum of all
+    positions, `hard` one position, `monotonic` one position that never moves back. `estimator`: how the gradient of
+    `hard` and `monotonic` is estimated.
     """
 
     window: Literal["global", "local-m", "local-p"] = "global"
@@ -235,7 +236,7 @@ class ScoredConfig(Section):
 
 
 class ProductConfig(ScoredConfig):
-    """The options of scores that are products. `scaled` divides them by the root of H, for initially soft attention."""
+    """The options of scores that are products. `scaled`: divide them by the root of H, for initially soft attention."""
 
     scaled: bool = False
 

@@ -27,8 +27,8 @@ MERGED = {"kind": "merged"}
 class ResidualConfig(Section):
     """The residual connections of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
 
-    `over`: the outputs of all sublayers (`layers`, the default) or of `blocks`, within which outputs are summed (Kimi
-    Team 2026).
+    `kind`: `plain` or `attention`. `over`: the outputs of all sublayers (`layers`, the default) or of `blocks`, within
+    which outputs are summed (Kimi Team 2026).
     """
 
     kind: Literal["plain", "attention"] = "plain"
@@ -55,9 +55,10 @@ def _points(value: Any) -> str | None:
 
 
 class StackConfig(Section):
-    """One side of a Transformer: its layers and their mixers, one mixer for all, or a list with one for each layer.
+    """One side of a Transformer.
 
-    `residual`: `plain`, or `{kind: attention, over: layers | blocks}`, see `ResidualConfig`. `canon`: the positions of
+    `layers`: the number of layers. `mixer`: a mixer, or one with its options, for all layers, or a list with one for
+    each, lowest first. `residual`: `plain`, or `{kind: attention, over: layers | blocks}`. `canon`: the positions of
     Canon layers in each layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the mixer's queries,
     keys and values, C before its feed-forward network, D on the hidden layer of that network.
     """
@@ -116,13 +117,18 @@ class MatchConfig(Section):
 class StackedConfig(ModelConfig):
     """The options that all models made of Transformer blocks share.
 
-    `head_dim` sets the size of a head, by default dim / heads; `key_dim` that of queries and keys only, `value_dim`
-    that of values (d_k and d_v of Vaswani et al. 2017). `bias`: whether linear maps have one. `query_key_norm`: whether
-    self-attention normalises queries and keys. `value_residual`: whether it mixes the values of the lowest layer into
-    its own. Options of a mixer override these. `feed_forward`: the hidden size of a network with `activation`, or a
-    kind with its options, such as `{kind: swiglu, hidden: 1024}`. `norm`: the position of the norm, `norm_kind`: its
-    kind (layer, rms). `position`: a kind, or a kind with its options; a kind that attention reads is passed to every
-    mixer that can use it. `match_parameters`: see `MatchConfig`; a number or a recipe is short for `{to: ...}`.
+    Options of a mixer override those of the model.
+
+    `heads`: the number of heads of mixers and cross-attention. `head_dim`: the size of a head, by default dim / heads.
+    `key_dim`: the size of queries and keys only, d_k of Vaswani et al. (2017). `value_dim`: that of values, d_v.
+    `attention_dropout`: the dropout of attention weights. `bias`: whether the linear maps of mixers, feed-forward
+    networks and `multi_head` cross-attention have one. `query_key_norm`: whether self-attention normalises queries and
+    keys. `value_residual`: whether self-attention mixes the values of the lowest layer into its own. `feed_forward`:
+    the hidden size of a network with `activation`, or a kind with its options, such as `{kind: swiglu, hidden: 1024}`.
+    `activation`: that of a `feed_forward` by size. `norm`: the position of the norm, after or before each sublayer.
+    `norm_kind`: layer or rms. `position`: a kind, or a kind with its options; a kind that attention reads is passed to
+    every mixer that can use it. `match_parameters`: the number of parameters that a size is adjusted to; a number or a
+    recipe is short for `{to: ...}`.
     """
 
     feed_forward: Width | dict[str, Any] = 2048

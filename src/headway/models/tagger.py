@@ -30,9 +30,10 @@ class TaggerConfig(ModelSection):
     """A pretrained encoder that labels words.
 
     `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package. `pretrained`:
-    whether to start from its weights or from random ones; `freeze`: whether they are kept. `layers`: the input of the
-    labels, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all, with `heads`
-    and `head_dim` (by default the encoder's size / heads). `dropout` applies to the layers, the keys and the weights.
+    whether to start from its weights or from random ones. `freeze`: whether these weights are kept. `layers`: the input
+    of the labels, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all. `heads`:
+    the number of heads of this attention. `head_dim`: the size of a head, by default the encoder's size / heads.
+    `dropout`: on the layers, the keys and the weights.
     """
 
     kind: Literal["tagger"] = "tagger"

@@ -37,8 +37,9 @@ from headway.tensors.masks import drop_full
 
 
 class TransformerConfig(StackedConfig):
-    """The encoder-decoder of Vaswani et al. (2017). With a `front_end` its sources are frames instead of tokens.
+    """The encoder-decoder of Vaswani et al. (2017).
 
+    `encoder`, `decoder`: a stack of layers. `front_end`: convolutions, for sources that are frames of speech.
     `output_bias`: whether logits have a bias, as in Marian. `first_input`: the first input of the decoder, the vector
     of the begin-of-sentence token (`bos`) or, as in Marian, a zero vector (`zero`), plus position 0. `embedding_norm`:
     whether the sum of token and position vectors is normalised, as in BART.

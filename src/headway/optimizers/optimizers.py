@@ -20,7 +20,9 @@ WeightDecay = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class AdamConfig(Section):
-    """The options of Adam and AdamW."""
+    """The options of Adam and AdamW. `betas`: the decay rates of both moments. `epsilon`: added to the root of the
+    second. `weight_decay`: the factor of the weights.
+    """
 
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
@@ -56,7 +58,9 @@ class FusedAdamW(AdamW):
 
 
 class SgdConfig(Section):
-    """The options of stochastic gradient descent, without momentum by default."""
+    """The options of stochastic gradient descent. `momentum`: the decay rate of the sum of gradients. `nesterov`:
+    whether momentum is Nesterov's. `weight_decay`: the factor of the weights.
+    """
 
     momentum: Probability = 0.0
     nesterov: bool = False
@@ -85,7 +89,9 @@ class FusedSgd(SGD):
 
 
 class AdadeltaConfig(Section):
-    """The options of Adadelta; Zeiler's own method has a learning rate of 1."""
+    """The options of Adadelta; Zeiler's own method has a learning rate of 1. `rho`: the decay rate of squared gradients
+    and updates. `epsilon`: added to both. `weight_decay`: the factor of the weights.
+    """
 
     rho: Probability = 0.95
     epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-6
@@ -106,8 +112,8 @@ class ForeachAdadelta(Adadelta):
 class MuonConfig(AdamConfig):
     """The options of Muon, and of AdamW for all other parameters, which has these `betas` and `epsilon`.
 
-    `momentum`, `nesterov` and `steps` (of Newton and Schulz) are Muon's. `adamw_rate`: the learning rate of AdamW,
-    relative to that of Muon.
+    `momentum`: the decay rate of the sum of gradients. `nesterov`: whether momentum is Nesterov's. `steps`: the
+    iterations of Newton and Schulz. `adamw_rate`: the learning rate of AdamW, relative to that of Muon.
     """
 
     momentum: Probability = 0.95
@@ -160,9 +166,9 @@ def _for_muon(blocks: Iterable[nn.Module], learning: Iterable[Tensor]) -> list[d
 class OptimizerConfig(Section):
     """The optimizer and its learning rate schedule.
 
-    `kind`: a name in `OPTIMIZERS`, or `module:Class` of a torch optimizer; the options of the kind are further keys of
-    the section. `schedule`: a name in `SCHEDULES`, or `{kind: module:Class, ...options}`, which determines the meaning
-    of `learning_rate` and `warmup`.
+    `kind`: the name of an optimizer, or `module:Class` of a torch optimizer; its options are further keys of the
+    section. `schedule`: the name of a schedule, or `{kind: NAME, ...options}`, which determines the rate of each
+    update. `learning_rate`: the rate at the end of the warm-up. `warmup`: the updates of the warm-up; 0 for none.
     """
 
     model_config = ConfigDict(extra="allow")

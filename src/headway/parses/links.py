@@ -31,10 +31,12 @@ LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9.]{1,20}))?")
 class LinksConfig(Section):
     """Links between the words of pairs; the name of a kind is short for it.
 
-    `kind`: `eflomal` aligns all pairs in both directions, which are combined by `symmetrise`. `pharaoh` reads `file`,
-    with a line for each pair of data.train, in any format of AER, with words counted from `links_from`. `teacher` uses
-    the cross-attention of `run`, forced to the targets: the mean of `heads` in `layer` of its decoder, by default as
-    for word alignments. `folder`: the folder of the links, by default that of the corpus.
+    `kind`: `eflomal` aligns all pairs in both directions, `pharaoh` reads a file, and `teacher` uses the
+    cross-attention of a run, forced to the targets. `symmetrise`: how the two directions of `eflomal` are combined.
+    `file`: the file of `pharaoh`, a line for each pair of data.train, in any format of AER. `links_from`: the number of
+    the first word in that file. `run`: the run of `teacher`. `layer`, `heads`: the layer of its decoder, and the heads
+    that are averaged; by default as for word alignments. `folder`: the folder of the links, by default that of the
+    corpus.
     """
 
     kind: Literal["eflomal", "pharaoh", "teacher"] = "eflomal"

@@ -38,7 +38,9 @@ KEY_BYTES = 16  # a collision among a billion sentences has a probability below 
 
 
 class ParsesConfig(Section):
-    """The parsers of both sides. Parses are stored in `folder`, by default beside the corpus."""
+    """The parsers of both sides. `source`, `target`: the parser of that side. `folder`: the folder of the parses, by
+    default that of the corpus.
+    """
 
     source: AnyParser | None = None
     target: AnyParser | None = None

@@ -23,9 +23,10 @@ from headway.parses.parse import Parse, Token
 class ParserConfig(Section):
     """A dependency parser; `KIND:MODEL` for short, or just the name of a spaCy pipeline.
 
-    `model`: the name or folder of a spaCy pipeline; a language (`en`), or a folder of Stanza models named after the
-    language; or a CoNLL-U file, or a folder of them. `whitespace`: white space in the corpus is part of natural `text`,
-    or separates the `tokens` of the parser, or is `none` of the text's (segmented Japanese) and is removed for parsing.
+    `kind`: `spacy`, `stanza`, `conllu` or `module:Class`. `model`: the name or folder of a spaCy pipeline; a language
+    (`en`), or a folder of Stanza models named after the language; or a CoNLL-U file, or a folder of them. `whitespace`:
+    white space in the corpus is part of natural `text`, or separates the `tokens` of the parser, or is `none` of the
+    text's (segmented Japanese) and is removed for parsing.
     """
 
     kind: str = "spacy"

@@ -31,12 +31,12 @@ USUAL_TOKENS = 4096  # of a batch
 class DataConfig(Filters):
     """The corpora, and filters for their examples.
 
-    `train` and `dev`: a corpus (`headway list formats`), or a list of corpora, which are concatenated. `folder`: the
-    base of their relative paths. `general`: a second dev set, for abilities that fine-tuning on other data should keep;
+    `train`, `dev`: a corpus (`headway list formats`), or a list of corpora, which are concatenated. `folder`: the
+    base of relative paths. `general`: a second dev set, for abilities that fine-tuning on other data should keep;
     it is evaluated beside dev, and the loss of quality is logged. `lead`: beginnings of the dev sources that are scored
-    as baselines. `parses` names the parsers of both sides, `links` the source of word alignments; `audio` configures
-    the features of recordings. `context`: the number of earlier sentences of the document that are read with each
-    sentence, `2` or `{source: 2, target: 1}`; a line with a blank source ends a document. The earliest context is
+    as baselines. `parses`: the parsers of both sides. `links`: what makes the word alignments of the training corpus.
+    `audio`: the features of recordings. `context`: the number of earlier sentences that are read with each sentence of
+    a document, `2` or `{source: 2, target: 1}`; a line with a blank source ends a document. The earliest context is
     dropped if the text would exceed `max_length`.
     """
 
@@ -63,8 +63,9 @@ class DataConfig(Filters):
 class AverageConfig(Section):
     """The checkpoints that are averaged into the final model: the `count` last, or the `count` best on dev.
 
-    `kind`: with `ema`, an exponential moving average of the weights is stored in checkpoints, evaluated and used as the
-    final model. `decay` is its decay rate (0.999 by default), which is lower in the first updates.
+    `of`: whether the best checkpoints or the last ones are averaged. `count`: their number. `kind`: with `ema`, an
+    exponential moving average of the weights is stored in checkpoints, evaluated and used as the final model. `decay`:
+    the decay rate of `ema` (0.999 by default), which is lower in the first updates.
     """
 
     of: Literal["last", "best"] = "best"
@@ -82,9 +83,9 @@ class AverageConfig(Section):
 class LoraConfig(Section):
     """Low-rank adaptation (Hu et al. 2022): the weights are frozen, and some linear maps learn a low-rank change.
 
-    `rank`: the rank of the change, which is scaled by `alpha` / `rank`. `dropout`: the dropout of its input. `linears`:
-    patterns of the names of linear maps; layers count from 1 (`decoder.1.*`). The changes are merged into the final
-    weights.
+    `rank`: the rank of the change. `alpha`: the change is scaled by `alpha` / `rank`. `dropout`: the dropout of its
+    input. `linears`: patterns of the names of linear maps; layers count from 1 (`decoder.1.*`). The changes are merged
+    into the final weights.
     """
 
     rank: Width = 8
@@ -99,7 +100,7 @@ class SubwordSamplingConfig(Section):
     `alpha`: for byte-pair encoding, the probability of skipping a merge (Provilkov et al. 2020); for a unigram model,
     the exponent of the probabilities of segmentations (Kudo 2018). Batches are planned with the sampled lengths. A
     sentence that would exceed `data.max_length` is not sampled; if that counts words, the limit is the model's maximum
-    length.
+    length. `sides`: the sides whose words are sampled.
     """
 
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -119,14 +120,19 @@ class TrainingConfig(Section):
     not rounded.
     `updates`, `epochs`, `minutes`: the limits of training; the first one that is reached ends it.
     `batch_tokens`: the size of a batch over all processes, in padded tokens of the longer side (frames for speech).
-    `auto` finds the largest batch that fits in the memory of a GPU, and is 4,096 on other devices. `batch_sentences`
-    sets the number of examples of a batch instead.
+    `auto` finds the largest batch that fits in the memory of a GPU, and is 4,096 on other devices. `batch_sentences`:
+    the number of examples of a batch, instead. `accumulate`: the batches of an update. `clip_norm`: the largest norm of
+    a gradient; larger ones are scaled down. `seed`: decides the initial weights and every random draw of training.
     `shapes`: with `few`, batches are padded to at most 32 sizes, the same in all epochs. `capture`: on a GPU, a step is
-    recorded as a CUDA graph for each of these sizes, and replayed.
+    recorded as a CUDA graph for each of the sizes of `shapes: few`, and replayed.
+    `log_every`, `checkpoint_every`, `evaluate_every`: the updates between lines of metrics.jsonl, between checkpoints,
+    and between evaluations on dev, by default one for each checkpoint. `keep_last`: the number of last checkpoints that
+    are kept. Those of the final weights are kept, too. `average`: the checkpoints, or the moving average, of the final
+    weights.
     `dev_metrics`: the metrics of the outputs for dev (by default the task's metrics; `[]` for none). `best_by`: `loss`
-    or a dev metric; determines the best checkpoints (ties are decided by the loss). With `patience`, training ends
-    after this number of evaluations without a better one. `mean_over`: the loss is averaged over target tokens or
-    sentences (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends if `data.general`, measured by
+    or a dev metric; determines the best checkpoints (ties are decided by the loss). `patience`: training ends after
+    this number of evaluations without a better one. `mean_over`: the loss is averaged over target tokens or sentences
+    (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends if `data.general`, measured by
     `best_by`, becomes worse than before the first update by more than this. Later checkpoints are never the best.
     `precision`: `auto` measures the steps of a similar model, and uses bf16 if it is faster, or else float32.
     `float32`: how GPUs with TF32 multiply float32: as `tf32` (the default there), `exact`, or exactly except in cuDNN,
@@ -135,6 +141,7 @@ class TrainingConfig(Section):
     `compile`: training steps are compiled first, which takes minutes, and then run faster. Results may differ slightly.
     `max_bad_updates`: the number of consecutive updates with a NaN or infinite loss or gradient that ends training.
     `loggers`: experiment trackers that receive the values of metrics.jsonl, by kind or `module:Class`.
+    `strategy`: several processes each hold the whole model (`ddp`), or shares of its weights and states (`fsdp`).
     `wait_minutes`: with several processes, how long a process waits for another one.
     """
 

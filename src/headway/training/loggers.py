@@ -55,7 +55,10 @@ class TensorBoard(Logger):
 
 
 class WeightsAndBiases(Logger):
-    """A run of Weights & Biases, which a resumed run continues; WANDB_MODE=offline stores it locally."""
+    """A run of Weights & Biases, which a resumed run continues; WANDB_MODE=offline stores it locally.
+
+    `project`: the project of the run.
+    """
 
     package = "wandb"
 
@@ -74,7 +77,10 @@ class WeightsAndBiases(Logger):
 
 
 class MLflow(Logger):
-    """A run of MLflow, which a resumed run continues; MLFLOW_TRACKING_URI sets the server."""
+    """A run of MLflow, which a resumed run continues; MLFLOW_TRACKING_URI sets the server.
+
+    `experiment`: the experiment of the run.
+    """
 
     package = "mlflow"
 

@@ -29,9 +29,9 @@ from headway.tensors.linear import Linear
 class RecurrentDecoderConfig(Section):
     """The decoder of a recurrent model.
 
-    `start`: the source of its initial state. `copy`: the final states of the encoder, layer by layer. `project`: tanh
-    of a linear map of the final state of the encoder's top layer, of the backward direction if it has both (Bahdanau et
-    al. 2015, A.2.2).
+    `layers`: the number of layers. `hidden`: the size of the states. `start`: the initial state; `copy` takes the final
+    states of the encoder, layer by layer, `project` tanh of a linear map of the final state of the encoder's top layer,
+    of the backward direction if it has both (Bahdanau et al. 2015, A.2.2).
     """
 
     layers: Layers = 2
@@ -44,17 +44,16 @@ class RecurrentAttentionConfig(Section):
 
     `kind`: `soft` takes the weighted sum of all positions, `hard` one position, `monotonic` one position that never
     moves back, `last` the final state of the encoder's top layer, the same at every step (Cho et al. 2014, section
-    2.2), `none` nothing: the source is known only from the initial state. `score`, for kinds that weigh positions: dot,
+    2.2), `none` nothing: the source is known only from the initial state. `score`: of kinds that weigh positions; dot,
     general, concat or location (Luong et al. 2015), additive (Bahdanau et al. 2015), the same function as concat; or a
     kind of cross-attention with its options, such as `{kind: multi_head, heads: 4}`, which is soft and global.
     `scaled`: divide dot, general and location scores, which are sums over `decoder.hidden`, by its root (Vaswani et al.
     2017), so that attention is soft initially. `timing`: attention before the update of the state, whose input then
-    includes the context (`bahdanau`), or after it (`luong`). `window`: `global`, or positions up to `width` from a
-    centre: the target's own position (`local-m`) or a predicted one (`local-p`). `input_feeding`: with Luong's timing,
-    the last readout is an input of the recurrence.
-
-    Only for hard and monotonic, in training: `estimator`: `reinforce` or `straight_through`; for the former, `entropy`
-    is the weight of the entropy bonus and `baseline_decay` that of the old moving average of rewards.
+    includes the context (`bahdanau`), or after it (`luong`). `window`: `global`, or positions around a centre:
+    the target's own position (`local-m`) or a predicted one (`local-p`). `width`: the largest distance from the centre.
+    `input_feeding`: with Luong's timing, whether the last readout is an input of the recurrence. `estimator`: how
+    the gradient of `hard` and `monotonic` is estimated. `entropy`: the weight of the entropy bonus of `reinforce`.
+    `baseline_decay`: the weight of the old moving average of rewards in the new one, for `reinforce`.
     """
 
     kind: Literal["soft", "hard", "monotonic", "last", "none"] = "soft"

@@ -20,9 +20,11 @@ from headway.tensors.masks import zero_padding
 
 
 class RecurrentEncoderConfig(Section):
-    """The encoder of a recurrent model. `hidden` is the size of its states, both directions together.
+    """The encoder of a recurrent model.
 
-    `reverse` reads the source from last to first word (Sutskever et al. 2014); the end-of-sentence token stays last.
+    `layers`: the number of layers. `hidden`: the size of the states, both directions together. `bidirectional`: whether
+    layers read in both directions. `reverse`: whether the source is read from last to first word (Sutskever et al.
+    2014); the end-of-sentence token stays last.
     """
 
     layers: Layers = 2

@@ -92,11 +92,12 @@ CROSS = "decoder.1.cross"  # there is one attention, whatever the number of laye
 class RecurrentConfig(ModelConfig):
     """An encoder-decoder of recurrent layers, with or without attention.
 
-    `dim` is the size of embeddings and, by default, of the readout. `cell` is the kind of both sides: `lstm`, `gru`, or
-    `cho_gru`, whose reset gate is applied before the product (Cho et al. 2014). `dropout` applies to embeddings,
-    between layers and to the readout. `uniform_range`: all weights are initialised uniformly between minus and plus
-    this number (0.08 in Sutskever et al. 2014, 0.1 in Luong et al. 2015); by default each module has its own
-    initialisation.
+    `dim`: the size of embeddings and, by default, of the readout. `cell`: the kind of both sides: `lstm`, `gru`, or
+    `cho_gru`, whose reset gate is applied before the product (Cho et al. 2014). `dropout`: on embeddings, between
+    layers and on the readout. `encoder`, `decoder`: the layers of both sides. `attention`: how the decoder reads the
+    source. `readout`: the vector from which words are predicted. `uniform_range`: all weights are initialised uniformly
+    between minus and plus this number (0.08 in Sutskever et al. 2014, 0.1 in Luong et al. 2015); by default each module
+    has its own initialisation.
     """
 
     kind: Literal["recurrent"] = "recurrent"

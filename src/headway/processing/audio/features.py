@@ -38,8 +38,8 @@ def expand_policy(value: Any) -> Any:
 class SpecAugmentConfig(Section):
     """SpecAugment (Park et al. 2019, section 2): masks over bins and over frames, without time warping.
 
-    Each of `frequency_masks` hides 0 to `frequency_width` neighbouring bins, each of `time_masks` 0 to `time_width`
-    neighbouring frames, and never more than `time_share` of an utterance.
+    `frequency_masks`, `time_masks`: the number of masks. `frequency_width`, `time_width`: the largest number of
+    neighbouring bins or frames that a mask hides. `time_share`: the largest share of an utterance that a mask hides.
     """
 
     frequency_masks: Annotated[int, Field(ge=0, le=1000)] = 2
@@ -83,12 +83,12 @@ LEAST_VARIANCE = 1e-8  # of an almost constant bin: dividing by less would ampli
 class AudioConfig(Section):
     """Log-mel filterbanks, as in Kaldi (without dither), of recordings resampled to `sample_rate`.
 
-    `frame_length` and `frame_shift` are milliseconds. `normalise`: mean 0 and variance 1 in each bin over the
-    `utterance`, with statistics of the training corpus (`global`), or `none`. Unreadable recordings, and recordings
-    with fewer than `min_frames`, are an error, or are counted and left out with `broken: skip`. In training, recordings
-    with more than `max_frames` are dropped. `cache`: whether to compute the frames of a corpus once and cache them,
-    with 4 bytes per bin, instead of in every epoch. `spec_augment`: in training only; the name of a policy (LB, LD, SM,
-    SS) or its numbers.
+    `sample_rate`: samples a second. `bins`: the energies of a frame. `frame_length`, `frame_shift`: in milliseconds.
+    `normalise`: mean 0 and variance 1 in each bin over the `utterance`, with statistics of the training corpus
+    (`global`), or `none`. `broken`: unreadable and too short recordings are an `error`, or are counted and left out
+    with `skip`. `min_frames`: shorter recordings are broken. `max_frames`: longer recordings are dropped in training.
+    `cache`: whether to compute the frames of a corpus once and cache them, with 4 bytes per bin, instead of in every
+    epoch. `spec_augment`: in training only; the name of a policy (LB, LD, SM, SS) or its numbers.
     """
 
     sample_rate: Annotated[int, Field(ge=LEAST_RATE, le=MOST_RATE)] = 16000

@@ -51,7 +51,9 @@ Item = TypeVar("Item")
 class PreparationConfig(Section):
     """How the text of one side is prepared for the vocabulary.
 
-    `clean`: all white space is replaced by spaces, invisible characters are removed, and text is in Unicode's form NFC.
+    `language`: a code such as `ja` or `pt-BR`; `und` if it is not known. `clean`: all white space is replaced by
+    spaces, invisible characters are removed, and text is in Unicode's form NFC. `normalise`: further steps, in order.
+    `segment`: the segmenter, which cuts text into words.
     """
 
     language: str = UNDETERMINED
@@ -69,7 +71,7 @@ class PreparationConfig(Section):
 
 
 class TextConfig(Section):
-    """Preparation of both sides."""
+    """Preparation of both sides. `source`, `target`: the preparation of that side."""
 
     source: PreparationConfig = PreparationConfig()
     target: PreparationConfig = PreparationConfig()

@@ -39,9 +39,10 @@ TEXT, TAGS = "text", "tags.json"  # in the folder of a vocabulary with tags
 class TokensConfig(Section):
     """The kind and number of tokens of a vocabulary, including the four special tokens.
 
-    `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens; `whitespace`
-    keeps all tokens separated by white space; `byte` has the 256 bytes of UTF-8. `size` is ignored by `char`,
-    `whitespace` and `byte`.
+    `kind`: `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens;
+    `whitespace` keeps all tokens separated by white space; `byte` has the 256 bytes of UTF-8. `size`: the number of
+    tokens; not for `char`, `whitespace` and `byte`. `min_frequency`: rarer words are unknown
+    to `word`. `character_coverage`: the share of the text's characters that SentencePiece keeps.
     """
 
     kind: str = "bpe"
@@ -58,9 +59,9 @@ AnyTokens = Annotated[SerializeAsAny[TokensConfig], BeforeValidator(_section_of)
 
 
 class VocabularyConfig(TokensConfig):
-    """The vocabularies of both sides, which may be `shared`.
+    """The vocabularies of both sides.
 
-    `target`: the target vocabulary, if it is of another kind or size.
+    `shared`: whether both sides have one vocabulary. `target`: the target vocabulary, if it is of another kind or size.
     """
 
     shared: bool = False
