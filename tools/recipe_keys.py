@@ -118,7 +118,7 @@ def _components(path: str, kind: str, shown: Shown) -> Iterator[str]:
         first, *others = _description(component)
         yield from _wrapped(f"`{name}`: {first}", "- ")
         for paragraph in others if kind in WITH_EQUATIONS else ():
-            yield from ("", *(f"  {line}" for line in _lines(paragraph)))
+            yield from ("", *(f"    {line}" for line in _lines(paragraph)))
         section = config_of(component)
         known = {"kind", *(key for base in section.__mro__ if base in shown for key in _names(base))}
         for key in _keys(section, [section, component], path, name, shown):

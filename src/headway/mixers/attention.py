@@ -137,7 +137,7 @@ class Attention(Mixer):
         dropout: probability of dropping an attention weight while training.
         bias: whether the four projections have one.
         value_residual: whether to mix in the values of the lowest attention of the stack, v = lambda v + (1 - lambda)
-            v_1 with a learned lambda (Zhou et al. 2024).
+            v_1 with a learned lambda that begins at 1/2 (Zhou et al. 2024).
         position: the relative positions that scores depend on: a kind (t5, alibi, rotary), a kind with its options, or
             a `RelativePositions` shared by several mixers.
         key_value_heads: G, the number of heads of keys and values, a divisor of K; by default K (Ainslie et al. 2023).

@@ -28,7 +28,11 @@ class ResidualConfig(Section):
     """The residual connections of a stack: `plain` sums, or `attention` of each sublayer to the outputs before it.
 
     `kind`: `plain` or `attention`. `over`: the outputs of all sublayers (`layers`, the default) or of `blocks`, within
-    which outputs are summed (Kimi Team 2026).
+    which outputs are summed (Kimi Team 2026). A sublayer reads h = sum of w_i h_i, w = softmax_i(q . RMSNorm(h_i)),
+    where h_0 are the embeddings, h_i the outputs, and q is a learned vector of each sublayer and of the top of the
+    stack, which begins at zero, where h is a plain mean. With `layers`, an output is Sublayer(Norm(h)) if the norm is
+    pre, and Norm(Sublayer(h)) if it is post. With `blocks`, a sublayer also reads the sum of its block so far, and a
+    post-norm follows each sum.
     """
 
     kind: Literal["plain", "attention"] = "plain"
@@ -60,7 +64,10 @@ class StackConfig(Section):
     `layers`: the number of layers. `mixer`: a mixer, or one with its options, for all layers, or a list with one for
     each, lowest first. `residual`: `plain`, or `{kind: attention, over: layers | blocks}`. `canon`: the positions of
     Canon layers in each layer (Allen-Zhu 2025), some of the letters ABCD: A before its mixer, B on the mixer's queries,
-    keys and values, C before its feed-forward network, D on the hidden layer of that network.
+    keys and values, C before its feed-forward network, D on the hidden layer of that network, in `swiglu` also on the
+    gate. A Canon layer adds to each vector those of four positions, channel by channel, with learned weights that begin
+    as zeros: in a decoder the position and the three before it, in an encoder the position, two before it and one after
+    it. A and C are within the residual connection, after a pre-norm.
     """
 
     layers: Layers = 6
@@ -82,7 +89,9 @@ class ReadingStackConfig(StackConfig):
     """A stack that also reads an encoded source.
 
     `cross`: the kind of cross-attention (multi_head, dot, general, additive, concat, location), or a kind with its
-    options; `merged` lets each layer's attention read source and prefix at once (T5Gemma 2).
+    options; `merged` lets each layer's attention read source and prefix at once, by one softmax and one set of maps,
+    softmax(Q [K_source; K]^T / sqrt(d)) [V_source; V] (Zhang et al. 2025). A layer then has two sublayers, relative
+    positions are those of the prefix, and every mixer has to be `attention`.
     """
 
     cross: Component = Field(default={"kind": "multi_head"}, validate_default=True)

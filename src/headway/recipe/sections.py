@@ -65,7 +65,8 @@ class AverageConfig(Section):
 
     `of`: whether the best checkpoints or the last ones are averaged. `count`: their number. `kind`: with `ema`, an
     exponential moving average of the weights is stored in checkpoints, evaluated and used as the final model. `decay`:
-    the decay rate of `ema` (0.999 by default), which is lower in the first updates.
+    the decay rate d of `ema` (0.999 by default): a <- d' a + (1 - d') w after each update t, d' = min(d, (1 + t) / (10
+    + t)).
     """
 
     of: Literal["last", "best"] = "best"
@@ -120,11 +121,15 @@ class TrainingConfig(Section):
     not rounded.
     `updates`, `epochs`, `minutes`: the limits of training; the first one that is reached ends it.
     `batch_tokens`: the size of a batch over all processes, in padded tokens of the longer side (frames for speech).
-    `auto` finds the largest batch that fits in the memory of a GPU, and is 4,096 on other devices. `batch_sentences`:
-    the number of examples of a batch, instead. `accumulate`: the batches of an update. `clip_norm`: the largest norm of
-    a gradient; larger ones are scaled down. `seed`: decides the initial weights and every random draw of training.
+    `auto` tries 1,024 to 65,536 tokens when a run begins on a GPU, of the longest sentences, and of those whose sides
+    are most alike, and uses the largest batch that fits in nine tenths of the memory (half with `capture`), times the
+    number of processes. On other devices it is 4,096. `batch_sentences`: the number of examples of a batch, instead.
+    `accumulate`: the batches of an update. `clip_norm`: the largest norm of a gradient; larger ones are scaled down.
+    `seed`: decides the initial weights and every random draw of training.
     `shapes`: with `few`, batches are padded to at most 32 sizes, the same in all epochs. `capture`: on a GPU, a step is
-    recorded as a CUDA graph for each of the sizes of `shapes: few`, and replayed.
+    recorded as a CUDA graph for each of the sizes of `shapes: few`, and replayed, with learning rates in single
+    precision. It needs one process, `adam`, `adamw` or `sgd`, and a Transformer, a decoder-only model without learned
+    positions, or LSTMs or GRUs with soft attention or none.
     `log_every`, `checkpoint_every`, `evaluate_every`: the updates between lines of metrics.jsonl, between checkpoints,
     and between evaluations on dev, by default one for each checkpoint. `keep_last`: the number of last checkpoints that
     are kept. Those of the final weights are kept, too. `average`: the checkpoints, or the moving average, of the final
@@ -134,9 +139,13 @@ class TrainingConfig(Section):
     this number of evaluations without a better one. `mean_over`: the loss is averaged over target tokens or sentences
     (Sutskever et al. 2014, Luong et al. 2015). `most_forgotten`: training ends if `data.general`, measured by
     `best_by`, becomes worse than before the first update by more than this. Later checkpoints are never the best.
-    `precision`: `auto` measures the steps of a similar model, and uses bf16 if it is faster, or else float32.
-    `float32`: how GPUs with TF32 multiply float32: as `tf32` (the default there), `exact`, or exactly except in cuDNN,
-    as torch does (`cudnn`). On other devices it is always exact.
+    `precision`: with `auto`, the first run of a size on a machine times up to nine pairs of training steps of a similar
+    model on made sentences, in float32 and bf16 in turn. bf16 is used if three of four pairs show it to be at least 1.2
+    times as fast. The record is in HEADWAY_CACHE/precision, by processor or GPU, instruction set, versions, kind of
+    model and size class (powers of two of the weights and of the sentences of a batch).
+    `float32`: how GPUs with TF32 (NVIDIA's from compute capability 8) multiply float32: as `tf32` (the default there,
+    which reads 10 of the 23 bits of each fraction in matrix products, convolutions and recurrent layers), `exact`, or
+    exactly except in cuDNN, as torch does (`cudnn`). On other devices it is always exact.
     `activation_checkpointing`: layers are recomputed in the backward pass, which saves memory and takes more time.
     `compile`: training steps are compiled first, which takes minutes, and then run faster. Results may differ slightly.
     `max_bad_updates`: the number of consecutive updates with a NaN or infinite loss or gradient that ends training.

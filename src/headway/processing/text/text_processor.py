@@ -51,9 +51,11 @@ Item = TypeVar("Item")
 class PreparationConfig(Section):
     """How the text of one side is prepared for the vocabulary.
 
-    `language`: a code such as `ja` or `pt-BR`; `und` if it is not known. `clean`: all white space is replaced by
-    spaces, invisible characters are removed, and text is in Unicode's form NFC. `normalise`: further steps, in order.
-    `segment`: the segmenter, which cuts text into words.
+    `language`: a code such as `ja` or `pt-BR`; `und` if it is not known. `clean`: all white space (a tab, U+00A0,
+    U+202F, U+2009, U+3000, ...) becomes a space, text is in Unicode's form NFC, and characters that Unicode calls
+    default-ignorable are removed (U+200B, U+00AD, U+2060, U+FEFF, marks of direction, variation selectors), except
+    those that change their neighbours (U+200C, U+200D, the selectors of Mongolian letters, the tags of flags).
+    `normalise`: further steps, in order. `segment`: the segmenter, which cuts text into words.
     """
 
     language: str = UNDETERMINED
