@@ -15,7 +15,8 @@ from headway.markup.documents import Languages, Parts
 from headway.markup.gettext import tag_piece
 from headway.markup.hypertext import html_parts
 from headway.markup.inline import Piece, Segment
-from headway.markup.translating import PLACEHOLDER, decoded, raw_pieces
+from headway.markup.placeholders import PLACEHOLDER
+from headway.markup.translating import decoded, raw_pieces
 
 FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")

@@ -11,20 +11,10 @@ from itertools import chain
 from headway.core.log import warn
 from headway.core.processes import check_waited_for
 from headway.markup.inline import MASK, Aligned, Piece, Places, Segment, Span, Target, masked, origins, rendered
+from headway.markup.placeholders import PLACEHOLDER
 from headway.processing.text.sentences import sentences
 
 Translate = Callable[[Sequence[str]], Sequence[Aligned]]
-_FORMAT = (
-    r"%(?:%|\(\w+\)[#0+-]*\d*(?:\.\d+)?[a-zA-Z]"
-    r"|(?:\d+\$)?[#0+-]*\d*(?:\.\d+)?(?:hh?|ll?|z|j|t)?[sdiufFgGxXeEcrpaAo@])"
-)
-PLACEHOLDER = (
-    r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
-    r"|\{\{[^{}]*\}\}|\$?\{(?:[^{}]|\{[^{}]*\})*\}"
-    rf"|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"  # no match in 100%ige
-)
-PLACEHOLDERS = re.compile(PLACEHOLDER)
 LONGEST = 2000  # the maximum number of characters of a sentence
 ODD_SPACE = re.compile(r"([ \t\r\n\f\v]{2,}|[\t\r\n\f\v])")  # white space other than a single space
 
