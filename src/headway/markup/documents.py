@@ -1,6 +1,5 @@
 """Kinds of documents: which parts are translated, the encoding, and the translated document."""
 
-import codecs
 import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,8 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
+from headway.core.log import warn
+from headway.markup.encodings import decoded_document
 from headway.markup.inline import DEEPEST, Kind, Piece, Segment, depth
 from headway.markup.translating import (
     Translate,
@@ -28,8 +29,23 @@ class Languages(NamedTuple):
     target: str
 
 
+class Unit(NamedTuple):
+    """Segments that are written together, such as the plural forms of a message.
+
+    Attributes:
+        segments: the segments.
+        write: writes the unit with their translations, which need no review if the second argument is True. None if
+            the translations must not be used.
+        original: the unit as written in the document.
+    """
+
+    segments: Sequence[Segment]
+    write: Callable[[Sequence[str], bool], str | None]
+    original: str
+
+
 ENGLISH = Languages("en", "")
-Parts = Iterator[str | Segment]
+Parts = Iterator[str | Segment | Unit]
 
 
 def check_language(declared: str | None, run: Languages, side: Literal["source", "target"], line: int) -> None:
@@ -58,11 +74,6 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "srt": ((".srt",), "documents:subtitle_parts"),
     "vtt": ((".vtt",), "documents:subtitle_parts"),
 }
-MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
-DECLARED = {
-    "html": re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?([\w.:-]+)", re.I),
-    "po": re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w.:-]+)", re.M),
-} | dict.fromkeys(("xliff", "tmx"), re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"))
 TIMES = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s+-->\s+((?:\d+:)?\d+:\d+[.,]\d+).*")
 SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*[-–—][ \t]*)")
 SOUNDS = tuple("[]()♪#")  # around sounds that are not speech
@@ -90,7 +101,14 @@ def kind_of(name: str, kind: str | None = None) -> str:
 
 
 def translate_document(
-    content: bytes, name: str, translate: Translate, languages: Languages = ENGLISH, kind: str | None = None
+    content: bytes,
+    name: str,
+    translate: Translate,
+    languages: Languages = ENGLISH,
+    kind: str | None = None,
+    *,
+    final: bool = True,
+    encoding: str | None = None,
 ) -> bytes:
     """Translate the text of a document. Its encoding and everything else stay unchanged.
 
@@ -100,6 +118,8 @@ def translate_document(
         translate: returns the translations of sentences, in order.
         languages: the languages of the document and of its translation.
         kind: one of `KINDS`.
+        final: False marks the translations of PO and XLIFF as to be reviewed.
+        encoding: the encoding of a document that declares none; by default UTF-8.
 
     Raises:
         UserError: with its line, the document is not of its kind; or there is no such kind.
@@ -107,42 +127,50 @@ def translate_document(
     kind = kind_of(name, kind)
     module, _, function = KINDS[kind][1].partition(":")
     parser: Parser = getattr(importlib.import_module(f"headway.markup.{module}"), function)
-    text, encoding, mark = _decoded(content, kind, name)
+    text, encoded = decoded_document(content, name, kind, encoding)
     try:
         parts = list(parser(text, languages))
     except UserError as error:
         where = f"{name}:{error.where}"
         raise UserError(error.what, where=where, received=error.received, allowed=error.allowed) from error
-    segments = [part for part in parts if isinstance(part, Segment)]
+    segments = [segment for part in parts for segment in _segments(part)]
     for number, part in enumerate(parts):
-        if isinstance(part, Segment) and len(part.pieces) > DEEPEST and (found := depth(part)) > DEEPEST:
-            line = 1 + sum((one if isinstance(one, str) else one.raw).count("\n") for one in parts[:number])
+        found = max((depth(one) for one in _segments(part) if len(one.pieces) > DEEPEST), default=0)
+        if found > DEEPEST:
+            line = 1 + "".join(map(_raw, parts[:number])).count("\n")
             what = "tags are nested too deep"
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
     translated = iter(translate_segments(segments, translate, languages.source))
-    result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
+    written = [_written(part, translated, final) for part in parts]
+    if refused := sum(one is None for one in written):
+        warn(f"{refused:,} messages stay as they are: their translations have other arguments")
+    result = "".join(_raw(part) if one is None else one for part, one in zip(parts, written, strict=True))
     if result == text:
         return content
     try:
-        return mark + result.encode(encoding, "xmlcharrefreplace" if kind in ("html", "xliff", "tmx") else "strict")
+        return encoded.encode(result)
     except UnicodeEncodeError as error:
-        what = f"the translation has a character that {encoding}, the encoding of this document, has not"
+        what = f"the translation has a character that {encoded.codec}, the encoding of this document, has not"
         raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
 
 
-def _decoded(content: bytes, kind: str, name: str) -> tuple[str, str, bytes]:
-    """A document's text, encoding and byte order mark. Raises UserError if it cannot be decoded."""
-    encoding, mark = next(((one, mark) for one, mark in MARKS.items() if content.startswith(mark)), ("utf-8", b""))
-    declared = DECLARED[kind].search(content[:4096]) if kind in DECLARED and not mark else None
-    if declared is not None and declared[1] != b"CHARSET":
-        encoding = declared[1].decode("ascii")
-    try:
-        return content.removeprefix(mark).decode(encoding), encoding, mark
-    except LookupError as error:
-        raise UserError("this encoding is not known", where=f"{name}:1", received=encoding) from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"this is not {encoding} ({error.reason})", where=f"{name}:{line}") from error
+def _segments(part: str | Segment | Unit) -> Sequence[Segment]:
+    return part.segments if isinstance(part, Unit) else [part] if isinstance(part, Segment) else []
+
+
+def _raw(part: str | Segment | Unit) -> str:
+    return part if isinstance(part, str) else part.raw if isinstance(part, Segment) else part.original
+
+
+def _written(part: str | Segment | Unit, translated: Iterator[str], final: bool) -> str | None:
+    """A part with the next translations of its segments; None if they must not be used."""
+    texts = [next(translated) for _ in _segments(part)]
+    return part.write(texts, final) if isinstance(part, Unit) else texts[0] if texts else _raw(part)
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text with their ends, which are LF, CR LF and CR. Other separators are characters of a line."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z", text)
 
 
 def text_parts(text: str, languages: Languages) -> Parts:
@@ -173,7 +201,7 @@ def subtitle_parts(text: str, languages: Languages) -> Parts:
     """
     web = text.startswith("WEBVTT")
     escape = html_escape if web else partial(CUE_TAG.sub, "")
-    *cues, rest = _cues(text.splitlines(keepends=True))
+    *cues, rest = _cues(lines(text))
     if text.strip() and not (cues or web):
         raise UserError("there are no subtitles", where="1", received=text.strip()[:40])
     stopped = sum(bool(SENTENCE_END.search(cue.plain)) for cue in cues) > FEW_STOPS * len(cues)
