@@ -1,6 +1,7 @@
 """Placeholders: parts of a text that a program replaces or a reader follows, which are copied unchanged."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 _SIZE = r"(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
@@ -43,6 +44,11 @@ def flagged(flags: Iterable[str]) -> str:
     own = [FORMATS[flag] for flag in flags if flag in FORMATS]
     denied = any(flag.startswith("no-") and flag.endswith("-format") for flag in flags)
     return "|".join([*own, _ADDRESS, _BRACES, _SHELL]) if own or denied else PLACEHOLDER
+
+
+def same_placeholders(source: str, target: str) -> bool:
+    """Whether two texts have the same placeholders, each equally often."""
+    return Counter(PLACEHOLDERS.findall(source)) == Counter(PLACEHOLDERS.findall(target))
 
 
 def same_arguments(flags: Iterable[str], source: str, target: str) -> bool:

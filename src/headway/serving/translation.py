@@ -51,6 +51,15 @@ class Translator:
         targets = {code: [other for other in codes if other != code and self._route(code, other)] for code in codes}
         return [{"code": code, "name": language_name(code), "targets": targets[code]} for code in codes]
 
+    def code(self, given: str) -> str:
+        """The code of a served language, or `auto`, in its own letters; any other code as it is."""
+        codes = [AUTO, *(each["code"] for each in self.languages)]
+        return next((code for code in codes if code.lower() == given.lower()), given)
+
+    def reads_context(self, source: str, target: str) -> bool:
+        """Whether a model on the route reads the sentences before each."""
+        return any(model.predictor.recipe.data.context.most for model in self.route(source, target))
+
     def _route(self, source: str, target: str) -> list[ServedModel]:
         direct, pivot = self.directions.get((source, target)), self.options.pivot
         if direct is not None or pivot is None:
@@ -99,7 +108,7 @@ class Translator:
         found = [[piece for piece, is_sentence in part if is_sentence] for some in cut for part in some]
         if (count := sum(map(len, found))) > self.options.sentences:
             raise TooLargeError(f"request ({count} sentences) exceeds text limit ({self.options.sentences})")
-        ends = [""] if any(model.predictor.recipe.data.context.most for model in models) else []
+        ends = [""] if self.reads_context(source, target) else []
         lines = [line for some in found if some for line in [*some, *ends]]  # empty lines end a document
         answered = zip(lines, await self.sentences(lines, source, target, alternatives), strict=True)
         written = iter([answer for line, answer in answered if line])
