@@ -73,7 +73,8 @@ def predict(
     if input is not None and is_marked_up(input):
         what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
         raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
-    check_companions(["output_folder"] if output_folder else [], {"output_folder": ("file",)})
+    of_documents = [*(["output_folder"] if output_folder else []), *(options.keys() & {"final", "encoding"})]
+    check_companions(of_documents, dict.fromkeys(of_documents, ("file",)))
     with output_to(output), lines_of(input):
         shown = run_predict(runs, options, words=words, lines=input, **loaded, split_sentences=split_sentences)
     draw_alignments(shown, options.get("alignment_figure"))

@@ -52,7 +52,7 @@ def same_placeholders(source: str, target: str) -> bool:
 
 
 def same_arguments(flags: Iterable[str], source: str, target: str) -> bool:
-    """Whether two texts pass the same arguments to the formats in `flags`, as `msgfmt --check` asks."""
+    """Whether two texts pass the same arguments to the formats in `flags`, as msgfmt checks."""
     patterns = [FORMATS[flag] for flag in flags if flag in FORMATS]
     return all(_arguments(pattern, source) == _arguments(pattern, target) for pattern in patterns)
 
