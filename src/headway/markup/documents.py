@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
-from headway.markup.inline import DEEPEST, Kind, Piece, Segment, depth
+from headway.markup.inline import DEEPEST, Kind, Piece, Segment
+from headway.markup.placement import depth
 from headway.markup.translating import (
     Translate,
     decoded,
@@ -119,7 +120,7 @@ def translate_document(
             line = 1 + sum((one if isinstance(one, str) else one.raw).count("\n") for one in parts[:number])
             what = "tags are nested too deep"
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
-    translated = iter(translate_segments(segments, translate, languages.source))
+    translated = iter(translate_segments(segments, translate, *languages))
     result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
     if result == text:
         return content
