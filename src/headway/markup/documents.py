@@ -11,7 +11,8 @@ from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
 from headway.core.log import warn
 from headway.markup.encodings import decoded_document
-from headway.markup.inline import DEEPEST, Kind, Piece, Segment, depth
+from headway.markup.inline import DEEPEST, Kind, Piece, Segment
+from headway.markup.placement import depth
 from headway.markup.translating import (
     Translate,
     decoded,
@@ -140,7 +141,7 @@ def translate_document(
             line = 1 + "".join(map(_raw, parts[:number])).count("\n")
             what = "tags are nested too deep"
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
-    translated = iter(translate_segments(segments, translate, languages.source))
+    translated = iter(translate_segments(segments, translate, *languages))
     written = [_written(part, translated, final) for part in parts]
     if refused := sum(one is None for one in written):
         warn(f"{refused:,} messages stay as they are: their translations have other arguments")

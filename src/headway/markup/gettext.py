@@ -142,7 +142,7 @@ def po_parts(text: str, languages: Languages) -> Parts:
 class _Text:
     """The source of a translation, without its accelerator: a segment a line, with the line's end."""
 
-    def __init__(self, source: Field, pattern: str, marks: str) -> None:
+    def __init__(self, source: Field, placeholders: re.Pattern[str], marks: str) -> None:
         self.source, characters = source, source.characters
         found = None if "\n" in source.text else find(source.text, marks)
         self.accelerator = found and found[2]
@@ -150,10 +150,12 @@ class _Text:
             characters = characters[: found[0]] + characters[found[1] :]
         self.lines, begin = list[tuple[Segment, str]](), 0
         for end in [*(at for at, (one, _) in enumerate(characters) if one == "\n"), len(characters)]:
-            pieces = list(_message_pieces(characters[begin:end], pattern))
+            pieces = list(_message_pieces(characters[begin:end]))
             close = "".join(written for _, written in characters[end : end + 1])
             if pieces or close:
-                self.lines.append((Segment(pieces, lambda text: escaped(TAG.sub("", text))), close))
+                self.lines.append(
+                    (Segment(pieces, lambda text: escaped(TAG.sub("", text)), placeholders=placeholders), close)
+                )
             begin = end + 1
 
 
@@ -223,11 +225,11 @@ def _line_end(row: str) -> str:
     return row[len(row.rstrip("\r\n")) :] or "\n"
 
 
-def _message_pieces(characters: Characters, pattern: str) -> Iterator[Piece]:
+def _message_pieces(characters: Characters) -> Iterator[Piece]:
     """The pieces of a message, with its tags."""
     at, text = 0, "".join(character for character, _ in characters)
     for match in [*TAG.finditer(text), None]:
-        yield from raw_pieces(characters[at : match.start() if match else len(text)], pattern)
+        yield from raw_pieces(characters[at : match.start() if match else len(text)])
         if match is not None:
             yield tag_piece(match[0], "".join(written for _, written in characters[match.start() : match.end()]))
             at = match.end()

@@ -24,6 +24,7 @@ LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 LEADING = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\](?:\n|\Z)|:::[^\n]*(?:\n|\Z)|\[\^[^\]\s]+\]:\s*)*")
 TRAILING = re.compile(r"\n:::\s*\Z")
 MARKS = r"\[\^[^\]\s]+\]|\$(?!\s)[^$\n]+(?<!\s)\$(?!\d)|"
+MARKED = re.compile(MARKS + PLACEHOLDER)
 SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
 BLOCK_BEGINS = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|])))(?=.)")
 
@@ -103,7 +104,7 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
                 cell = token.level == 4 and "|" in text[begins[token.map[0]] : begins[token.map[0] + 1]]
                 pieces = list(_pieces(content, characters, inline.read(content, parser, env)))
                 keeps = partial(_same_markup, text[begin:end], parser, env, inline)
-                yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end], keeps)
+                yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end], keeps, MARKED)
                 at = end
     yield text[at:]
 
@@ -158,7 +159,7 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
     def flush(end: int) -> None:
         nonlocal at
         run.extend(zip(content[at:end], written[at:end], strict=True))
-        out.extend(raw_pieces(run, MARKS + PLACEHOLDER))
+        out.extend(raw_pieces(run))
         run.clear()
         at = end
 

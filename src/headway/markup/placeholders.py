@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 _SIZE = r"(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _TYPE = r"(?:(?:hh?|ll?|q|z|j|t|L)?[sdiufFgGxXeEcrpaAo@]|<PRI[a-zA-Z]\w*>)"
@@ -39,11 +39,11 @@ _FAMILIES = {
 FORMATS = {f"{name}-format": pattern for names, pattern in _FAMILIES.items() for name in names.split()}
 
 
-def flagged(flags: Iterable[str]) -> str:
-    """The pattern of the placeholders in a message with these flags: none of `%` if a flag denies a format."""
+def flagged(flags: Collection[str]) -> re.Pattern[str]:
+    """The placeholders in a message with these flags: none of `%` if a flag denies a format."""
     own = [FORMATS[flag] for flag in flags if flag in FORMATS]
     denied = any(flag.startswith("no-") and flag.endswith("-format") for flag in flags)
-    return "|".join([*own, _ADDRESS, _BRACES, _SHELL]) if own or denied else PLACEHOLDER
+    return re.compile("|".join([*own, _ADDRESS, _BRACES, _SHELL])) if own or denied else PLACEHOLDERS
 
 
 def same_placeholders(source: str, target: str) -> bool:
