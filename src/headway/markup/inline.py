@@ -168,15 +168,18 @@ class Segment:
         pieces: its parts.
         escape: escapes text for the document.
         original: the segment as written in the document, if this differs from its pieces.
-        accepts: whether a translation, as written in the document, keeps the markup.
         placeholders: what is copied unchanged.
+        least: escapes what `mended` cannot check.
+        mended: returns a translation, as written in the document, with its markup intact, or None if that is not
+            possible. It is first tried without `escape`.
     """
 
     pieces: Sequence[Piece]
     escape: Callable[[str], str] = str
     original: str = ""
-    accepts: Callable[[str], bool] = bool
     placeholders: re.Pattern[str] = PLACEHOLDERS
+    least: Callable[[str], str] = str
+    mended: Callable[[str], str | None] | None = None
 
     @cached_property
     def read(self) -> Text:

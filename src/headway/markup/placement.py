@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -121,16 +121,17 @@ def depth(segment: Segment) -> int:
     return max(child.depth for part in _parts(segment) for child in [*part.tree().children, _Node((0, 0))])
 
 
-def rendered(segment: Segment, target: Target, *, reuse: bool = True) -> str:
+def rendered(segment: Segment, target: Target, escape: Callable[[str], str], *, reuse: bool = True) -> str:
     """The translation with the markup of the segment.
 
     Args:
         segment: the segment.
         target: its translation.
+        escape: escapes text for the document.
         reuse: write signs between the same neighbours as in the source as they are written there, not escaped.
     """
     parts = list(_parts(segment))
-    placing, out, low = _Placing(segment, target, reuse=reuse), list[str](), 0
+    placing, out, low = _Placing(segment, target, escape, reuse=reuse), list[str](), 0
     cuts = placing.spaces(parts)
     for number, part in enumerate(parts):
         (high, after), last = cuts[number], number == len(parts) - 1
@@ -160,8 +161,8 @@ class _Placing:
         instead: the replacements of target characters: by the index of the first, the end and the text.
     """
 
-    def __init__(self, segment: Segment, target: Target, *, reuse: bool) -> None:
-        self.segment, self.target, self.reuse = segment, target, reuse
+    def __init__(self, segment: Segment, target: Target, escape: Callable[[str], str], *, reuse: bool) -> None:
+        self.target, self.escape, self.reuse = target, escape, reuse
         self.read, self.source = segment.read, segment.read.masked
         self.masked = masked(target.text, [span for span, _ in target.atoms])
         self.places = Places(self.source, self.masked, target.origin)
@@ -191,10 +192,10 @@ class _Placing:
         """Place white space of the source. White space that must stay is placed from `low` on; return its end."""
         kept = not self.read.breaks.isdisjoint(range(begin, end))
         written = "".join(
-            self.read.written[one] if self.source[one] == " " else self.segment.escape(self.source[one])
+            self.read.written[one] if self.source[one] == " " else self.escape(self.source[one])
             for one in range(begin, end)
         )
-        is_soft = self.source[begin] == " " and written.isspace() and written != " "
+        is_soft = self.source[begin] == " " and written.strip(" ") != ""
         at = self._position(begin, low, kept=kept) if kept or is_soft else self.places.spaces.get(begin)
         if at is None:
             return low
@@ -343,15 +344,16 @@ class _Placing:
         return "".join([*out, self._fresh(run, end)])
 
     def _fresh(self, begin: int, end: int) -> str:
-        return self.segment.escape(self.target.text[begin:end]) if begin < end else ""
+        return self.escape(self.target.text[begin:end]) if begin < end else ""
 
     def _stays(self, at: int) -> bool:
-        """Whether a target character is the same as in the source, and an entity or between the same neighbours."""
+        """Whether a target character is the same as in the source, and escaped or between the same neighbours."""
         origin, ours, theirs = self.target.origin[at], self.read.text, self.target.text
         if origin < 0 or theirs[at] != ours[origin]:
             return False
-        is_entity = self.read.written[origin][1:].endswith(";")
-        return is_entity or all(_at(theirs, at + step) == _at(ours, origin + step) for step in (-1, 1))
+        written = self.read.written[origin]
+        is_escaped = written[1:].endswith(";") or written[:-1] == "\\"
+        return is_escaped or all(_at(theirs, at + step) == _at(ours, origin + step) for step in (-1, 1))
 
 
 def _at(text: str, index: int) -> str:

@@ -217,7 +217,7 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, source
     results, kept = list[str](), 0
     for segment, some in zip(segments, split, strict=True):
         whole = _joined(segment, some, done, source, target)
-        result = next(filter(segment.accepts, _forms(segment, whole)), None)
+        result = next((form for form in _forms(segment, whole) if form is not None), None)
         results.append(segment.raw if result is None else result)
         kept += sum(one.has_words and (result is None or done[id(one)] is None) for one in some)
     if kept:
@@ -225,13 +225,15 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, source
     return results
 
 
-def _forms(segment: Segment, target: Target) -> Iterator[str]:
-    """The translation as written in the document: with the signs of the source, and with all signs escaped."""
+def _forms(segment: Segment, target: Target) -> Iterator[str | None]:
+    """The translation as written in the document, or None: as few signs as possible are escaped first, then more."""
     if target.text == segment.text and target.origin == list(range(len(target.text))):
         yield segment.raw
+    elif segment.mended is None:
+        yield rendered(segment, target, segment.escape)
     else:
-        yield rendered(segment, target)
-        yield rendered(segment, target, reuse=False)
+        for escape, reuse in ((segment.least, True), (segment.escape, True), (segment.escape, False)):
+            yield segment.mended(rendered(segment, target, escape, reuse=reuse))
 
 
 def _translated(texts: Sequence[str], translate: Translate) -> dict[str, Aligned]:
