@@ -143,8 +143,9 @@ def translate_document(
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
     translated = iter(translate_segments(segments, translate, *languages))
     written = [_written(part, translated, final) for part in parts]
-    if refused := sum(one is None for one in written):
-        warn(f"{refused:,} messages stay as they are: their translations have other arguments")
+    if refused := written.count(None):
+        units = sum(isinstance(part, Unit) for part in parts)
+        warn(f"{refused:,} of {units:,} messages stay as they are: their translations have other arguments")
     result = "".join(_raw(part) if one is None else one for part, one in zip(parts, written, strict=True))
     if result == text:
         return content

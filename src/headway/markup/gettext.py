@@ -11,7 +11,7 @@ from headway.core.errors import UserError
 from headway.markup.accelerators import find, put_back
 from headway.markup.documents import Languages, Parts, Unit, check_language, lines
 from headway.markup.inline import Piece, Segment
-from headway.markup.placeholders import flagged, same_arguments
+from headway.markup.placeholders import CONTROL, flagged, same_arguments
 from headway.markup.translating import raw_pieces
 
 STRING = r'"((?:[^"\\\n]|\\.)*)"'
@@ -20,7 +20,7 @@ CONTINUED = re.compile(rf"\s*{STRING}\s*")
 PLURALS = re.compile(r"^Plural-Forms:.*\bplural\s*=\s*([^;\n]+)", re.M)
 LANGUAGE = re.compile(r"^Language:[ \t]*(\S+)", re.M)
 MARKER = re.compile(r"^X-Accelerator-Marker:[ \t]*(\S)", re.M)
-TAG = re.compile(r"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>")
+TAG = re.compile(rf"</?([A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>|{CONTROL}")
 # Escaped bytes that form characters together, a single escape, or text.
 WRITTEN = re.compile(
     r"(?:\\(?:[23][0-7]{2}|x[89a-fA-F][0-9a-fA-F]))+|\\(?:[0-7]{1,3}|x[0-9a-fA-F]+|.)|[^\\]+", re.DOTALL
@@ -236,10 +236,11 @@ def _message_pieces(characters: Characters) -> Iterator[Piece]:
 
 
 def tag_piece(tag: str, raw: str) -> Piece:
-    """The piece of an HTML tag."""
-    name = TAG.fullmatch(tag)
-    if name and name[1].lower() == "br":
+    """The piece of an HTML tag, or of a terminal's control."""
+    match = TAG.fullmatch(tag)
+    name = (match and match[1]) or ""
+    if name.lower() == "br":
         return Piece("break", raw, " ")
-    if name is None or tag.endswith("/>"):
+    if not name or tag.endswith("/>"):
         return Piece("void", raw)
-    return Piece("close" if tag.startswith("</") else "open", raw, key=name[1])
+    return Piece("close" if tag.startswith("</") else "open", raw, key=name)

@@ -11,11 +11,12 @@ _BOOST = r"%(?:\d+%|\|[^|%\s]+\|)"
 _FORMAT = rf"(?:{_NAMED}|{_BOOST}|%(?:%|(?:\d+\$)?[#0+-]*{_SIZE}{_TYPE}|L?\d{{1,2}}|n))"
 _BRACES = r"\{\{[^{}]*\}\}|\$?\{(?:[^{}]|\{[^{}]*\})*\}"
 _SHELL = r"(?<![\w$])\$[A-Z_][A-Z0-9_]+(?!\w)"
-# Addresses, code, the marks of translation tools, and the controls of terminals.
+CONTROL = r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f]"  # of a terminal
+# Addresses, code, the marks of translation tools, and controls.
 _ADDRESS = (
     r"(?:https?|ftp)://[^\s<>\"'`{}]*[\w/]|\bwww\.[^\s<>\"'`{}]*[\w/]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|`[^`\n]+`"
-    r"|\[X\d+X\]|\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0e-\x1f\x7f]"
+    rf"|\[X\d+X\]|{CONTROL}"
 )
 # No match in 100%ige.
 PLACEHOLDER = rf"{_ADDRESS}|{_BRACES}|{_SHELL}|(?<![\d%]){_FORMAT}|(?<=\d){_FORMAT}(?!\w)"
