@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
+from headway.core.log import say
 from headway.markup.inline import DEEPEST, Kind, Piece, Segment
 from headway.markup.placement import depth
 from headway.markup.translating import (
@@ -65,12 +66,13 @@ DECLARED = {
     "po": re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w.:-]+)", re.M),
 } | dict.fromkeys(("xliff", "tmx"), re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"))
 TIMES = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s+-->\s+((?:\d+:)?\d+:\d+[.,]\d+).*")
-SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*[-–—][ \t]*)")
+SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*(?:[-–—]|>>+|&gt;&gt;)[ \t]*)")
+VOICE = re.compile(r"<v[. ][^>]*>")
 SOUNDS = tuple("[]()♪#")  # around sounds that are not speech
 PAUSE, LONGEST_SENTENCE = 3.0, 250  # seconds, characters
 FEW_STOPS = 0.1  # share of cues that end with a full stop
 CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
-SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
+SENTENCE_END = re.compile(r"[.!?…。！？।؟۔။។።༎།][\"'”’」』）)\]]*\s*$")
 
 
 def is_marked_up(path: PurePath) -> bool:
@@ -91,7 +93,13 @@ def kind_of(name: str, kind: str | None = None) -> str:
 
 
 def translate_document(
-    content: bytes, name: str, translate: Translate, languages: Languages = ENGLISH, kind: str | None = None
+    content: bytes,
+    name: str,
+    translate: Translate,
+    languages: Languages = ENGLISH,
+    kind: str | None = None,
+    *,
+    attributes: bool = True,
 ) -> bytes:
     """Translate the text of a document. Its encoding and everything else stay unchanged.
 
@@ -101,14 +109,36 @@ def translate_document(
         translate: returns the translations of sentences, in order.
         languages: the languages of the document and of its translation.
         kind: one of `KINDS`.
+        attributes: whether the texts in attributes of HTML, such as `title`, are translated.
 
     Raises:
         UserError: with its line, the document is not of its kind; or there is no such kind.
     """
     kind = kind_of(name, kind)
-    module, _, function = KINDS[kind][1].partition(":")
-    parser: Parser = getattr(importlib.import_module(f"headway.markup.{module}"), function)
+    file, _, function = KINDS[kind][1].partition(":")
+    module = importlib.import_module(f"headway.markup.{file}")
     text, encoding, mark = _decoded(content, kind, name)
+    result, all_of, done = text, 0, 0
+    if kind == "html" and attributes:
+        result, all_of, done = _translated(result, name, module.attribute_parts, translate, languages)
+    result, found, changed = _translated(result, name, getattr(module, function), translate, languages)
+    all_of, done = all_of + (module.visible(text) if kind == "html" else found), done + changed
+    say(f"{name}: {all_of:,} characters of text; {done:,} translated, {all_of - done:,} left as they are")
+    if kind == "html" and result != text:
+        result = module.relabelled(result, languages)
+    if result == text:
+        return content
+    try:
+        return mark + result.encode(encoding, "xmlcharrefreplace" if kind in ("html", "xliff", "tmx") else "strict")
+    except UnicodeEncodeError as error:
+        what = f"the translation has a character that {encoding}, the encoding of this document, has not"
+        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+
+
+def _translated(
+    text: str, name: str, parser: Parser, translate: Translate, languages: Languages
+) -> tuple[str, int, int]:
+    """A text with the translations of the segments that a parser finds, and their characters, all and changed."""
     try:
         parts = list(parser(text, languages))
     except UserError as error:
@@ -120,15 +150,16 @@ def translate_document(
             line = 1 + sum((one if isinstance(one, str) else one.raw).count("\n") for one in parts[:number])
             what = "tags are nested too deep"
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
-    translated = iter(translate_segments(segments, translate, *languages))
-    result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
-    if result == text:
-        return content
-    try:
-        return mark + result.encode(encoding, "xmlcharrefreplace" if kind in ("html", "xliff", "tmx") else "strict")
-    except UnicodeEncodeError as error:
-        what = f"the translation has a character that {encoding}, the encoding of this document, has not"
-        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+    written = translate_segments(segments, translate, *languages)
+    changed = sum(size(one.text) for one, new in zip(segments, written, strict=True) if new != one.raw)
+    translations = iter(written)
+    result = "".join(part if isinstance(part, str) else next(translations) for part in parts)
+    return result, sum(size(segment.text) for segment in segments), changed
+
+
+def size(text: str) -> int:
+    """The number of characters that are not white space."""
+    return sum(map(len, text.split()))
 
 
 def _decoded(content: bytes, kind: str, name: str) -> tuple[str, str, bytes]:
@@ -169,8 +200,8 @@ class Cue(NamedTuple):
 def subtitle_parts(text: str, languages: Languages) -> Parts:
     """Segments of as many cues as form a sentence. Raises UserError if there are no subtitles, or a time is invalid.
 
-    A sentence also ends at a pause, at the dash of a speaker, at a sound in brackets, and if it becomes too long. If
-    few cues of a file end with a full stop, each cue is a sentence.
+    A sentence also ends at a pause, a speaker, a sound in brackets or a comment, and if it becomes too long. If few
+    cues of a file end with a full stop, each cue is a sentence.
     """
     web = text.startswith("WEBVTT")
     escape = html_escape if web else partial(CUE_TAG.sub, "")
@@ -234,7 +265,12 @@ def _seconds(time: str) -> float:
 def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
     """Whether a cue begins a sentence although the preceding `length` characters have no full stop."""
     sounds = cue.plain.startswith(SOUNDS) or last.plain.endswith(SOUNDS)
-    return sounds or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
+    voices = [VOICE.search(each.text) for each in (last, cue)]
+    is_other = voices[1] is not None and (voices[0] is None or voices[0][0] != voices[1][0])
+    has_comment = any(line.startswith("NOTE") for line in cue.before)
+    return (
+        sounds or is_other or has_comment or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
+    )
 
 
 def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:
