@@ -20,6 +20,7 @@ PRIVATE = re.compile("q[a-t][a-z]")  # codes reserved for private use
 UNDETERMINED = "und"  # the code of a language without rules
 HAN = frozenset(("Hans", "Hant", "Hani"))
 JAPANESE = frozenset(("Hira", "Hrkt", "Jpan", "Kana"))
+RIGHT_TO_LEFT = frozenset(("Adlm", "Arab", "Aran", "Hebr", "Mand", "Mend", "Nkoo", "Rohg", "Syrc", "Thaa"))
 WITHOUT_SPACES = HAN | JAPANESE | {
     "Bali", "Java", "Khmr", "Lana", "Laoo", "Mymr", "Talu", "Thai", "Tibt"
 }  # fmt: skip
@@ -120,6 +121,11 @@ def has_no_spaces(code: str | None) -> bool:
 def separates_sentences(code: str | None) -> bool:
     """Whether a language has a space between two sentences. Chinese and Japanese have none."""
     return code is None or (read := _read(code)) is None or read.script not in HAN | JAPANESE
+
+
+def is_right_to_left(code: str) -> bool:
+    """Whether a language is written from right to left."""
+    return (read := _read(code)) is not None and read.script in RIGHT_TO_LEFT
 
 
 def is_written_in_han(code: str) -> bool:

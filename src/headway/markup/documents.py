@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
-from headway.core.log import warn
+from headway.core.log import say, warn
 from headway.markup.encodings import decoded_document
 from headway.markup.inline import DEEPEST, Kind, Piece, Segment
 from headway.markup.placement import depth
@@ -28,6 +28,19 @@ class Languages(NamedTuple):
 
     source: str
     target: str
+
+
+class Counts(NamedTuple):
+    """The numbers of characters of a document's text that were seen, translated, and left as they are."""
+
+    name: str
+    seen: int
+    translated: int
+    left: int
+
+    def tell(self) -> None:
+        counts = f"{self.seen:,} characters of text; {self.translated:,} translated, {self.left:,} left as they are"
+        say(f"{self.name}: {counts}")
 
 
 class Unit(NamedTuple):
@@ -76,12 +89,13 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "vtt": ((".vtt",), "documents:subtitle_parts"),
 }
 TIMES = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s+-->\s+((?:\d+:)?\d+:\d+[.,]\d+).*")
-SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*[-–—][ \t]*)")
+SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*(?:[-–—]|>>+|&gt;&gt;)[ \t]*)")
+VOICE = re.compile(r"<v[. ][^>]*>")
 SOUNDS = tuple("[]()♪#")  # around sounds that are not speech
 PAUSE, LONGEST_SENTENCE = 3.0, 250  # seconds, characters
 FEW_STOPS = 0.1  # share of cues that end with a full stop
 CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
-SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
+SENTENCE_END = re.compile(r"[.!?…。！？।؟۔။។።༎།][\"'”’」』）)\]]*\s*$")
 
 
 def is_marked_up(path: PurePath) -> bool:
@@ -108,8 +122,10 @@ def translate_document(
     languages: Languages = ENGLISH,
     kind: str | None = None,
     *,
+    attributes: bool = True,
     final: bool = True,
     encoding: str | None = None,
+    report: Callable[[Counts], object] = Counts.tell,
 ) -> bytes:
     """Translate the text of a document. Its encoding and everything else stay unchanged.
 
@@ -119,16 +135,39 @@ def translate_document(
         translate: returns the translations of sentences, in order.
         languages: the languages of the document and of its translation.
         kind: one of `KINDS`.
+        attributes: whether the texts in attributes of HTML, such as `title`, are translated.
         final: False marks the translations of PO and XLIFF as to be reviewed.
         encoding: the encoding of a document that declares none; by default UTF-8.
+        report: is called with the numbers of characters; by default they are logged.
 
     Raises:
         UserError: with its line, the document is not of its kind; or there is no such kind.
     """
     kind = kind_of(name, kind)
-    module, _, function = KINDS[kind][1].partition(":")
-    parser: Parser = getattr(importlib.import_module(f"headway.markup.{module}"), function)
+    file, _, function = KINDS[kind][1].partition(":")
+    module = importlib.import_module(f"headway.markup.{file}")
     text, encoded = decoded_document(content, name, kind, encoding)
+    result, all_of, done = text, 0, 0
+    if kind == "html" and attributes:
+        result, all_of, done = _translated(result, name, module.attribute_parts, translate, languages)
+    result, found, changed = _translated(result, name, getattr(module, function), translate, languages, final=final)
+    seen = all_of + (module.visible(text) if kind == "html" else found)
+    report(Counts(name, seen, done + changed, seen - done - changed))
+    if kind == "html" and result != text:
+        result = module.relabelled(result, languages)
+    if result == text:
+        return content
+    try:
+        return encoded.encode(result)
+    except UnicodeEncodeError as error:
+        what = f"the translation has a character that {encoded.codec}, the encoding of this document, has not"
+        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+
+
+def _translated(
+    text: str, name: str, parser: Parser, translate: Translate, languages: Languages, *, final: bool = True
+) -> tuple[str, int, int]:
+    """A text with the translations of the segments that a parser finds, and their characters, all and changed."""
     try:
         parts = list(parser(text, languages))
     except UserError as error:
@@ -141,19 +180,25 @@ def translate_document(
             line = 1 + "".join(map(_raw, parts[:number])).count("\n")
             what = "tags are nested too deep"
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
-    translated = iter(translate_segments(segments, translate, *languages))
-    written = [_written(part, translated, final) for part in parts]
-    if refused := written.count(None):
+    translations = iter(translate_segments(segments, translate, *languages))
+    out, changed, refused = list[str](), 0, 0
+    for part in parts:
+        texts = [next(translations) for _ in _segments(part)]
+        written = part.write(texts, final) if isinstance(part, Unit) else "".join(texts) or _raw(part)
+        out.append(_raw(part) if written is None else written)
+        refused += written is None
+        if written is not None:
+            pairs = zip(_segments(part), texts, strict=True)
+            changed += sum(size(segment.text) for segment, new in pairs if new != segment.raw)
+    if refused:
         units = sum(isinstance(part, Unit) for part in parts)
         warn(f"{refused:,} of {units:,} messages stay as they are: their translations have other arguments")
-    result = "".join(_raw(part) if one is None else one for part, one in zip(parts, written, strict=True))
-    if result == text:
-        return content
-    try:
-        return encoded.encode(result)
-    except UnicodeEncodeError as error:
-        what = f"the translation has a character that {encoded.codec}, the encoding of this document, has not"
-        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+    return "".join(out), sum(size(segment.text) for segment in segments), changed
+
+
+def size(text: str) -> int:
+    """The number of characters that are not white space."""
+    return sum(map(len, text.split()))
 
 
 def _segments(part: str | Segment | Unit) -> Sequence[Segment]:
@@ -162,12 +207,6 @@ def _segments(part: str | Segment | Unit) -> Sequence[Segment]:
 
 def _raw(part: str | Segment | Unit) -> str:
     return part if isinstance(part, str) else part.raw if isinstance(part, Segment) else part.original
-
-
-def _written(part: str | Segment | Unit, translated: Iterator[str], final: bool) -> str | None:
-    """A part with the next translations of its segments; None if they must not be used."""
-    texts = [next(translated) for _ in _segments(part)]
-    return part.write(texts, final) if isinstance(part, Unit) else texts[0] if texts else _raw(part)
 
 
 def lines(text: str) -> list[str]:
@@ -198,8 +237,8 @@ class Cue(NamedTuple):
 def subtitle_parts(text: str, languages: Languages) -> Parts:
     """Segments of as many cues as form a sentence. Raises UserError if there are no subtitles, or a time is invalid.
 
-    A sentence also ends at a pause, at the dash of a speaker, at a sound in brackets, and if it becomes too long. If
-    few cues of a file end with a full stop, each cue is a sentence.
+    A sentence also ends at a pause, a speaker, a sound in brackets or a comment, and if it becomes too long. If few
+    cues of a file end with a full stop, each cue is a sentence.
     """
     web = text.startswith("WEBVTT")
     escape = html_escape if web else partial(CUE_TAG.sub, "")
@@ -263,7 +302,12 @@ def _seconds(time: str) -> float:
 def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
     """Whether a cue begins a sentence although the preceding `length` characters have no full stop."""
     sounds = cue.plain.startswith(SOUNDS) or last.plain.endswith(SOUNDS)
-    return sounds or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
+    voices = [VOICE.search(each.text) for each in (last, cue)]
+    is_other = voices[1] is not None and (voices[0] is None or voices[0][0] != voices[1][0])
+    has_comment = any(line.startswith("NOTE") for line in cue.before)
+    return (
+        sounds or is_other or has_comment or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
+    )
 
 
 def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:

@@ -3,10 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from html import unescape
 from itertools import pairwise
 from typing import NamedTuple
 
-from headway.markup.documents import Languages, Parts
+from headway.core.languages import base_language, is_right_to_left
+from headway.markup.documents import Languages, Parts, size
 from headway.markup.inline import Piece, Segment, unpaired
 from headway.markup.translating import decoded, html_escape, raw_pieces
 
@@ -41,6 +43,10 @@ IMPLIED: dict[str, tuple[set[str], set[str]]] = {
 
 # A tag, as browsers parse it: quotes only have a meaning after "=".
 TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)((?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?)*+)>")
+TRANSLATED = {"title", "alt", "placeholder", "aria-label"}  # attributes
+ROOT = re.compile(r"<html(?=[\s>])[^>]*>", re.IGNORECASE)
+LANGUAGE = re.compile(r"(\s(?:xml:)?lang\s*=\s*)(\"[\w-]*\"|'[\w-]*'|[\w-]+)", re.IGNORECASE)
+DIRECTION = re.compile(r"\sdir\s*=\s*(?:\"\w*\"|'\w*'|\w+)", re.IGNORECASE)
 ATTRIBUTE = re.compile(r"([^\s=>\"'/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
 BEGINS = re.compile(r"<(?:(/?[a-zA-Z])|[!?/])")
 XHTML = re.compile(r"\s*<\?xml|[^<]*(?:<[!?][^>]*>[^<]*)*<html[^>]+xmlns\s*=", re.IGNORECASE)
@@ -141,6 +147,71 @@ def html_parts(text: str, languages: Languages) -> Parts:
             yield token.raw
         at += 1
     yield from _segments(run)
+
+
+def attribute_parts(text: str, languages: Languages) -> Parts:
+    """Split a page into the texts in attributes, which readers see or hear, and all else. `languages` is not used."""
+    page, at = list(tokens(text)), 0
+    ends = _ends(page)
+    while at < len(page):
+        token, last = page[at], ends.get(at, at + 1)
+        is_read = token.kind in ("begin", "alone") and not token.kept
+        yield from _attributes(token) if is_read else [token.raw]
+        if token.kept or (token.kind == "begin" and token.name in NO_TEXT):
+            yield "".join(one.raw for one in page[at + 1 : last])
+            at = last - 1
+        at += 1
+
+
+def _attributes(token: Token) -> Parts:
+    """The texts of a tag's attributes, and what is between them."""
+    at, found = 0, [(one[1].lower(), one) for one in ATTRIBUTE.finditer(token.raw, len(token.name) + 1)]
+    is_described = any(
+        name == "name" and "description" in map(str.lower, filter(None, one.groups()[1:])) for name, one in found
+    )
+    for name, one in found:
+        number = one.lastindex or 1
+        if number > 1 and (name in TRANSLATED or (token.name == "meta" and name == "content" and is_described)):
+            yield token.raw[at : one.start(number)]
+            yield _value(one[number], "" if number == 4 else "\"'"[number - 2])
+            at = one.end(number)
+    yield token.raw[at:]
+
+
+def _value(value: str, quote: str) -> Segment:
+    """The value of an attribute in these quotes. A translation of a value without quotes gets some."""
+
+    def escaped(text: str) -> str:
+        return html_escape(text).replace(quote or '"', "&#39;" if quote == "'" else "&quot;")
+
+    mended = None if quote else '"{}"'.format
+    return Segment(list(raw_pieces(decoded(value))), escaped, value, least=escaped, mended=mended)
+
+
+def visible(text: str) -> int:
+    """The number of characters of the texts of a page, without white space and scripts."""
+    page = list(tokens(text))
+    pairs = zip([Token("other", ""), *page], page, strict=False)
+    return sum(size(unescape(one.raw)) for before, one in pairs if one.kind == "text" and before.name not in SCRIPTS)
+
+
+def relabelled(text: str, languages: Languages) -> str:
+    """A translated page whose root says that it is in the target language, if it said that it was in the source's."""
+    root = ROOT.search(text)
+    if root is None or not languages.target:
+        return text
+    own = base_language(languages.source)
+
+    def target(match: re.Match[str]) -> str:
+        is_source = base_language(match[2].strip("\"'")) == own
+        return f'{match[1]}"{languages.target}"' if is_source else match[0]
+
+    tag, direction = LANGUAGE.sub(target, root[0]), "rtl" if is_right_to_left(languages.target) else "ltr"
+    if DIRECTION.search(tag):
+        tag = DIRECTION.sub(f' dir="{direction}"', tag)
+    elif direction == "rtl":
+        tag = f'{tag[:-1]} dir="rtl">'
+    return text[: root.start()] + tag + text[root.end() :]
 
 
 def _ends(page: Sequence[Token]) -> dict[int, int]:
