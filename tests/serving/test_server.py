@@ -144,7 +144,9 @@ def upload(server: Running, name: str, content: bytes, **fields: str) -> Any:
 
 
 def test_files(server: Running) -> None:
-    url = upload(server, "a.txt", b"one\r\n\r\ntwo\n", source="en", target="de").content["translatedFileUrl"]
+    answer = upload(server, "a.txt", b"one\r\n\r\ntwo\n", source="en", target="de").content
+    assert answer["characters"] == {"seen": 6, "translated": 6, "left": 0}
+    url = answer["translatedFileUrl"]
     assert url.startswith(f"{server.url}/download_file/")
     fetched = server.ask(url.removeprefix(server.url))
     assert fetched.content == b"eins\r\n\r\nzwei\n"
@@ -170,6 +172,10 @@ def test_markup_stays(server: Running) -> None:
     fields = {"source": "en", "target": "de", "format": "html"}
     page = server.ask("/translate", {"q": "<p>one <b>two</b></p>\n<p>&amp;</p>", **fields}).content["translatedText"]
     assert page == "<p>eins <b>zwei</b></p>\n<p>&amp;</p>"
+    counted = server.ask("/translate", {"q": "<p>one two <code>three</code>", **fields}).content
+    assert counted["characters"] == {"seen": 11, "translated": 11, "left": 0}
+    left = server.ask("/translate", {"q": ["<p>one", "<p translate=no>two</p>"], **fields}).content["characters"]
+    assert left == [{"seen": 3, "translated": 3, "left": 0}, {"seen": 3, "translated": 0, "left": 3}]
     pages = server.ask("/translate", {"q": ["<p>one</p>", "<i>two"], **fields, "source": "auto"}).content
     assert pages["translatedText"][0] == "<p>eins</p>"
     catalogue = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "one two"\nmsgstr ""\n'

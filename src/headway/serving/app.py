@@ -34,7 +34,7 @@ from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
 from headway.core.processes import AbandonedError, check_waited_for
 from headway.core.version import VERSION
-from headway.markup.documents import KINDS, Languages, lines, translate_document
+from headway.markup.documents import KINDS, Counts, Languages, lines, translate_document
 from headway.markup.inline import Aligned
 from headway.markup.placeholders import same_placeholders
 from headway.pages.page import page_text
@@ -107,18 +107,28 @@ class FileBody(LenientBody):
     target: str = Field(default="", description="The code of a language.")
 
 
+class Characters(BaseModel):
+    """The numbers of characters of a document's text."""
+
+    seen: int
+    translated: int
+    left: int = Field(description="As they are: code, and what must not or could not be translated.")
+
+
 class Translated(BaseModel):
     """Translations, of one text or of several."""
 
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's names
     alternatives: list[str] | list[list[str]] | None = None
     detectedLanguage: Detection | list[Detection] | None = None  # noqa: N815
+    characters: Characters | list[Characters] | None = Field(default=None, description="Of HTML.")
 
 
 class TranslatedFile(BaseModel):
     """Where a translated file can be fetched, once."""
 
     translatedFileUrl: str  # noqa: N815
+    characters: Characters
 
 
 class Language(BaseModel):
@@ -227,13 +237,14 @@ class Server:
         if body.source == AUTO:
             found = await aside(texts, lambda: [self.translator.detect(text)[0] for text in texts])
         sources = [body.source] * len(texts) if found is None else [each["language"] for each in found]
-        answers: list[list[str]] = [[] for _ in texts]
+        answers, characters = [list[str]() for _ in texts], dict[int, Characters]()
         for source in dict.fromkeys(sources):
             rows = [row for row, each in enumerate(sources) if each == source]
             some = [texts[row] for row in rows]
             if body.format == "html":
-                pages = [self._document("q.html", q.encode(), source, body.target) for q in some]
-                written = [[page.decode()] for page in await asyncio.gather(*pages)]
+                pages = await asyncio.gather(*(self._document("q.html", q.encode(), source, body.target) for q in some))
+                written = [[page.decode()] for page, _ in pages]
+                characters |= {row: counts for row, (_, counts) in zip(rows, pages, strict=True)}
             else:
                 plain = await self.translator.translate(some, source, body.target, body.alternatives)
                 pairs = zip(some, plain, strict=True)
@@ -243,20 +254,24 @@ class Server:
                 answers[row] = answer
         best, others = [answer[0] for answer in answers], [answer[1:] for answer in answers]
         detected = None if found is None else [Detection(**each) for each in found]
+        counts = [characters[row] for row in sorted(characters)]
         if isinstance(body.q, str):
             return Translated(
                 translatedText=best[0], alternatives=others[0] if body.alternatives else None,
-                detectedLanguage=detected[0] if detected else None,
+                detectedLanguage=detected[0] if detected else None, characters=counts[0] if counts else None,
             )  # fmt: skip
         alternatives = others if body.alternatives else None
-        return Translated(translatedText=best, alternatives=alternatives, detectedLanguage=detected)
+        return Translated(
+            translatedText=best, alternatives=alternatives, detectedLanguage=detected, characters=counts or None
+        )
 
     async def _with_placeholders(self, text: str, answers: list[str], source: str, target: str) -> list[str]:
         """The translations of a text that keep its placeholders. The first is translated again if it does not."""
         kept = [answer for answer in answers if same_placeholders(text, answer)]
         if answers[0] in kept or self.translator.reads_context(source, target):
             return [answers[0], *(answer for answer in kept if answer != answers[0])]
-        best = (await self._document("q.txt", text.encode(), source, target)).decode()
+        content, _ = await self._document("q.txt", text.encode(), source, target)
+        best = content.decode()
         return [best, *(answer for answer in kept if answer != best)]
 
     async def detect(self, request: Request) -> list[Detection]:
@@ -290,11 +305,12 @@ class Server:
         if source != AUTO:
             self.translator.route(source, target)
         work = self._document(name, data, source, target)
-        written = await in_time(request, work, self.options.file_deadline)
+        written, characters = await in_time(request, work, self.options.file_deadline)
         stem, _, ending = name.rpartition(".")
         token = secrets.token_urlsafe(24)
         self.keep(token, request.client.host if request.client else "", f"{stem}.{target}.{ending}", written)
-        return TranslatedFile(translatedFileUrl=f"{request.base_url}download_file/{token}")
+        address = f"{request.base_url}download_file/{token}"
+        return TranslatedFile(translatedFileUrl=address, characters=characters)
 
     def keep(self, token: str, client: str, name: str, content: bytes) -> None:
         """Keep a file for download. Beyond the limit, the client that holds most loses its oldest files."""
@@ -306,8 +322,8 @@ class Server:
             oldest = next(each for each, (owner, *_) in self.files.items() if owner == most)
             held[most] -= len(self.files.pop(oldest)[2]) + FILE_BYTES
 
-    async def _document(self, name: str, data: bytes, source: str, target: str) -> bytes:
-        """Translate a document. The thread that parses it stops when nobody waits for it any more."""
+    async def _document(self, name: str, data: bytes, source: str, target: str) -> tuple[bytes, Characters]:
+        """Translate a document, and count its characters. The thread that parses it stops when nobody waits for it."""
         loop, text = asyncio.get_running_loop(), data.decode(errors="ignore")
         turn = self.turns[len(text) > self.options.characters]
 
@@ -320,9 +336,12 @@ class Server:
             finally:
                 turn.acquire()
 
-        def translated() -> bytes:
+        def translated() -> tuple[bytes, Characters]:
+            counts = list[Counts]()
             with turn:
-                return translate_document(data, name, translate, Languages(source, target), final=False)
+                languages = Languages(source, target)
+                content = translate_document(data, name, translate, languages, final=False, report=counts.append)
+            return content, Characters(**counts[0]._asdict())
 
         self.check_size([text], self.options.file_characters)
         # The time for splitting sentences is quadratic in the length of a line.
