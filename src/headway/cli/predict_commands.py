@@ -1,7 +1,7 @@
 """`headway predict`: from lines, recordings or documents to outputs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from headway.cli.prediction_options import PREDICT_OPTIONS, draw_alignments
 from headway.cli.shell import Average, Device, EngineName, Given, Precision, argument, flag, verb
@@ -38,6 +38,10 @@ def predict(
     ] = (),
     output: Annotated[Path | None, WRITES_FILE, flag("The file to write.", "standard output")] = None,
     output_folder: Annotated[Path | None, WRITES_FOLDER, flag("Write documents there, by their own names.")] = None,
+    attributes: Annotated[
+        Literal["all", "none"] | None,
+        flag("Texts in attributes of HTML that are translated, such as titles.", "all"),
+    ] = None,
     average: Average = None,
     engine: EngineName = None,
     device: Device = "auto",
@@ -68,12 +72,14 @@ def predict(
         if words or input:
             what = "a document is translated, or lines are, not both"
             raise UserError(what, where=option("file"), received=words[0] if words else str(input))
-        run_documents(runs, options, document_outputs(file, output, output_folder), **loaded)
+        outputs = document_outputs(file, output, output_folder)
+        run_documents(runs, options, outputs, attributes=attributes != "none", **loaded)
         return
     if input is not None and is_marked_up(input):
         what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
         raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
-    check_companions(["output_folder"] if output_folder else [], {"output_folder": ("file",)})
+    of_files = {"output_folder": output_folder, "attributes": attributes}
+    check_companions([name for name, value in of_files.items() if value], dict.fromkeys(of_files, ("file",)))
     with output_to(output), lines_of(input):
         shown = run_predict(runs, options, words=words, lines=input, **loaded, split_sentences=split_sentences)
     draw_alignments(shown, options.get("alignment_figure"))

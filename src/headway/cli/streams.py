@@ -134,7 +134,12 @@ def _translator(
 
 
 def run_documents(
-    runs: Sequence[Path], given: Mapping[str, Any], documents: Mapping[Path, Path | None], **loaded: Any
+    runs: Sequence[Path],
+    given: Mapping[str, Any],
+    documents: Mapping[Path, Path | None],
+    *,
+    attributes: bool = True,
+    **loaded: Any,
 ) -> None:
     """Translate documents into files, or to standard output for None. If one fails, the others are still translated.
 
@@ -156,7 +161,7 @@ def run_documents(
         check_determined(translator.predictor.recipe.text, what, *sides)
         for file, content in contents.items():
             try:
-                result = translate_document(content, str(file), translator, translator.languages)
+                result = translate_document(content, str(file), translator, translator.languages, attributes=attributes)
             except UserError as error:
                 failed[file] = error
                 continue
