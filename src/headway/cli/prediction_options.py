@@ -117,6 +117,17 @@ class DocumentOptions(TermOptions):
         json_schema_extra={**DOCUMENTS, "default_text": "UTF-8"},
     )
 
+    attributes: Literal["all", "none"] = Field(
+        default="all",
+        description="Texts in attributes of HTML that are translated, such as titles.",
+        json_schema_extra=DOCUMENTS,
+    )
+
+    @property
+    def of_documents(self) -> dict[str, Any]:
+        """The keyword arguments of `translate_document`."""
+        return {"final": self.final, "encoding": self.encoding, "attributes": self.attributes == "all"}
+
     @field_validator("encoding")
     @classmethod
     def _known(cls, value: str | None) -> str | None:

@@ -20,7 +20,6 @@ Translate = Callable[[Sequence[str]], Sequence[Aligned]]
 LONGEST = 2000  # the maximum number of characters of a sentence
 ENTITY = re.compile(r"&#?\w+;?|.", re.DOTALL)
 WORD = re.compile(rf"[^\W{WIDE}]")
-NOT_BEHIND_WORD, NOT_BEFORE_WORD = rf"(?<![^\W{WIDE}])", rf"(?![^\W{WIDE}])"
 
 
 def text_pieces(text: str, escape: Callable[[str], str] = str) -> Iterator[Piece]:
@@ -133,9 +132,15 @@ class Sentence:
                 return places
         before = {self.text[begin - 1 : begin] for begin, _ in atoms}
         after = {self.text[end : end + 1] for _, end in atoms}
-        left = NOT_BEHIND_WORD if WORD.match(text[0]) and not any(map(WORD.match, before)) else ""
-        right = NOT_BEFORE_WORD if WORD.match(text[-1]) and not any(map(WORD.match, after)) else ""
-        return [match.span() for match in re.finditer(left + re.escape(text) + right, translation)]
+        left = bool(WORD.match(text[0])) and not any(map(WORD.match, before))
+        right = bool(WORD.match(text[-1])) and not any(map(WORD.match, after))
+        found, end = list[Span](), 0
+        while (begin := translation.find(text, end)) >= 0:
+            end = begin + len(text)
+            is_behind = left and WORD.match(translation[begin - 1 : begin])
+            is_before = right and WORD.match(translation[end : end + 1])
+            found += [] if is_behind or is_before else [(begin, end)]
+        return found
 
     def _alike(self, text: str) -> int:
         """The number of stretches of a masked text that look like placeholders."""
