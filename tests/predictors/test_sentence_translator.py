@@ -154,7 +154,8 @@ def test_documents_go_into_a_folder_together(
             main([*command, *arguments])
         return ended.value.code or 0, capfdbinary.readouterr().err.decode()
 
-    assert run("--file", *files[:3], "--output-folder", str(out)) == (0, "")
+    code, said = run("--file", *files[:3], "--output-folder", str(out))
+    assert (code, said.count(": 3 characters of text; 3 translated, 0 left as they are\n")) == (0, 3)
     assert {path.name: path.read_text() for path in out.iterdir()} == {
         "a.txt": "c b a\n", "b.html": "<p>c b a", "c.txt": "f e d\n"
     }  # fmt: skip
