@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from headway.cli.prediction_options import PREDICT_OPTIONS, draw_alignments
+from headway.cli.prediction_options import PREDICT_OPTIONS, DocumentOptions, TermOptions, draw_alignments
 from headway.cli.shell import Average, Device, EngineName, Given, Precision, argument, flag, verb
 from headway.core.config import WRITES_FILE, WRITES_FOLDER
 from headway.core.errors import UserError, check_companions, option
@@ -73,7 +73,9 @@ def predict(
     if input is not None and is_marked_up(input):
         what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
         raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
-    check_companions(["output_folder"] if output_folder else [], {"output_folder": ("file",)})
+    own = DocumentOptions.model_fields.keys() - TermOptions.model_fields.keys()
+    of_documents = [*(options.keys() & own), *(["output_folder"] if output_folder else [])]
+    check_companions(of_documents, dict.fromkeys(of_documents, ("file",)))
     with output_to(output), lines_of(input):
         shown = run_predict(runs, options, words=words, lines=input, **loaded, split_sentences=split_sentences)
     draw_alignments(shown, options.get("alignment_figure"))

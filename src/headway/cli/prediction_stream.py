@@ -13,7 +13,7 @@ from headway.cli.shell import flag_of
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.core.errors import UserError, option, printable
 from headway.core.files import json_line, whole_file
-from headway.core.languages import has_no_spaces
+from headway.core.languages import separates_sentences
 from headway.core.log import progress, say, warn
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file, lines_of, read_lines
@@ -298,7 +298,7 @@ def predict_by_sentence(
 ) -> None:
     """Translate each sentence of a line separately, and write the translations of a line on one line."""
     languages, options, translator.aligner = translator.languages, translator.options, None
-    space = "" if has_no_spaces(languages.target) else " "
+    space = " " if separates_sentences(languages.target) else ""
     with accounted():
         for window in windows(_readable(lines, options), translator.predictor.together, source):
             split = [sentences(line, languages.source) or [""] for line in _inputs(window)]
