@@ -295,7 +295,7 @@ class ScoredProposal(Proposal):
         return cls(name, {"folder": str(folder.absolute()), "files": files}, fingerprint(files))
 
     def cells(self, part: Part, seeds: Sequence[int], bench: Bench) -> list[CellResult]:
-        folder = bench.folder / "scores"
+        folder = bench.folder.absolute() / "scores"
         folder.mkdir(parents=True, exist_ok=True)
         if "folder" in self.content:
             self._check_files()
