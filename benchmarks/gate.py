@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,32 +24,26 @@ from headway.cli.console import show
 from headway.core.log import Progress, progress
 from headway.core.tables import Cell, Column, Table
 from headway.gate.rules import PRESETS, confirmation_level
-from headway.gate.simulation import EFFECTS, MOMENTS, Found, Loops, World, simulate
+from headway.gate.simulation import EFFECTS, MOMENTS, Found, Loops, simulate, simulation_table
 from headway.pages.charts import Panel, panel_chart
 
 SEED = 1
-DRAWN = tuple(range(1, 51))  # numbers of proposals in the figure
+DRAWN = (1, *range(5, 51, 5))  # numbers of proposals in the figure
 TITLE = "Loops without any gain that keep something, by the number of proposals"
 FAILING, FAR = 0.05, 5.0  # the share of seeds that fail, and how far below
 
 Floats = NDArray[np.float64]
 
 
-@dataclass
 class OddLoops(Loops):
-    """Loops whose seeds are not normal; their variance is 1."""
+    """Loops whose seeds are not normal. `drawn` draws deviations of a shape."""
 
-    noise: Callable[[np.random.Generator, tuple[int, ...]], Floats] = lambda rng, shape: rng.normal(size=shape)
+    def __init__(self, drawn: Callable[[np.random.Generator, tuple[int, ...]], Floats], count: int) -> None:
+        self.drawn = drawn
+        super().__init__(PRESETS["usual"], count, np.random.default_rng(SEED))
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bank = self.noise(self.rng, (self.count, self.world.preset.bank))
-        public = self.noise(self.rng, (self.count, 4))
-        self.public, self.sealed = public.mean(axis=1), bank.mean(axis=1)
-        self.squares, self.bank_squares = (((one.T - one.mean(axis=1)) ** 2).sum(axis=0) for one in (public, bank))
-
-    def _draw(self, rows: NDArray[np.int64], seeds: int, effect: float) -> Floats:
-        return effect + self.noise(self.rng, (len(rows), seeds))
+    def noise(self, shape: tuple[int, ...]) -> Floats:
+        return self.drawn(self.rng, shape)
 
 
 def heavy(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
@@ -70,7 +65,7 @@ def false_keeps(loops: Loops, moments: tuple[int, ...]) -> list[float]:
     """The share of idle loops that have kept something by some numbers of proposals, in percent."""
     ever, found = np.zeros(loops.count, bool), []
     for number in range(1, moments[-1] + 1):
-        ever |= loops.propose(0.0)
+        ever |= loops.propose()
         found += [100 * float(ever.mean())] if number in moments else []
     return found
 
@@ -113,38 +108,26 @@ OTHERS = {
 
 def rows_of(count: int, bar: Progress) -> Iterator[tuple[str, Found]]:
     """The presets, the other rules, and worlds beside the assumptions."""
-    for name, preset in PRESETS.items():
-        yield f"gate, {name}", simulate(World(preset), count, SEED)
-        bar.update(bar.done + 1)
-    for name, other in OTHERS.items():
-        yield name, other.found(count)
-        bar.update(bar.done + 1)
-    usual = PRESETS["usual"]
-    worlds = {f"usual, {sd:g} sd by segments": World(usual, of_segments=sd) for sd in (0.3, 0.5, 1.0)}
-    worlds |= {f"usual, proposals vary {sd:g} times as much": World(usual, deviation=sd) for sd in (0.5, 2.0, 3.0)}
-    for name, world in worlds.items():
-        yield name, simulate(world, count, SEED)
-        bar.update(bar.done + 1)
 
+    def loops(preset: str, **world: float) -> Found:
+        return simulate(Loops(PRESETS[preset], count, np.random.default_rng(SEED), **world))
 
-def table_of(found: dict[str, Found], count: int) -> Table:
-    """A row for each rule or world: false keeps, and power by effect and by the number of the proposal."""
-    columns = [Column("rule"), *(Column(f"false, {number}", "%", ".1f") for number in MOMENTS)]
-    columns += [Column(f"{effect:g} sd, {number}", "%", ".0f") for effect in (2.0, 3.0, 1.0) for number in MOMENTS]
-    columns += [Column("seeds, idle", format=".1f"), Column("seeds, gain", format=".1f")]
-    rows = list[list[Cell]]()
-    for name, one in found.items():
-        power = [one.power[effect][number] for effect in (2.0, 3.0, 1.0) for number in MOMENTS]
-        rows.append([name, *(one.false[number] for number in MOMENTS), *power, *one.runs])
-    return Table(columns, rows, title=f"{count:,} loops a row")
+    rows: dict[str, Callable[[], Found]] = {f"gate, {name}": partial(loops, name) for name in PRESETS}
+    rows |= {name: partial(other.found, count) for name, other in OTHERS.items()}
+    for sd in (0.3, 0.5, 1.0):
+        rows[f"usual, {sd:g} sd by segments"] = partial(loops, "usual", of_segments=sd)
+    for sd in (0.5, 2.0, 3.0):
+        rows[f"usual, proposals vary {sd:g} times as much"] = partial(loops, "usual", deviation=sd)
+    for name, found in rows.items():
+        yield name, found()
+        bar.update(bar.done + 1)
 
 
 def odd_table(count: int, bar: Progress) -> Table:
     """False keeps where seeds are not normal."""
     rows = list[list[Cell]]()
     for name, noise in {"tails of t4": heavy, "skewed": skewed, "one seed in twenty fails": failing}.items():
-        loops = OddLoops(World(PRESETS["usual"]), count, np.random.default_rng(SEED), noise)
-        rows.append([name, *false_keeps(loops, MOMENTS)])
+        rows.append([name, *false_keeps(OddLoops(noise, count), MOMENTS)])
         bar.update(bar.done + 1)
     columns = [Column("seeds"), *(Column(f"false, {number}", "%", ".1f") for number in MOMENTS)]
     return Table(columns, rows, title=f"False keeps of the preset usual where seeds are not normal, {count:,} loops")
@@ -152,7 +135,7 @@ def odd_table(count: int, bar: Progress) -> Table:
 
 def draw(count: int, path: Path) -> None:
     """Draw the share of idle loops that have kept something, by the number of proposals."""
-    loops = Loops(World(PRESETS["usual"]), count, np.random.default_rng(SEED))
+    loops = Loops(PRESETS["usual"], count, np.random.default_rng(SEED))
     shares = {name: [*OTHERS[name].found(count, DRAWN).false.values()] for name in list(OTHERS)[:2]}
     shares["headway gate"] = false_keeps(loops, DRAWN)
     lines = {name: [*zip(map(float, DRAWN), row, strict=True)] for name, row in shares.items()}
@@ -168,7 +151,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="the figure")
     given = parser.parse_args()
     with show(), progress("simulating", len(PRESETS) + len(OTHERS) + 9, "rows") as bar:
-        tables = [table_of(dict(rows_of(given.loops, bar)), given.loops), odd_table(given.loops, bar)]
+        tables = [simulation_table(dict(rows_of(given.loops, bar)), given.loops), odd_table(given.loops, bar)]
     print("\n\n".join(table.text() for table in tables))
     if given.output is not None:
         text = (

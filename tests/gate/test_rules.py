@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from headway.gate.rules import ERROR, PRESETS, SHARES, Evidence, Pool, confirmation_level, spent, word_at
-from headway.gate.simulation import World, simulate
+from headway.gate.simulation import Loops, simulate
 
 STATES = 1000
 
@@ -95,7 +95,7 @@ def test_ties_drop() -> None:
 
 def test_a_loop_keeps_gains_and_seldom_anything_else() -> None:
     """The table of the record in small; benchmarks/gate.py has all of it."""
-    found = simulate(World(PRESETS["usual"]), 400, moments=(1, 10, 50))
+    found = simulate(Loops(PRESETS["usual"], 400, np.random.default_rng(1)), moments=(1, 10, 50))
     assert found.false[50] <= 4
     assert found.power[2.0][1] >= 86
     assert found.power[2.0][50] >= 72

@@ -28,7 +28,9 @@ class NewOptions(Section):
     preset: Literal["small", "usual", "thorough"] = _option("How many seeds confirm a proposal.", "usual")
     least: FiniteFloat = _option("The effect that must be exceeded; below 0 for what simplifies.", 0.0)
     not_worse: tuple[str, ...] = _option("METRIC=NUMBER: what a further metric may lose at most.", ())
-    run: str | None = _option("The command of programs, with {seed} and {scores}: 'python train.py --seed {seed} ...'.")
+    run: str | None = _option(
+        "The command of programs, in their folders, with {seed} and {scores}: 'python train.py {seed} {scores}'."
+    )
     scores: Path | None = _option("The scores of the baseline, of which lines are added as the gate asks for seeds.")
     lower: bool = _option("Less is better, in the scores of programs.", False)
 

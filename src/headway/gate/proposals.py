@@ -8,7 +8,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,11 +30,10 @@ from headway.comparison.options import GridOptions
 from headway.core.documents import read_json
 from headway.core.errors import DIVERGED, HeadwayError, RunError, UserError, option
 from headway.core.files import sha256, write_json
-from headway.core.log import say
 from headway.core.storage import file_hashes, fingerprint, software, workspace
 from headway.gate.ledger import sealed, unsealed
 from headway.gate.loop import Part
-from headway.grids.grid import Grid, GridConfig, Variant, changed, counting_keys
+from headway.grids.grid import Grid, GridConfig, Variant, counting_keys
 from headway.grids.grid_run import GridRun
 from headway.metrics import Metric
 from headway.metrics.intervals import Linearised, linearise
@@ -51,11 +50,9 @@ PLACES = "{seed}", "{scores}"
 class MissingError(HeadwayError):
     """Cells are needed that the gate cannot make."""
 
-    exit_code = 6
-
     def __init__(self, name: str, part: Part, seeds: Sequence[int]) -> None:
-        self.system, self.part, self.seeds = name, part, tuple(seeds)
-        super().__init__(f"{name}: seeds {', '.join(map(str, seeds))} on the {part} set are needed")
+        self.system, self.part, self.seeds = name, part, seeds
+        super().__init__(f"seeds {', '.join(map(str, seeds))} of {name} on the {part} set are missing")
 
 
 class DivergedError(RunError):
@@ -97,15 +94,13 @@ def linearised(metric: Metric, cells: Sequence[CellResult]) -> Linearised:
 
 
 def outputs_hash(cell: CellResult) -> str:
-    """A hash of the outputs of a cell."""
     return fingerprint(cell.outputs[0].hypotheses)
 
 
 def is_public(test: EvaluationSet) -> list[bool]:
     """Whether each segment of a set that is halved is in the public half, by a hash of its texts.
 
-    Raises:
-        UserError: the set is too small.
+    Raises UserError if the set is too small.
     """
     if len(test) < LEAST_HALVED:
         what = f"a set that is halved into a public and a sealed set has {LEAST_HALVED} segments or more"
@@ -115,10 +110,9 @@ def is_public(test: EvaluationSet) -> list[bool]:
 
 
 def half(cell: CellResult, part: Part) -> CellResult:
-    """The cell on one half of its test set."""
-    output = cell.outputs[0]
-    chosen = [index for index, public in enumerate(is_public(output.test)) if public is (part == "public")]
-    test = output.test
+    """The cell on the public or the sealed half of its test set."""
+    output, test = cell.outputs[0], cell.outputs[0].test
+    chosen = [index for index, public in enumerate(is_public(test)) if public is (part == "public")]
 
     def of(texts: Sequence[str]) -> tuple[str, ...]:
         return tuple(texts[index] for index in chosen) if texts else ()
@@ -129,23 +123,22 @@ def half(cell: CellResult, part: Part) -> CellResult:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where cells are made: their folder, the test sets, and the workers.
+    """Where and on what cells are made.
 
     Args:
         folder: of all cells.
-        corpora: the test sets by name; empty if programs write scores.
+        sets: the test sets by name; empty if programs write scores.
         halved: whether the public and the sealed set are halves of one.
         command: of programs, with `PLACES`.
-        lower: whether less is better in the scores of programs.
-        workers, threads: of training.
+        workers, threads: cells at a time, and threads of each.
     """
 
     folder: Path
-    corpora: Mapping[str, NamedCorpus] = field(default_factory=dict)
-    halved: bool = False
-    command: str | None = None
-    workers: int | None = None
-    threads: int = 1
+    sets: Mapping[str, NamedCorpus]
+    halved: bool
+    command: str | None
+    workers: int | None
+    threads: int
 
     def reduced(self, cells: Iterable[CellResult], part: Part) -> list[CellResult]:
         return [half(cell, part) if self.halved and part != "test" else cell for cell in cells]
@@ -158,12 +151,21 @@ class Proposal(ABC):
     Args:
         name: of the system.
         content: all that is needed to make its cells again, for the ledger.
-        identity: a hash of what determines its outputs, but for the seed.
+        identity: a hash of what determines its outputs, but for the seed; empty if the ledger knows it.
     """
 
     name: str
     content: Mapping[str, Any]
-    identity: str
+    identity: str = ""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe; None for programs."""
+        return None
+
+    def continues(self, before: Mapping[str, Any]) -> bool:
+        """Whether the content adds nothing to `before` but cells or outputs, although its hash differs."""
+        return False
 
     @abstractmethod
     def cells(self, part: Part, seeds: Sequence[int], bench: Bench) -> list[CellResult]:
@@ -181,19 +183,20 @@ class TrainedProposal(Proposal):
 
     @classmethod
     def of(cls, name: str, recipe: Recipe) -> "TrainedProposal":
-        files = [file for corpus in recipe.data.corpora().values() for file in corpus_files(corpus)]
-        identity = fingerprint([counting_keys(recipe), [sha256(file) for file in files if file.is_file()], software()])
-        return cls(name, {"recipe": recipe.model_dump(mode="json")}, identity)
+        files = [sha256(file) for corpus in recipe.data.corpora().values() for file in corpus_files(corpus)]
+        content = {"recipe": recipe.model_dump(mode="json")}
+        return cls(name, content, fingerprint([counting_keys(recipe), files, software()]))
+
+    @property
+    def recipe(self) -> Recipe:
+        return parse_recipe(dict(self.content["recipe"]))
 
     def cells(self, part: Part, seeds: Sequence[int], bench: Bench) -> list[CellResult]:
-        recipe = parse_recipe(dict(self.content["recipe"]))
-        # A grid of one variant, which no grid file may be.
-        config = GridConfig.model_construct(seeds=tuple(seeds))
-        grid = Grid(config, (Variant(self.name, changed(recipe, {})),), (bench.corpora[part],), None, ())
+        config = GridConfig.model_construct(seeds=tuple(seeds))  # a grid of one variant, which no file may have
+        grid = Grid(config, (Variant(self.name, self.recipe),), (bench.sets[part],), None, ())
         run = GridRun(grid, bench.folder.absolute(), bench.threads)
-        result = run.result()
-        if not run.is_done():
-            result = run.run(executor_of(GridOptions(workers=bench.workers, threads=bench.threads)))
+        options = GridOptions(workers=bench.workers, threads=bench.threads)
+        result = run.result() if run.is_done() else run.run(executor_of(options))
         if result.stopped:
             error = RunError(f"stopped by signal {result.stopped}; the same command goes on")
             error.exit_code = 128 + result.stopped
@@ -215,37 +218,40 @@ class RunsProposal(Proposal):
 
     @classmethod
     def of(cls, name: str, runs: Mapping[int, Path]) -> "RunsProposal":
-        weights = {seed: str(open_run(path).manifest.get("model_sha256")) for seed, path in sorted(runs.items())}
+        weights = {str(seed): open_run(path).manifest.get("model_sha256") for seed, path in sorted(runs.items())}
         if len(set(weights.values())) < len(weights):
             what = "two seeds have the same weights; a seed is a training of its own"
-            raise UserError(what, where=name, received=", ".join(map(str, runs)))
-        content = {"runs": {str(seed): str(path.absolute()) for seed, path in runs.items()}}
-        return cls(name, content, fingerprint([name, weights.get(min(runs))]))
+            raise UserError(what, where=name, received=", ".join(map(str, runs.values())))
+        content = {"runs": {str(seed): str(path.absolute()) for seed, path in runs.items()}, "weights": weights}
+        return cls(name, content, fingerprint(weights))
+
+    @property
+    def recipe(self) -> Recipe:
+        return open_run(Path(next(iter(self.content["runs"].values())))).recipe
+
+    def continues(self, before: Mapping[str, Any]) -> bool:
+        known, weights = before.get("weights", {}), self.content["weights"]
+        return all(weights.get(seed, digest) == digest for seed, digest in known.items())
 
     def cells(self, part: Part, seeds: Sequence[int], bench: Bench) -> list[CellResult]:
         from headway.grids.run import result_of_run
 
-        cells, missing, corpus = list[CellResult](), list[int](), bench.corpora[part]
+        cells, missing, corpus = list[CellResult](), list[int](), bench.sets[part]
         for seed in seeds:
             kept, path = bench.folder / f"{self.name}-{seed}.json", self.content["runs"].get(str(seed))
-            stamp = {"test": corpus.fingerprint()}
-            if path and (weights := open_run(Path(path)).manifest.get("model_sha256")):
-                stamp["weights"] = weights
-            cell = read_result(kept, stamp)
-            if cell is None and path is None:
-                missing.append(seed)
-                continue
-            if cell is None:
+            cell = read_result(kept, {"test": corpus.fingerprint()})
+            if cell is None and path is not None:
                 cell = result_of_run(CellName(self.name, seed, Path(path)), (corpus,))
-                write_result(kept, cell, stamp)
-            cells.append(cell)
+                write_result(kept, cell, {"test": corpus.fingerprint()})
+            missing += [seed] if cell is None else []
+            cells += [] if cell is None else [cell]
         if missing:
             raise MissingError(self.name, part, missing)
         return bench.reduced(cells, part)
 
 
 class Row(NamedTuple):
-    """The score of a segment, in the set `part`; None if the file has no sets."""
+    """The score of a segment, and its set; None if the file has no sets."""
 
     segment: str
     score: float
@@ -254,7 +260,7 @@ class Row(NamedTuple):
 
 def read_scores(path: Path) -> dict[int, list[Row]]:
     """Read `seed segment score [set]`, separated by tabs. Returns the rows by seed. Raises UserError."""
-    found, seen = dict[int, list[Row]](), set[tuple[str, str, str | None]]()
+    found, seen = dict[int, list[Row]](), set[tuple[str, ...]]()
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         names = reader.fieldnames or []
@@ -262,18 +268,17 @@ def read_scores(path: Path) -> dict[int, list[Row]]:
             allowed = "seed, segment, score, and set (public or sealed), separated by tabs"
             raise UserError("the first line names the columns", where=f"{path}:1", received=names, allowed=allowed)
         for number, line in enumerate(reader, start=2):
+            where, key = f"{path}:{number}", tuple(value for name, value in line.items() if name != "score")
             try:
-                row = Row(line["segment"], float(line["score"]), line.get("set"))
-                rows = found.setdefault(int(line["seed"]), [])
+                found.setdefault(int(line["seed"]), []).append(
+                    Row(line["segment"], float(line["score"]), line.get("set"))
+                )
             except (TypeError, ValueError):
-                received = "\t".join(str(value) for value in line.values())
-                raise UserError(
-                    "a line is a seed, a segment and a number", where=f"{path}:{number}", received=received
-                ) from None
-            if (key := (line["seed"], row.segment, row.part)) in seen:
-                raise UserError("this segment has two scores", where=f"{path}:{number}", received=row.segment)
+                what = "a line is a seed, a segment and a number"
+                raise UserError(what, where=where, received=list(line.values())) from None
+            if key in seen:
+                raise UserError("this segment has two scores", where=where, received=line["segment"])
             seen.add(key)
-            rows.append(row)
     return found
 
 
@@ -286,31 +291,30 @@ class ScoredProposal(Proposal):
 
     @classmethod
     def of_folder(cls, name: str, folder: Path) -> "ScoredProposal":
-        hidden = [part for part in folder.rglob("*") if part.name.startswith((".", "__pycache__"))]
-        files = {
-            path: digest
-            for path, digest in file_hashes(folder).items()
-            if not any((folder / path).is_relative_to(part) for part in hidden)
-        }
+        hidden = re.compile(r"(^|/)(\.|__pycache__)")
+        files = {path: digest for path, digest in file_hashes(folder).items() if not hidden.search(path)}
         return cls(name, {"folder": str(folder.absolute()), "files": files}, fingerprint(files))
+
+    def continues(self, before: Mapping[str, Any]) -> bool:
+        files = self.content.get("files")
+        return files is not None and before.get("files", {"": ""}).items() <= files.items()
 
     def cells(self, part: Part, seeds: Sequence[int], bench: Bench) -> list[CellResult]:
         folder = bench.folder.absolute() / "scores"
         folder.mkdir(parents=True, exist_ok=True)
+        kept = {seed: folder / f"{self.name}-{seed}.json" for seed in seeds}
         if "folder" in self.content:
             self._check_files()
-            wanted = [seed for seed in seeds if not self._kept(seed, folder).is_file()]
             with ThreadPoolExecutor(bench.workers or 1) as pool:
-                list(pool.map(lambda seed: self._run(seed, part, bench, folder), wanted))
+                wanted = [(seed, path) for seed, path in kept.items() if not path.is_file()]
+                list(pool.map(lambda pair: self._run(*pair, part, str(bench.command)), wanted))
         else:
             given = read_scores(Path(self.content["scores"]))
-            for seed in seeds:
-                if seed in given:
-                    self._keep(seed, self._rows_of(given[seed], part), folder)
-        missing = [seed for seed in seeds if not self._kept(seed, folder).is_file()]
-        if missing:
+            for seed in given.keys() & kept.keys():
+                self._keep(seed, given[seed], part, kept[seed])
+        if missing := [seed for seed, path in kept.items() if not path.is_file()]:
             raise MissingError(self.name, part, missing)
-        return [self._cell(seed, folder) for seed in seeds]
+        return [self._cell(seed, path) for seed, path in kept.items()]
 
     def _check_files(self) -> None:
         """Raise UserError if a file of the folder is not as it was proposed. New files are outputs of the program."""
@@ -320,68 +324,57 @@ class ScoredProposal(Proposal):
                 what = "this file has changed since it was proposed; each proposal has a folder of its own"
                 raise UserError(what, where=str(folder / path))
 
-    def _run(self, seed: int, part: Part, bench: Bench, folder: Path) -> None:
+    def _run(self, seed: int, kept: Path, part: Part, command: str) -> None:
         """Run the program for a seed. What it prints is kept for the public set alone."""
-        assert bench.command is not None
-        log = folder / f"{self.name}-{seed}.txt" if part == "public" else None
-        with workspace(folder) as place:
+        log = kept.with_suffix(".txt")
+        with workspace(kept.parent) as place, (log if part == "public" else place / log.name).open("wb") as printed:
             scores = place / "scores.tsv"
-            values = dict(zip(PLACES, (str(seed), str(scores)), strict=True))
-            words = shlex.split(bench.command)
-            for name, value in values.items():
-                words = [word.replace(name, value) for word in words]
-            printed = place / "printed.txt"
-            with printed.open("wb") as file:
-                done = subprocess.run(  # noqa: S603  # the user's own program
-                    words, cwd=self.content["folder"], stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-                )
-            if log is not None:
-                log.write_bytes(printed.read_bytes())
-            if done.returncode or not scores.is_file():
-                how = f"exit code {done.returncode}" if done.returncode else "no scores were written"
-                shown = f"; {log}" if log else "; what it printed is sealed"
-                raise RunError(f"{self.name}, seed {seed}: the program failed ({how}){shown}")
+            words = [
+                word.replace(PLACES[0], str(seed)).replace(PLACES[1], str(scores)) for word in shlex.split(command)
+            ]
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": printed, "stderr": subprocess.STDOUT}
+            code = subprocess.run(words, cwd=self.content["folder"], **streams).returncode  # noqa: S603  # the user's own
+            if code or not scores.is_file():
+                how = f"exit code {code}" if code else "no scores were written"
+                shown = str(log) if part == "public" else "what it printed is sealed"
+                raise RunError(f"{self.name}, seed {seed}: the program failed ({how}); {shown}")
             found = read_scores(scores)
             if list(found) != [seed]:
                 what = "the program writes the scores of the seed that it is asked for"
                 raise UserError(what, where=f"{self.name}, seed {seed}", received=list(found))
-            self._keep(seed, self._rows_of(found[seed], part), folder)
-        say(f"{self.name}, seed {seed}: finished")
+            self._keep(seed, found[seed], part, kept)
 
-    def _kept(self, seed: int, folder: Path) -> Path:
-        return folder / f"{self.name}-{seed}.json"
-
-    def _keep(self, seed: int, rows: Sequence[Row], folder: Path) -> None:
-        """Keep the scores of a seed. Raises UserError if others were kept before."""
-        kept, content = self._kept(seed, folder), {"sealed": sealed([[row.segment, row.score] for row in rows])}
+    def _keep(self, seed: int, rows: Sequence[Row], part: Part, kept: Path) -> None:
+        """Keep the scores of a seed on a set. Raises UserError if others were kept before."""
+        chosen = [[row.segment, row.score] for row in sorted(self._rows_of(rows, part))]
+        content = {"sealed": sealed(chosen)}
         if kept.is_file() and read_json(kept) != content:
             what = "the scores of this seed have changed since they were read; a changed proposal has a new name"
             raise UserError(what, where=f"{self.name}, seed {seed}")
         write_json(kept, content)
 
-    def _rows_of(self, rows: Sequence[Row], part: Part) -> list[Row]:
+    def _rows_of(self, rows: Sequence[Row], part: Part) -> Sequence[Row]:
         """The rows of a set: by the column `set`, or by halves; a single segment is in both sets."""
         if any(row.part for row in rows):
             chosen = [row for row in rows if row.part == part]
-        elif [row.segment for row in rows] == [WHOLE] or part == "test":
-            chosen = list(rows)
-        else:
-            names = EvaluationSet(self.name, (tuple(row.segment for row in rows),))
-            chosen = [row for row, public in zip(rows, is_public(names), strict=True) if public is (part == "public")]
-        if not chosen:
-            raise UserError(f"there are no scores of the {part} set", where=self.name)
-        return sorted(chosen)
+            if not chosen:
+                raise UserError(f"there are no scores of the {part} set", where=self.name)
+            return chosen
+        if part == "test" or [row.segment for row in rows] == [WHOLE]:
+            return rows
+        segments = EvaluationSet(self.name, (tuple(row.segment for row in rows),))
+        return [row for row, public in zip(rows, is_public(segments), strict=True) if public is (part == "public")]
 
-    def _cell(self, seed: int, folder: Path) -> CellResult:
-        rows = unsealed(read_json(self._kept(seed, folder))["sealed"])
+    def _cell(self, seed: int, kept: Path) -> CellResult:
+        rows = unsealed(read_json(kept)["sealed"])
         if not all(isfinite(score) for _, score in rows):
             raise DivergedError(self.name, seed)
-        names, scores = tuple(name for name, _ in rows), tuple(repr(score) for _, score in rows)
-        return CellResult(self.name, seed, (CellOutput(EvaluationSet("scores", (names,)), scores),))
+        test = EvaluationSet("scores", (tuple(name for name, _ in rows),))
+        return CellResult(self.name, seed, (CellOutput(test, tuple(repr(score) for _, score in rows)),))
 
 
-def proposal_of(name: str, identity: str, content: Mapping[str, Any]) -> Proposal:
+def proposal_of(name: str, content: Mapping[str, Any]) -> Proposal:
     """The proposal that a ledger has written."""
     if "recipe" in content:
-        return TrainedProposal(name, content, identity)
-    return (RunsProposal if "runs" in content else ScoredProposal)(name, content, identity)
+        return TrainedProposal(name, content)
+    return RunsProposal(name, content) if "runs" in content else ScoredProposal(name, content)
