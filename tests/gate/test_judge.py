@@ -181,7 +181,7 @@ def test_programs_are_run_and_their_sealed_scores_stay_sealed(tmp_path: Path) ->
     answers = (by_program(path, drawn_program(tmp_path, name, 0.7), workers=2) for name in names)
     answer = next(one for one in answers if one["confirmation"])
     assert answer["word"] in ("drop", "open")
-    write_gate_page(Ledger(path), tmp_path / "page.html")
+    write_gate_page(Loop(Ledger(path)), tmp_path / "page.html")
     ledger = Ledger(path)
     looks = [unsealed(line["sealed"]) for line in ledger.lines if line["kind"] == "look"]
     secret = [f"{score:.6}"[:7] for look in looks for score in look["measures"]["score"]["scores"]]

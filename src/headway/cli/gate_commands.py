@@ -2,12 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from headway.cli.shell import Overrides, argument, command, new_app, with_flags
+from pydantic import Field
+
+from headway.cli.shell import Overrides, argument, command, flag, new_app, with_flags
 from headway.cli.standard_streams import write
+from headway.core.config import WRITES_FILE
 from headway.core.errors import UserError, option
-from headway.gate.options import CloseOptions, GateOptions, NewOptions, PageFileOptions, SimulateOptions
+from headway.gate.options import GateOptions, NewOptions
+
+if TYPE_CHECKING:
+    from headway.gate.loop import Loop
 
 gate_app = new_app("gate")
 LedgerArgument = Annotated[Path, argument("LEDGER", "The file of the loop, such as loop.jsonl.")]
@@ -41,46 +47,67 @@ def gate_new(ledger: LedgerArgument, /, *, options: NewOptions) -> None:
 @command(gate_app, "plan")
 def gate_plan(ledger: LedgerArgument, /) -> None:
     """Say which effects are in reach, and how many seeds they cost."""
-    from headway.gate.ledger import Ledger
-    from headway.gate.loop import Loop
     from headway.gate.page import plan_table
 
-    write(plan_table(Loop(Ledger(ledger))).text())
+    write(plan_table(_loop(ledger)).text())
 
 
 @command(gate_app, "simulate")
-def gate_simulate(*, options: SimulateOptions) -> None:
+def gate_simulate(
+    *,
+    loops: Annotated[int, Field(ge=10, le=10**5), flag("Loops of each preset.", "1000")] = 1000,
+    of_segments: Annotated[
+        float, Field(ge=0, le=100), flag("Deviation of a difference by segments, in deviations of seeds.", "0")
+    ] = 0.0,
+) -> None:
     """Simulate loops by the rules: how many keep what does not help, and which gains are kept."""
     from headway.gate.simulation import simulated
 
-    write(simulated(options.loops, options.of_segments).text())
+    write(simulated(loops, of_segments).text())
 
 
 @command(gate_app, "check")
 def gate_check(ledger: LedgerArgument, /) -> None:
-    """Recompute the chain and the words of a ledger. A line that is not what the rules demand exits with 2."""
-    from headway.gate.ledger import Ledger
-    from headway.gate.loop import Loop
-
-    loop = Loop(Ledger(ledger))
+    """Recompute the chain and the words of a ledger. It exits with 2 if a line is not what the rules demand."""
+    loop = _loop(ledger)
     words = [trial.word for trial in loop.trials.values() if trial.word]
     write(json.dumps({"lines": len(loop.ledger.lines), "words": len(words), "kept": words.count("keep")}))
 
 
 @command(gate_app, "page")
-def gate_page(ledger: LedgerArgument, /, *, options: PageFileOptions) -> None:
+def gate_page(
+    ledger: LedgerArgument,
+    /,
+    *,
+    output: Annotated[Path | None, WRITES_FILE, flag("The file of the page.", "LEDGER.html")] = None,
+) -> None:
     """Write a page: a row for each proposal, the baseline's level, the error spent, and what is in reach."""
-    from headway.gate.ledger import Ledger
     from headway.gate.page import write_gate_page
 
-    path = options.output or ledger.with_name(f"{ledger.name}.html")
-    write_gate_page(Ledger(ledger), path)
+    path = output or ledger.with_name(f"{ledger.name}.html")
+    write_gate_page(_loop(ledger), path)
     write(str(path))
 
 
 @command(gate_app, "close")
-def gate_close(ledger: LedgerArgument, /, *, options: CloseOptions) -> None:
+def gate_close(
+    ledger: LedgerArgument,
+    /,
+    *,
+    test: Annotated[str | None, flag("The third test set, as the other sets.")] = None,
+    options: GateOptions,
+) -> None:
     """Compare fresh seeds of the first and the last baseline on a third test set, and end the loop."""
-    from headway.gate.judge import close
+    from headway.gate.judge import judging
 
-    write(json.dumps(close(ledger, options, options.test), ensure_ascii=False))
+    with judging(ledger, options) as judge:
+        answer = judge.compared(test)
+    write(json.dumps(answer, ensure_ascii=False))
+
+
+def _loop(path: Path) -> "Loop":
+    """The state of a ledger that other processes may be writing."""
+    from headway.gate.ledger import existing
+    from headway.gate.loop import Loop
+
+    return Loop(existing(path))

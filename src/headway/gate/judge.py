@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from headway.core.errors import UserError, option
 from headway.core.storage import check_new
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, parts, paths_resolved
 from headway.formats.corpus_format import open_format
-from headway.gate.ledger import Ledger, opened, sealed
+from headway.gate.ledger import Ledger, existing, opened, sealed
 from headway.gate.loop import WITHDRAWN, Due, Loop, Settings, Trial, interval
 from headway.gate.options import GateOptions, NewOptions
 from headway.gate.proposals import (
@@ -64,7 +65,7 @@ def begin(path: Path, options: NewOptions) -> None:
     if options.run is not None and not all(place in options.run for place in PLACES):
         raise UserError("a command has places for the seed and the scores", where=option("run"), allowed=PLACES)
     baseline = _named("baseline", options.baseline, options.scores, command=options.run)
-    given = {"baseline": baseline.name, "identity": baseline.identity, "content": baseline.content}
+    given: dict[str, Any] = {"baseline": baseline.name, "identity": baseline.identity, "content": baseline.content}
     if by_scores:
         given |= {"metrics": [GivenScore.name], "higher": [] if options.lower else [GivenScore.name]}
     else:
@@ -308,7 +309,8 @@ class Judge:
             "level": confirmation and float(confirmation_level(confirmation)), "seeds": trial.runs,
         }  # fmt: skip
         if trial.screened and "public" in loop.baseline.banks:
-            found |= dict(zip(names, interval(loop.public_evidence(trial), least), strict=True))
+            ends = interval(loop.public_evidence(trial), least)
+            found |= {name: value if isfinite(value) else None for name, value in zip(names, ends, strict=True)}
         if word == "keep":
             evidence = loop.sealed_evidence(trial)[0]
             ends = interval(evidence, least)
@@ -355,7 +357,6 @@ class Judge:
 @contextmanager
 def judging(path: Path, options: GateOptions) -> Iterator[Judge]:
     """The judge of a ledger, which no other process writes within this context. Raises UserError."""
-    if not path.is_file():
-        raise UserError("there is no such ledger", where=str(path), allowed="a new one: headway gate new")
+    existing(path)  # a wrong path gets no lock file
     with opened(path, options.wait) as ledger:
         yield Judge(ledger, options)

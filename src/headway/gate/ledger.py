@@ -65,7 +65,7 @@ class Ledger:
         if previous != self.hashes[-1]:
             raise self.fault(number, "the line before is not the one that was written")
         self.hashes.append(_hash(line))
-        return read  # type: ignore[no-any-return]
+        return dict(read)
 
     def fault(self, number: int, what: str) -> UserError:
         """The error for a line."""
@@ -87,6 +87,13 @@ class Ledger:
         self.cells.mkdir(exist_ok=True)
         write_text(self.cells / "last", self.hashes[-1])
         return self.lines[-1]
+
+
+def existing(path: Path) -> Ledger:
+    """The ledger of a loop that has begun. Raises UserError."""
+    if not path.is_file():
+        raise UserError("there is no such ledger", where=str(path), allowed="one that headway gate new has begun")
+    return Ledger(path)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, field_validator
 
 from headway.comparison.options import METRIC_NAMES, Workers
-from headway.core.config import WRITES_FILE, Section
+from headway.core.config import Section
 
 
 def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
@@ -67,25 +67,4 @@ class GateOptions(Section):
     threads: Workers = _option("Threads of each cell.", 1)
     wait: Annotated[float, Field(ge=0)] | None = _option(
         "Seconds to wait for another process that writes this ledger.", default_text="as long as it takes"
-    )
-
-
-class CloseOptions(GateOptions):
-    """The third test set."""
-
-    test: str | None = _option("The third test set.")
-
-
-class PageFileOptions(Section):
-    """The file of the page."""
-
-    output: Annotated[Path | None, WRITES_FILE] = _option("The file.", default_text="LEDGER.html")
-
-
-class SimulateOptions(Section):
-    """What is simulated."""
-
-    loops: Annotated[int, Field(ge=10, le=10**5)] = _option("Loops of each preset.", 1000)
-    of_segments: Annotated[float, Field(ge=0, le=100)] = _option(
-        "The deviation of a difference that is due to the segments of a set, in deviations of seeds.", 0.0
     )

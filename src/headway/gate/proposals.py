@@ -307,7 +307,7 @@ class ScoredProposal(Proposal):
             self._check_files()
             with ThreadPoolExecutor(bench.workers or 1) as pool:
                 wanted = [(seed, path) for seed, path in kept.items() if not path.is_file()]
-                list(pool.map(lambda pair: self._run(*pair, part, str(bench.command)), wanted))
+                list(pool.map(lambda pair: self._run(pair[0], pair[1], part, str(bench.command)), wanted))
         else:
             given = read_scores(Path(self.content["scores"]))
             for seed in given.keys() & kept.keys():
