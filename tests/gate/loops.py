@@ -31,10 +31,10 @@ def write_scores(
     return path
 
 
-def begun(folder: Path, segments: int = 1, **options: Any) -> Path:
+def begun(folder: Path, segments: int = 1, name: str = "base", **options: Any) -> Path:
     """A new ledger, whose baseline has scores for three generations."""
-    scores = write_scores(folder / "base.tsv", segments=segments)
-    begin(folder / "loop.jsonl", NewOptions(**{"baseline": ("base",), "scores": scores, **options}))
+    scores = write_scores(folder / f"{name}.tsv", segments=segments)
+    begin(folder / "loop.jsonl", NewOptions(**{"baseline": (name,), "scores": scores, **options}))
     return folder / "loop.jsonl"
 
 

@@ -348,10 +348,11 @@ class ScoredProposal(Proposal):
         """Keep the scores of a seed on a set. Raises UserError if others were kept before."""
         chosen = [[row.segment, row.score] for row in sorted(self._rows_of(rows, part))]
         content = {"sealed": sealed(chosen)}
-        if kept.is_file() and read_json(kept) != content:
+        if not kept.is_file():
+            write_json(kept, content)
+        elif read_json(kept) != content:
             what = "the scores of this seed have changed since they were read; a changed proposal has a new name"
             raise UserError(what, where=f"{self.name}, seed {seed}")
-        write_json(kept, content)
 
     def _rows_of(self, rows: Sequence[Row], part: Part) -> Sequence[Row]:
         """The rows of a set: by the column `set`, or by halves; a single segment is in both sets."""

@@ -17,6 +17,7 @@ All functions of numbers also take arrays, so that many loops can be simulated a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -71,8 +72,8 @@ class Pool(NamedTuple):
 
     @classmethod
     def of(cls, groups: Iterable[Sequence[float]]) -> "Pool":
-        given = [np.asarray(group) for group in groups]
-        squares = sum(float(((group - group.mean()) ** 2).sum()) for group in given)
+        given = [group for group in groups if len(group) > 1]
+        squares = fsum((score - mean) ** 2 for group in given for mean in [fsum(group) / len(group)] for score in group)
         return cls(squares, sum(len(group) - 1 for group in given))
 
     @property
