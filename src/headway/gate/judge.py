@@ -96,7 +96,7 @@ def _of_corpora(options: NewOptions, baseline: Proposal) -> dict[str, Any]:
         if halved:
             sizes = {"public": sum(is_public(test)), "sealed": len(test) - sum(is_public(test))}
     secret = sets["public" if halved else "sealed"]
-    _check_unseen(secret, recipe.data.corpora().values(), f"the data of {baseline.name}")
+    _check_unseen(secret, _corpora_of(baseline), f"the data of {baseline.name}")
     if not halved:
         _check_unseen(secret, [corpora["public"]], "the public set")
     kept = {"written": written and written.model_dump(mode="json"), "language": language}
@@ -129,13 +129,18 @@ def _dumped(corpus: AnyCorpus) -> Any:
     return found if isinstance(corpus, tuple) else found[0]
 
 
+def _corpora_of(proposal: Proposal) -> list[AnyCorpus]:
+    """The corpora that a proposal is trained on, and that choose its checkpoints."""
+    return [] if proposal.recipe is None else [*proposal.recipe.data.corpora().values()]
+
+
 def _check_unseen(secret: NamedCorpus, seen: Iterable[AnyCorpus], whose: str) -> None:
     """Raise UserError if a file of a set that is to be sealed is used elsewhere."""
     known = {content(file) for corpus in seen for file in corpus_files(corpus)}
     for file in corpus_files(secret.corpus):
         if content(file) in known:
             what = f"this file is in {whose}, and would not be sealed"
-            raise UserError(what, where=secret.where, received=str(file), allowed=f"{option('sealed')}, another set")
+            raise UserError(what, where=secret.where, received=str(file), allowed="another set")
 
 
 def _named(
@@ -252,8 +257,7 @@ class Judge:
             what = "the proposals of a loop are all scored by metrics, or all by programs"
             raise UserError(what, where=where, received=name)
         if proposal.recipe is not None:
-            corpora = proposal.recipe.data.corpora().values()
-            _check_unseen(self.bench.sets["sealed"], corpora, f"the data of {name}")
+            _check_unseen(self.bench.sets["sealed"], _corpora_of(proposal), f"the data of {name}")
 
     def baseline(self, generation: int = -1) -> Proposal:
         """A baseline; the current one with further runs that the user has named. Raises UserError."""
@@ -336,7 +340,9 @@ class Judge:
             sets["test"] = NamedCorpus(
                 "test", _corpus(test, "test"), key=option("test"), written=sets["public"].written
             )
-            _check_unseen(sets["test"], [sets["public"].corpus, sets["sealed"].corpus], "the sets of the loop")
+            used = [one.corpus for one in self.bench.sets.values()]
+            used += [corpus for one in (self.baseline(0), self.baseline()) for corpus in _corpora_of(one)]
+            _check_unseen(sets["test"], used, "the loop")
         seeds, bench = range(CLOSING_SEEDS + 1, CLOSING_SEEDS + 1 + loop.preset.bank), replace(self.bench, sets=sets)
         cells = list[CellResult]()
         for generation in (0, len(loop.baselines) - 1):
