@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headway.gate.judge import Judge, begin, judging
+from headway.gate.judge import CLOSING_SEEDS, Judge, begin, judging
 from headway.gate.options import GateOptions, NewOptions
 
 SEEDS = (*range(1, 5), *range(101, 113), *range(1001, 1005), *range(1101, 1113), *range(2001, 2005), *range(2101, 2113))
@@ -23,7 +23,7 @@ def write_scores(
     for seed in seeds:
         rng = random.Random(f"{path.stem}-{seed}")
         quality = (odd or {}).get(seed, effect + rng.gauss(0, 1))
-        part = "sealed" if seed % 1000 > 100 else "public"
+        part = "test" if seed > CLOSING_SEEDS else "sealed" if seed % 1000 > 100 else "public"
         for name in names:
             by_segment = 0.0 if segments == 1 else random.Random(part + name).gauss(0, 3) + rng.gauss(0, 0.5)
             lines.append(f"{seed}\t{name}\t{30 + quality + by_segment!r}\t{part}")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from headway.core.errors import RunError, UserError
-from headway.gate.judge import begin, judging
+from headway.gate.judge import CLOSING_SEEDS, begin, judging
 from headway.gate.ledger import Ledger, unsealed
 from headway.gate.loop import Loop
 from headway.gate.options import GateOptions, NewOptions
 from headway.gate.page import write_gate_page
-from tests.gate.loops import asked, begun, propose, write_scores
+from tests.gate.loops import SEEDS, asked, begun, propose, write_scores
 
 PROGRAM = """
 import os, random, sys
@@ -50,6 +50,24 @@ def test_a_gain_is_kept_and_becomes_the_baseline(tmp_path: Path) -> None:
     gained = Loop(Ledger(path)).baselines[1].anew
     assert gained is not None
     assert gained.seeds == gained.bank == 12
+
+
+def test_a_loop_is_closed_by_a_comparison_of_fresh_seeds(tmp_path: Path) -> None:
+    path, gain = begun(tmp_path, segments=20), tmp_path / "gain.tsv"
+    propose(path, write_scores(tmp_path / "loss.tsv", -4, segments=20))
+    with judging(path, GateOptions()) as judge, pytest.raises(UserError, match="nothing was kept"):
+        judge.compared(None)
+    propose(path, write_scores(gain, 4, segments=20))
+    seeds = [*SEEDS, *range(CLOSING_SEEDS + 1, CLOSING_SEEDS + 13)]
+    for file, effect in ((tmp_path / "base.tsv", 0), (gain, 4)):
+        write_scores(file, effect, seeds, segments=20)
+    with judging(path, GateOptions()) as judge:
+        answer = judge.compared(None)
+    assert (answer["first"], answer["last"], answer["seeds"]) == ("base", "gain", 12)
+    assert answer["pairs"][0]["verdict"] == "better"
+    assert answer["pairs"][0]["low"] < 4 < answer["pairs"][0]["high"]
+    with pytest.raises(UserError, match="this loop is closed"):
+        propose(path, write_scores(tmp_path / "late.tsv", 4, segments=20))
 
 
 def test_a_loss_costs_a_seed_or_two_and_no_error(tmp_path: Path) -> None:
