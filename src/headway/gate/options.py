@@ -17,7 +17,7 @@ def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
 
 
 class NewOptions(Section):
-    """What a loop asks of all its proposals."""
+    """The rules and the sets of a loop."""
 
     baseline: tuple[str, ...] = _option(
         "A recipe, NAME:SEED=RUN for each run, a folder of a program, or a name for a file of scores.", ...

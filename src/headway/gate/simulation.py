@@ -88,7 +88,7 @@ class Loops:
 
 
 class Found(NamedTuple):
-    """What was simulated: shares of loops in percent, by the number of proposals.
+    """The result of a simulation: shares of loops in percent, by the number of proposals.
 
     Attributes:
         false: of loops without a gain that kept something.
