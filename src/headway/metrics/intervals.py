@@ -189,6 +189,36 @@ class Linearised:
         return Interval(estimate.value, max(low, bounds[0]), min(high, bounds[1]), half)
 
 
+class Unpaired(NamedTuple):
+    """A difference of means over unequal numbers of seeds, with its variances apart from that of the seeds.
+
+    Attributes:
+        value: the difference.
+        segments: N.
+        segment_variance: the variance of the difference that is due to the segments.
+        interaction: the variance of seed x segment, pooled over both systems.
+    """
+
+    value: float
+    segments: int
+    segment_variance: float
+    interaction: float
+
+
+def unpaired(a: Linearised, b: Linearised) -> Unpaired:
+    """The difference b - a of systems whose seeds are not paired, on the same segments, which are paired."""
+    value, segments = float(b.scores.mean() - a.scores.mean()), a.influences.shape[1]
+    if segments < 2:
+        return Unpaired(value, segments, 0.0, 0.0)
+    means = b.influences.mean(axis=0) - a.influences.mean(axis=0)
+    rests = [one.influences - one.influences.mean(axis=0) for one in (a, b)]
+    degrees = (sum(map(len, rests)) - 2) * (segments - 1)
+    interaction = sum(float((rest**2).sum()) for rest in rests) / degrees if degrees else 0.0
+    of_both = interaction * sum(1 / len(rest) for rest in rests) / segments
+    alone = max(0.0, float(means @ means) / (segments * (segments - 1)) - of_both)
+    return Unpaired(value, segments, alone + _unseen(value + means, max(a.span, b.span)), interaction)
+
+
 def pooled_difference(a: Linearised, b: Linearised, every: Sequence[Linearised]) -> Estimate:
     """The estimate of b - a with the seeds' variance pooled over all systems, or with none if there is one seed."""
     estimate = (b - a).estimate()
