@@ -132,6 +132,13 @@ def test_runs_on_their_dev_and_outputs_beside_them(runs: Path, reversal: Reversa
     assert {len(line) for line in outputs} <= {0, 1}, "decoded anew: the search is another"
 
 
+def test_a_run_that_was_stopped_has_no_verdict(runs: Path) -> None:
+    manifest = json.loads((runs / "early" / "manifest.json").read_text())
+    (runs / "early" / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
+    (pair,) = headway.compare([runs / "early", runs / "late-1"], ["exact_match"]).pairs
+    assert pair.words == "no verdict: the training of early, seed 1 is not complete"
+
+
 def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
     write(runs / "test.src", ["abc", "dcb", "ab"])
     write(runs / "test.ref", ["cba", "bcd", "ba"])

@@ -142,7 +142,8 @@ class ComparedPair:
             first three if `doubt` is not empty.
         p_value: accounts for seeds and test segments; None with one seed.
         adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure.
-        why: why there is no verdict: the metric cannot tell any outputs apart, or the seeds fall in two groups.
+        why: why there is no verdict: trainings are missing, the metric cannot tell any outputs apart, or the seeds fall
+            in two groups.
         doubt: the runs that are still needed, if the choice of a tuned value may explain the difference.
         most: the largest possible difference between two scores of the metric.
         limits: the limitations of the verdict, keys of `LIMITS`.
@@ -461,6 +462,7 @@ def compare_cells(
     any_tokenization: bool = False,
     pooled_variance: bool = False,
     doubts: Mapping[str, str] = MappingProxyType({}),
+    incomplete: Mapping[str, str] = MappingProxyType({}),
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
 
@@ -474,6 +476,8 @@ def compare_cells(
         any_tokenization: allow some hypotheses to look tokenised and others not.
         pooled_variance: estimate the seeds' variance from all variants together (`pooled_difference`).
         doubts: by variant, the runs that are needed before the choice of its tuned value can be trusted.
+        incomplete: by variant, the trainings that are missing. The seeds that are left are a selection, so that pairs
+            of the variant have no verdict.
 
     Raises:
         UserError: the cells cannot be compared (see `check_cells`), or a margin or the baseline has an unknown name.
@@ -515,6 +519,7 @@ def compare_cells(
             why = groups if missing is None else re.split("[,;]", missing)[0]
             if unlearned.issuperset(both):
                 why = f"{'none' if len(unlearned) == len(by_variant) else 'neither'} {UNLEARNED}"
+            why = "; ".join(dict.fromkeys(incomplete[name] for name in both if name in incomplete)) or why
             doubt = "; ".join(doubts[name] for name in both if name in doubts)
             word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
             pairs.append(replace(pair, verdict=word, why=why, doubt=doubt))

@@ -147,15 +147,32 @@ def compare_existing(
         leads = _leads(options, scored)
         with progress("decoding", len(planned), "runs") as bar:
             from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
-        return with_limits(_verdicts([*from_runs, *from_files, *leads], chosen, options), tuned=None)
+        compared = _verdicts([*from_runs, *from_files, *leads], chosen, options, _unfinished(planned))
+        return with_limits(compared, tuned=None)
 
 
-def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: CompareOptions) -> Comparison:
+def _verdicts(
+    cells: Sequence[CellResult],
+    metrics: Sequence[Metric],
+    options: CompareOptions,
+    incomplete: Mapping[str, str] = MappingProxyType({}),
+) -> Comparison:
     """Compare cells as the options say. Raises UserError as `compare_cells`."""
-    freely, pooled = options.any_tokenization, options.pooled_variance
     return compare_cells(
-        cells, metrics, options.margins, options.baseline, any_tokenization=freely, pooled_variance=pooled
-    )
+        cells, metrics, options.margins, options.baseline, any_tokenization=options.any_tokenization,
+        pooled_variance=options.pooled_variance, incomplete=incomplete,
+    )  # fmt: skip
+
+
+def _unfinished(runs: Sequence[CellName]) -> dict[str, str]:
+    """By variant, the runs whose training is not complete, in words. Warns of each."""
+    found = dict[str, str]()
+    for run in runs:
+        assert run.path is not None
+        if open_run(run.path).manifest.get("status") not in ("finished", "imported"):
+            warn(f"{run.path}: training is not complete; its best weights so far are compared")
+            found[run.variant] = f"the training of {run} is not complete"
+    return found
 
 
 def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
@@ -366,8 +383,6 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
 
     assert name.path is not None
     manifest = open_run(name.path).manifest
-    if manifest.get("status") not in ("finished", "imported"):
-        warn(f"{name.path}: training is not complete; its best weights so far are compared")
     decoding = open_run(name.path).recipe.decoding.model_dump(mode="json")
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
@@ -488,11 +503,22 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     found = compare_cells(
         cells, grid.metrics_of(), config.margin, None if absent else baseline,
         own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization,
-        pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices),
+        pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices), incomplete=_lost(grid, result),
     )  # fmt: skip
     notes = (*found.notes, *_notes(grid, result, left_out, absent), *_notes_on_tuning(grid, choices))
     found = replace(found, notes=notes, tuning=_tuning(grid, choices))
     return with_limits(found, tuned=config.tune is not None)
+
+
+def _lost(grid: Grid, result: GridResult) -> dict[str, str]:
+    """By variant, why its finished cells are a selection: cells failed or, for all variants, are not finished."""
+    if result.unfinished:
+        return dict.fromkeys((variant.name for variant in grid.variants), "cells of this grid are not finished")
+    lost = {variant.name: {*grid.config.seeds} for variant in grid.variants}
+    for cell in result.cells:
+        lost[cell.variant].discard(cell.seed)
+    named = {name: ", ".join(map(str, sorted(seeds))) for name, seeds in lost.items() if seeds}
+    return {name: f"{name} failed with seed {seeds}" for name, seeds in named.items()}
 
 
 def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:
