@@ -3,21 +3,24 @@
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 import headway
-from headway.comparison.cells import CellResult, write_result
+from headway.comparison.cells import CellName, CellResult, write_result
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import ScoreOptions
 from headway.core.errors import UserError
+from headway.grids import run as run_module
 from headway.grids.compare import Existing, name_runs
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
+from headway.runs.run import open_run
 from headway.training.loop import train
-from tests.comparison.toys import REFERENCES, hypotheses
+from tests.comparison.toys import REFERENCES, cells_of, hypotheses
 from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied
 from tests.training import toys
@@ -137,6 +140,35 @@ def test_a_run_that_was_stopped_has_no_verdict(runs: Path) -> None:
     (runs / "early" / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
     (pair,) = headway.compare([runs / "early", runs / "late-1"], ["exact_match"]).pairs
     assert pair.words == "no verdict: the training of early, seed 1 is not complete"
+
+
+def test_runs_with_rates_of_their_own_are_untuned_unless_a_grid_tuned_them(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipes of runs say as much as those of a grid's cells: the difference may be that of the rates."""
+    toys = {(cell.variant, cell.seed): cell for cell in cells_of(a=0.5, b=0.9)}
+
+    def decoded(name: CellName, *_: object, **__: object) -> CellResult:
+        assert name.path is not None
+        return replace(toys[name.variant, name.seed], rate=open_run(name.path).recipe.optimizer.learning_rate)
+
+    monkeypatch.setattr(run_module, "result_of_run", decoded)
+
+    def words(folder: Path) -> str:
+        names = [f"{name}:{seed}={folder / f'{name}-{seed}'}" for name, seed in toys]
+        return headway.compare(names, ["bleu"]).pairs[0].words
+
+    for name, rate in (("a", 0.001), ("b", 0.002)):
+        for seed in (1, 2, 3):
+            copied = shutil.copytree(runs / "late-1", runs / "cells" / f"{name}-{seed}")
+            recipe = yaml.safe_load((copied / "recipe.yaml").read_text())
+            recipe["training"]["seed"], recipe["optimizer"]["learning_rate"] = seed, rate
+            (copied / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+            manifest = json.loads((copied / "manifest.json").read_text()) | {"model_sha256": copied.name}
+            (copied / "manifest.json").write_text(json.dumps(manifest))
+    assert words(runs / "cells") == "better, untuned"
+    (runs / "tuning").mkdir()
+    assert words(runs / "cells") == "better"
 
 
 def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:

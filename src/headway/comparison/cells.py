@@ -145,7 +145,7 @@ class CellResult:
         curve: the evaluations on the development set, in order.
         precision: the precision of training, in the format of `precision_of`; empty if it is not known.
         dev_steps: the normalisation steps of the development references, separated by commas.
-        rate: the recipe's learning rate; None if it is not known.
+        rate: the learning rate of training; None if it is not known, as for an imported model.
     """
 
     variant: str

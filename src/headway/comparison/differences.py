@@ -363,18 +363,15 @@ class BandedCurves:
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
 
 
-def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
-    """A copy of the comparison with the limitations of each verdict.
-
-    `tuned`: whether a key was tuned for each variant; None if that is not known.
-    """
+def with_limits(comparison: Comparison, *, tuned: bool) -> Comparison:
+    """A copy of the comparison with the limitations of each verdict. `tuned`: whether a key was tuned by variant."""
     curves = {each.metric: each for each in banded_curves(comparison)}
     rates = {name: {cell.rate for cell in row} for name, row in comparison.cells.items()}
 
     def limited(pair: ComparedPair) -> ComparedPair:
         measure, limits = comparison.measure(pair.metric), list[str]()
         of_both = rates[pair.a] | rates[pair.b]
-        if not tuned and None not in of_both and (len(of_both) == 1 or tuned is False):
+        if not tuned and None not in of_both:
             limits.append(ONE_RATE if len(of_both) == 1 else UNTUNED)
         if lines := curves.get(measure.metric.name):
             gains = [lines.last_gain(name) or 0.0 for name in (pair.a, pair.b) if name in lines.lines]

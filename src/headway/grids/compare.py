@@ -65,7 +65,7 @@ from headway.metrics.intervals import SIGNIFICANT
 from headway.metrics.metric import check_alike, check_words
 from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe, parse_lead
-from headway.runs.run import open_run
+from headway.runs.run import Run, open_run
 from headway.tasks import build_task, dev_metrics
 from headway.training.arithmetic import chosen, computing
 
@@ -148,7 +148,7 @@ def compare_existing(
         with progress("decoding", len(planned), "runs") as bar:
             from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
         compared = _verdicts([*from_runs, *from_files, *leads], chosen, options, _unfinished(planned))
-        return with_limits(compared, tuned=None)
+        return with_limits(compared, tuned=all(map(_is_tuned, opened)))
 
 
 def _verdicts(
@@ -162,6 +162,12 @@ def _verdicts(
         cells, metrics, options.margins, options.baseline, any_tokenization=options.any_tokenization,
         pooled_variance=options.pooled_variance, incomplete=incomplete,
     )  # fmt: skip
+
+
+def _is_tuned(run: Run) -> bool:
+    """Whether a run is a cell of a grid that chose its recipe by short runs."""
+    folder = run.path.resolve().parent
+    return folder.name == CELLS and (folder.parent / TUNING).is_dir()
 
 
 def _unfinished(runs: Sequence[CellName]) -> dict[str, str]:
