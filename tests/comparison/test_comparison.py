@@ -11,7 +11,7 @@ from scipy import stats
 
 import headway
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, read_result, write_result
-from headway.comparison.comparison import IN_GROUPS, compare_cells, in_groups
+from headway.comparison.comparison import IN_GROUPS, UNLEARNED, compare_cells, in_groups
 from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
 from tests.comparison.toys import REFERENCES, cell, cells_of, evaluation_set
@@ -134,10 +134,16 @@ def test_what_has_learned_nothing_is_not_ranked() -> None:
         ]  # fmt: skip
         return [(pair.verdict, pair.why) for pair in headway.compare(cells, [BLEU]).pairs]
 
-    why = "has learned: at most one different output for 20 different references"
+    why = "has learned: one different output for 20 different references, or 1 % of the best score"
     assert found(a=1, b=2) == [("none", f"none {why}")]
     assert found(a=1, b=2, c=40) == [("none", f"neither {why}"), ("better", ""), ("better", "")]
     assert found(a=3, b=40) == [("better", "")]
+
+
+def test_scores_near_the_worst_are_no_verdict() -> None:
+    """Two systems that get nothing right are even within any margin, and neither has learned."""
+    (pair,) = headway.compare(cells_of(a=0.3, b=0.3), [build_metric("exact_match")], margin={"exact_match": 5.0}).pairs
+    assert (pair.verdict, pair.why) == ("none", f"none {UNLEARNED}")
 
 
 def test_the_direction_of_a_metric_counts() -> None:

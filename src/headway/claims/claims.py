@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from headway.comparison.cells import CellResult, Costs
-from headway.comparison.comparison import Comparison
+from headway.comparison.comparison import FLOOR, Comparison, score_nothing
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import LOGPROB, USUAL_BUDGET, AblateOptions
 from headway.core.config import Section, merge, validated
@@ -34,13 +34,14 @@ Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
 Finding = Literal["holds", "fails", "open", "rate?"]
-Regime = Literal["plateau", "early", "as printed", "unknown"]
+Regime = Literal["plateau", "early", "as printed", "unknown", "unlearned"]
 
 MORE_SEEDS = "more seeds than one are needed"
 CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "regime", "verdict")
 IN_NOTES: dict[str, str] = {
     "early": "in the last fifth of the updates, one of both gained the margin or more on dev",
     "unknown": "no curve on dev says whether training was at a plateau",
+    "unlearned": f"both scores are within {100 * FLOOR:g} % of the range of the worst score",
 }
 HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second", LOGPROB)
 
@@ -367,7 +368,7 @@ def decide(
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     estimate = replace(pair.estimate, value=sign * pair.difference)
     paper = claim.paper_difference(higher_is_better=higher)
-    regime = regime_of(claim, regimes)
+    regime = "unlearned" if score_nothing(values, measure.metric) else regime_of(claim, regimes)
     return decided_by(claim, estimate, values, level, paper, why=pair.why, doubt=pair.doubt, regime=regime)
 
 
@@ -515,10 +516,16 @@ def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether higher scores or costs are better by the metric of a claim. True if no metric is named."""
     if claim.metric in (*COSTS, LOGPROB):
         return claim.metric in HIGHER_IS_BETTER
+    metric = metric_of(claim, claims)
+    return metric is None or metric.higher_is_better
+
+
+def metric_of(claim: ClaimConfig, claims: ClaimFile) -> Metric | None:
+    """The metric of a claim that is neither about a cost nor about log probabilities. None if no metric is named."""
     grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
     own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
     metrics = [build_metric(**entry) for entry in own or grid.metrics or ()]
     if claim.metric is not None:
         named = (metric for metric in metrics if claim.metric in (metric.name, metric.label))
-        return (next(named, None) or build_metric(claim.metric)).higher_is_better
-    return not metrics or metrics[0].higher_is_better
+        return next(named, None) or build_metric(claim.metric)
+    return metrics[0] if metrics else None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -70,7 +70,8 @@ LIMITS = {
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
 }
 FEW = 20  # a system has learned nothing if it has more distinct references than this for each distinct output
-UNLEARNED = f"has learned: at most one different output for {FEW} different references"
+FLOOR = 0.01  # or if its score is within this share of the metric's range of the worst score
+UNLEARNED = f"has learned: one different output for {FEW} different references, or {100 * FLOOR:g} % of the best score"
 IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
 
 
@@ -498,13 +499,15 @@ def compare_cells(
         by_each = list(references) if metric.each_reference and len(references) > 1 else []
         for name, row in by_variant.items():
             outputs = [cell.outputs[measure.test].hypotheses for cell in row]
-            if all(FEW * len(set(each)) <= len(set(references[0])) for each in outputs):
-                unlearned.add(name)
             alone = [
                 metric.score(outputs[0], [lines], test.sources).value for lines in by_each
             ]  # before the signature of all sets
             counts = tuple(metric.counted(output, references, test.sources) for output in outputs)
             statistics[measure.key, name], linearised[name] = counts, linearise(metric, counts)
+            if all(FEW * len(set(each)) <= len(set(references[0])) for each in outputs) or (
+                score_nothing(linearised[name].scores.tolist(), metric)
+            ):
+                unlearned.add(name)
             interval = linearised[name].interval(metric.bounds)
             scores.setdefault(name, {})[measure.key] = SeedScores(tuple(linearised[name].scores.tolist()), interval)
             if len(row) == 1:
@@ -516,10 +519,11 @@ def compare_cells(
         for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance):
             both = pair.a, pair.b
             groups = in_groups({name: scores[name][measure.key].scores for name in both}, even)
-            why = groups if missing is None else re.split("[,;]", missing)[0]
-            if unlearned.issuperset(both):
+            why = "; ".join(dict.fromkeys(incomplete[name] for name in both if name in incomplete))
+            why = why or ("" if missing is None else re.split("[,;]", missing)[0])
+            if not why and unlearned.issuperset(both):
                 why = f"{'none' if len(unlearned) == len(by_variant) else 'neither'} {UNLEARNED}"
-            why = "; ".join(dict.fromkeys(incomplete[name] for name in both if name in incomplete)) or why
+            why = why or groups
             doubt = "; ".join(doubts[name] for name in both if name in doubts)
             word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
             pairs.append(replace(pair, verdict=word, why=why, doubt=doubt))
@@ -534,6 +538,12 @@ def compare_cells(
         variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes),
         equal_variances=equal,
     )  # fmt: skip
+
+
+def score_nothing(scores: Sequence[float], metric: Metric) -> bool:
+    """Whether all scores are within `FLOOR` of the worst score, as a share of the range. False if there is no range."""
+    worst, best = metric.bounds if metric.higher_is_better else metric.bounds[::-1]
+    return isfinite(best - worst) and all(abs(score - worst) <= FLOOR * abs(best - worst) for score in scores)
 
 
 def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
