@@ -190,7 +190,7 @@ def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tup
     "note",
     [
         "optimizer.learning_rate: the best for bert, shmla is the highest that was tried, 0.0001",
-        "optimizer.learning_rate: the short runs of bert do not tell its values apart (p > 0.05); the choice is by chance",
+        "optimizer.learning_rate: the short runs of bert do not tell its values apart (p > 0.05)",
     ],
 )
 def test_the_notes_of_a_record_make_a_rate(folders: tuple[Path, Path], note: str) -> None:

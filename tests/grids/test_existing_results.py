@@ -54,6 +54,27 @@ def test_outputs_of_other_systems(files: Path, run_headway: Command) -> None:
     assert values["tests"] == [{"name": "references", "segments": 80}]
 
 
+def test_seeds_that_are_added_until_there_is_a_verdict_are_looks(files: Path) -> None:
+    def compared(seeds: int, *names: str) -> tuple[int, float, float]:
+        given = [f"{name}:{seed}={files / f'{name}{seed}.txt'}" for name in names for seed in range(1, seeds + 1)]
+        found = headway.compare(
+            hypotheses=given, references=files / "references.txt", metrics=["bleu"], output=files / "out"
+        )
+        (pair,) = found.pairs
+        assert pair.adjusted_p_value == pytest.approx(found.looks * (pair.p_value or 1))
+        half = pair.estimate.half_width(1 - 0.05 / found.looks)
+        assert pair.interval == pytest.approx((pair.difference - half, pair.difference + half))
+        return found.looks, *pair.interval
+
+    for seed in (1, 2, 3):
+        shutil.copy(files / f"good{seed}.txt", files / f"third{seed}.txt")
+    first = compared(2, "bad", "good")
+    assert compared(3, "bad", "good")[0] == 2
+    assert compared(2, "bad", "good") == first, "the same look again"
+    assert compared(3, "bad", "third")[0] == 1, "a pair that was not compared before"
+    assert first[0] == 1
+
+
 def test_a_copy_is_no_seed(files: Path, run_headway: Command, caplog: pytest.LogCaptureFixture) -> None:
     copied = shutil.copy(files / "good1.txt", files / "copy.txt")
     (files / "link.txt").symlink_to(files / "good1.txt")

@@ -27,7 +27,7 @@ from headway.core.tables import Cell, Column, Table
 from headway.grids.grid import Grid, GridConfig
 from headway.grids.power import Sought, needed_in_words
 from headway.metrics import Metric, build_metric
-from headway.metrics.intervals import LEVEL, Estimate
+from headway.metrics.intervals import LEVEL, Estimate, level_of
 from headway.recipe import read_tree
 
 Relation = Literal[">", "=", ">="]
@@ -158,13 +158,13 @@ class ClaimFile(Section):
 
     @property
     def level(self) -> float:
-        """The confidence level of the last look: look k has 1/k of the first look's probability of a false finding."""
-        return 1 - (1 - LEVEL) / self.looks
+        """The confidence level of the last look."""
+        return level_of(self.looks)
 
     @property
     def kept_level(self) -> float:
         """The confidence level that all looks together guarantee, by Bonferroni's inequality."""
-        return 1 - sum((1 - LEVEL) / look for look in range(1, self.looks + 1))
+        return 1 - sum(1 - level_of(look) for look in range(1, self.looks + 1))
 
     def tree(self, budget: str) -> dict[str, Any]:
         """The grid of a budget, as a raw tree. Raises UserError if the file has no such budget."""

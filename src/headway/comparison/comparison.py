@@ -18,6 +18,7 @@ from headway.core.errors import UserError, nearest
 from headway.core.log import counted
 from headway.core.tables import Cell, Column, Spread, Table
 from headway.metrics.intervals import (
+    LEVEL,
     SIGNIFICANT,
     TRIALS,
     Estimate,
@@ -25,6 +26,7 @@ from headway.metrics.intervals import (
     Linearised,
     equal_variances,
     holm,
+    level_of,
     linearise,
     pooled_difference,
     randomized,
@@ -142,12 +144,13 @@ class ComparedPair:
         verdict: on b: `better`, `worse`, `even` if the interval lies within the margin, or `none`. `rate?` replaces the
             first three if `doubt` is not empty.
         p_value: accounts for seeds and test segments; None with one seed.
-        adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure.
+        adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure, and for looks.
         why: why there is no verdict: trainings are missing, the metric cannot tell any outputs apart, or the seeds fall
             in two groups.
         doubt: the runs that are still needed, if the choice of a tuned value may explain the difference.
         most: the largest possible difference between two scores of the metric.
         limits: the limitations of the verdict, keys of `LIMITS`.
+        level: the confidence level of the interval.
     """
 
     a: str
@@ -161,6 +164,7 @@ class ComparedPair:
     doubt: str = ""
     most: float = inf
     limits: tuple[str, ...] = ()
+    level: float = LEVEL
 
     @property
     def words(self) -> str:
@@ -176,7 +180,7 @@ class ComparedPair:
     @property
     def interval(self) -> tuple[float, float]:
         """The confidence interval of the difference, clipped to the range of the metric's differences."""
-        low, high = self.estimate.interval()
+        low, high = self.estimate.interval(self.level)
         return max(low, -self.most), min(high, self.most)
 
 
@@ -196,6 +200,8 @@ class Comparison:
         tuning: the choices of the tuned key of a grid, as JSON values.
         equal_variances: if the seeds' variance is pooled, by measure the p-value of the test that all variants have the
             same variance; None if the test cannot be computed.
+        looks: how often these variants have been compared, with other seeds each time. Look k has 1/k of the first
+            look's probability of a false verdict.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -208,6 +214,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     tuning: Mapping[str, Any] = field(default_factory=dict)
     equal_variances: Mapping[str, float | None] = field(default_factory=dict)
+    looks: int = 1
 
     @property
     def seeds(self) -> int:
@@ -275,7 +282,7 @@ class Comparison:
         for pair in self.pairs:
             low, high = pair.interval
             by = f"{pair.difference:+.2f} {self.measure(pair.metric).label}"
-            numbers = f"{by}, 95 % interval {low:+.2f} to {high:+.2f}"
+            numbers = f"{by}, {100 * pair.level:.3g} % interval {low:+.2f} to {high:+.2f}"
             if (p := self.of_outputs.get(pair, (0, pair.adjusted_p_value))[1]) is not None:
                 of = " of these outputs" if self.seeds == 1 else ""
                 numbers += f", p{of} {p:.4f}" if p >= 0.0001 else f", p{of} < 0.0001"
@@ -307,7 +314,10 @@ class Comparison:
             alone = "The interval holds 95 % over this test set alone."
             of_p = f"p is of these outputs: approximate randomization, {TRIALS:,} trials, Holm's method over the pairs."
             return [f"{alone} One seed says nothing of the method: there is no verdict.", of_p]
-        notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
+        share = f"{100 * level_of(self.looks):.3g} %"
+        notes = [f"The interval holds {share} over seeds and test sets; p is adjusted by Holm's method over the pairs."]
+        if self.looks > 1:
+            notes += [f"This is look {self.looks} at these variants, by other seeds each time: p is multiplied by it."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         notes += [f"Even is an interval within the margin: {margins}."] if margins else []
         notes += self._pooled_notes()
@@ -369,7 +379,8 @@ class Comparison:
             "metrics": metrics,
             "significance": significance,
         }
-        further = {"tuning": dict(self.tuning), "equal_variances": dict(self.equal_variances)}
+        further: dict[str, Any] = {"tuning": dict(self.tuning), "equal_variances": dict(self.equal_variances)}
+        further["looks"] = self.looks if self.looks > 1 else None
         return values | {"baseline": self.baseline} | {name: value for name, value in further.items() if value}
 
     def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
@@ -464,6 +475,7 @@ def compare_cells(
     pooled_variance: bool = False,
     doubts: Mapping[str, str] = MappingProxyType({}),
     incomplete: Mapping[str, str] = MappingProxyType({}),
+    looks: int = 1,
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
 
@@ -479,6 +491,7 @@ def compare_cells(
         doubts: by variant, the runs that are needed before the choice of its tuned value can be trusted.
         incomplete: by variant, the trainings that are missing. The seeds that are left are a selection, so that pairs
             of the variant have no verdict.
+        looks: how often the variants have been compared, with other seeds each time.
 
     Raises:
         UserError: the cells cannot be compared (see `check_cells`), or a margin or the baseline has an unknown name.
@@ -516,7 +529,7 @@ def compare_cells(
                 notes += [f"{which}: {note}" for note in metric.notes(counts[0].sum(axis=0))]
         even = margin.get(metric.name, margin.get(metric.label, 0.0))
         missing = metric.missing(references)
-        for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance):
+        for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance, looks=looks):
             both = pair.a, pair.b
             groups = in_groups({name: scores[name][measure.key].scores for name in both}, even)
             why = "; ".join(dict.fromkeys(incomplete[name] for name in both if name in incomplete))
@@ -536,7 +549,7 @@ def compare_cells(
     )
     return Comparison(
         variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes),
-        equal_variances=equal,
+        equal_variances=equal, looks=looks,
     )  # fmt: skip
 
 
@@ -572,8 +585,9 @@ def compared_pairs(
     baseline: str | None,
     *,
     pooled_variance: bool = False,
+    looks: int = 1,
 ) -> list[ComparedPair]:
-    """The verdicts by one measure on all pairs of systems, or on all systems against the baseline."""
+    """The verdicts by one measure on all pairs of systems, or on all systems against the baseline, at look `looks`."""
     names = list(linearised)
     pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
     every = list(linearised.values())
@@ -585,21 +599,26 @@ def compared_pairs(
     ]
     p_values = [estimate.p_value() for estimate in estimates]
     known = [p for p in p_values if p is not None]
-    adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
-    metric, (least, greatest) = measure.metric, measure.metric.bounds
+    adjusted: list[float | None] = [None] * len(pairs)
+    if len(known) == len(pairs):
+        adjusted = [min(1.0, looks * p) for p in holm(known)]
+    metric, (least, greatest), level = measure.metric, measure.metric.bounds, level_of(looks)
     return [
         ComparedPair(
-            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric), p, adjusted_p, most=greatest - least
+            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric, level), p, adjusted_p,
+            most=greatest - least, level=level,
         )
         for (a, b), one, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
-    ]
+    ]  # fmt: skip
 
 
-def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:
+def verdict(
+    estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric, level: float = LEVEL
+) -> Verdict:
     """The verdict on a difference: `none` with one seed, `even` if the interval lies within the margin."""
     if adjusted_p_value is None:
         return "none"
-    low, high = estimate.interval()
+    low, high = estimate.interval(level)
     if -margin <= low and high <= margin:
         return "even"
     if adjusted_p_value > SIGNIFICANT:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from headway.comparison.cells import (
     CellName,
     CellOutput,
@@ -39,9 +41,9 @@ from headway.comparison.options import OF_EXISTING, CompareOptions, GridOptions,
 from headway.comparison.report import draw_figures, write_report
 from headway.core.config import validated_options
 from headway.core.device import threads_set
-from headway.core.documents import parse_yaml
+from headway.core.documents import parse_yaml, read_json, shaped
 from headway.core.errors import RunError, UserError, option
-from headway.core.files import check_apart, exists, write_text
+from headway.core.files import check_apart, exists, write_json, write_text
 from headway.core.log import counted, duration, progress, say, silenced, warn
 from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
@@ -71,6 +73,7 @@ from headway.training.arithmetic import chosen, computing
 
 DEFAULT_METRICS = ("bleu", "chrf")
 AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
+LOOKS, _KEPT_LOOKS = "looks.json", TypeAdapter(list[dict[str, list[Any]]])
 SEVERAL = ("hypotheses", "references", "test")  # options that take one value or several
 
 Path_ = str | Path
@@ -160,8 +163,26 @@ def _verdicts(
     """Compare cells as the options say. Raises UserError as `compare_cells`."""
     return compare_cells(
         cells, metrics, options.margins, options.baseline, any_tokenization=options.any_tokenization,
-        pooled_variance=options.pooled_variance, incomplete=incomplete,
+        pooled_variance=options.pooled_variance, incomplete=incomplete, looks=looks_at(options.output, cells),
     )  # fmt: skip
+
+
+def looks_at(folder: Path | None, cells: Sequence[CellResult]) -> int:
+    """The number of this look at the variants of `cells`, which the folder keeps; 1 without a folder.
+
+    Each set of seeds that two of the variants were compared with is a look. One seed has no verdict, and is none.
+    """
+    variants, seeds = {cell.variant for cell in cells}, sorted({cell.seed for cell in cells})
+    if folder is None or len(seeds) < 2:
+        return 1
+    path, look = folder / LOOKS, {"variants": sorted(variants), "seeds": seeds}
+    kept = shaped(read_json(path, list, what="looks"), _KEPT_LOOKS, str(path), "these looks") if path.is_file() else []
+    if look not in kept:
+        kept.append(look)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, kept)
+    of_pairs = [each["seeds"] for each in kept if len(variants.intersection(each["variants"])) > 1]
+    return [*map(list, dict.fromkeys(map(tuple, of_pairs)))].index(seeds) + 1
 
 
 def _is_tuned(run: Run) -> bool:
@@ -448,7 +469,7 @@ def compare_grid(
         return GridComparison(None, result, 128 + result.stopped)
     for failure in result.failed:
         say(f"failed: {failure}")
-    comparison = comparison_of(run.grid, result)
+    comparison = comparison_of(run.grid, result, output)
     return GridComparison(comparison, result, 1 if result.failed or comparison is None else 0)
 
 
@@ -484,8 +505,11 @@ def check_sets(grid: Grid) -> dict[str, int]:
     return sizes
 
 
-def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
-    """The comparison of the variants that have cells, over their common seeds. None if nothing can be compared."""
+def comparison_of(grid: Grid, result: GridResult, folder: Path | None = None) -> Comparison | None:
+    """The comparison of the variants that have cells, over their common seeds. None if nothing can be compared.
+
+    `folder`: counts the looks.
+    """
     seeds: dict[str, set[int]] = {}
     for cell in result.cells:
         seeds.setdefault(cell.variant, set()).add(cell.seed)
@@ -510,6 +534,7 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
         cells, grid.metrics_of(), config.margin, None if absent else baseline,
         own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization,
         pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices), incomplete=_lost(grid, result),
+        looks=looks_at(folder, cells),
     )  # fmt: skip
     notes = (*found.notes, *_notes(grid, result, left_out, absent), *_notes_on_tuning(grid, choices))
     found = replace(found, notes=notes, tuning=_tuning(grid, choices))

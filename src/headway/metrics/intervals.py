@@ -252,6 +252,11 @@ def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
     return score, influence - influence.mean()
 
 
+def level_of(look: int) -> float:
+    """The confidence level of a look: look k has 1/k of the first look's probability of a false finding."""
+    return 1 - (1 - LEVEL) / look
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values of several tests, adjusted to control the family-wise error rate (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
