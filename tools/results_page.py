@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import isclose
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -25,6 +25,7 @@ from headway.claims.claims import (
     ClaimConfig,
     ClaimFile,
     Decided,
+    Regime,
     claims_table,
     decided_by,
     higher_is_better,
@@ -46,7 +47,8 @@ CONTENTS, AGES = "contents.yaml", "ages.yaml"
 PAGE, FOLDER = "results.md", "results"
 READING = "How to read a verdict"  # the heading of the overview's text
 WIDTH = 128  # of a line of text
-NOT_RUN, UNKNOWN = "not run", "unknown"
+NOT_RUN: Final = "not run"
+UNKNOWN: Final = "unknown"
 COVERAGE = "coverage"  # the record of what intervals hold
 OWN = "headway"  # the document of claims that no paper makes
 AT_EDGE = re.compile(r"the best for (.+) is the (?:lowest|highest) that was tried")
@@ -255,7 +257,8 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     found = next((each for each in record.claims if all(each[key] == getattr(claim, key) for key in same)), None)
     if found is None:
         return None
-    value, regime, known = found["difference"], found.get("regime", "unknown"), record.comparison or {}
+    value, known = found["difference"], record.comparison or {}
+    regime: Regime = found.get("regime", UNKNOWN)
     left, _, right = claim.inequality
     pairs = [*zip(known.get("pairs", ()), known.get("significance", ()), strict=True)]
     of_claim = [
@@ -268,7 +271,7 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     of_outputs = claim.metric not in (*COSTS, LOGPROB) and "/" not in claim.claim
     metric = metric_of(claim, claims) if of_outputs else None
     nothing = metric is not None and score_nothing(values, metric)
-    regime, doubt = "unlearned" if nothing else regime, _doubt(record, (left, right))
+    regime, doubt = ("unlearned" if nothing else regime), _doubt(record, (left, right))
     if not of_claim or claim.metric in COSTS:
         kept = found["low"], found["high"], values, found["finding"], found.get("needs", ""), regime
         old = Decided(claim, value, *kept)
@@ -278,15 +281,14 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     estimate = Estimate(value, **{name: of_claim[0][name] for name in names if name in of_claim[0]})
     paper = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
     key = of_claim[0]["metric"]
-    why = (
-        f"neither {UNLEARNED}"
-        if nothing
-        else in_groups(
-            {name: known["variants"][name][key]["seeds"] for name in (left, right)}, known["metrics"][key]["margin"]
-        )
-    )
+    seeds = {name: known["variants"][name][key]["seeds"] for name in (left, right)}
+    groups = None if nothing else in_groups(seeds, known["metrics"][key]["margin"])
+    why = f"neither {UNLEARNED}" if nothing else groups.why if groups else ""
     level, doubt = looked_at(claims, record).level, of_claim[0]["doubt"] or doubt
-    return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime)
+    sign = 1 if higher_is_better(claim, claims) else -1
+    ours, others = ([sign * score for score in seeds[name]] for name in (left, right))
+    grouped = (ours, others) if groups else None
+    return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime, groups=grouped)
 
 
 def _doubt(record: ResultRecord, names: Sequence[str]) -> str:

@@ -166,11 +166,13 @@ def test_old_records_are_decided_anew(folders: tuple[Path, Path]) -> None:
 
 
 def test_no_mean_decides_where_seeds_fall_in_two_groups(folders: tuple[Path, Path]) -> None:
-    split, alike = [10.0, 10.5, 50.0, 50.5, 51.0], [9.0, 9.2, 9.4, 9.1, 9.3]
+    split, alike, apart = [10.0, 10.5, 50.0, 50.5, 51.0], [9.0, 9.2, 10.2, 9.1, 9.3], [9.0, 9.2, 9.4, 9.1, 9.3]
     old = found(MEAN, "avgl > bert", 30.0, 2.0, "holds")
     page = pages_of(folders, record_with(old, comparison=compared(30.0, alike, split)))["results/s.md"]
-    assert row_of(page, MEAN)[-1] == "open"
+    assert row_of(page, MEAN)[-3:] == ["+30.00", "unknown", "open"]
     assert "the seeds of avgl fall in two groups, and above 30.25 are 3 of 5 of avgl and 0 of 5 of bert" in page
+    page = pages_of(folders, record_with(old, comparison=compared(30.0, apart, split)))["results/s.md"]
+    assert row_of(page, MEAN)[-1] == "holds", "every seed of one is above every seed of the other"
 
 
 def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tuple[Path, Path]) -> None:

@@ -63,7 +63,12 @@ def test_several_test_sets() -> None:
     ("scores", "margin", "grouped"),
     [
         ((10.0, 10.5, 50.0, 50.5, 51.0), 0.5, True),
-        ((10.0, 10.5, 50.0, 50.5), 0.5, False),  # four seeds have wide gaps by chance
+        ((10.0, 10.5, 50.0, 50.5), 0.5, True),
+        ((10.0, 10.5, 15.0, 15.5), 0.5, True),
+        ((10.0, 11.0, 15.0, 16.0), 0.5, False),  # four seeds have such gaps by chance
+        ((10.0, 50.0, 50.1), 0.5, True),
+        ((10.0, 50.0, 55.0), 0.5, False),  # so have three
+        ((10.0, 50.0), 0.5, False),
         ((10.0, 20.0, 30.0, 40.0, 50.0), 0.5, False),
         ((50.0, 50.0, 50.1, 50.1, 53.0), 0.5, True),
         ((50.0, 50.0, 50.1, 50.1, 53.0), 0.0, False),  # less than five points
@@ -73,7 +78,7 @@ def test_several_test_sets() -> None:
     ],
 )
 def test_seeds_in_two_groups(scores: tuple[float, ...], margin: float, grouped: bool) -> None:
-    assert bool(in_groups({"a": scores, "b": (0.0,) * len(scores)}, margin)) == grouped
+    assert (in_groups({"a": scores, "b": (0.0,) * len(scores)}, margin) is not None) == grouped
 
 
 def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
@@ -82,6 +87,9 @@ def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
     compared = headway.compare(cells, [BLEU], margin={"bleu": 1.0})
     pairs = {(pair.a, pair.b): pair for pair in compared.pairs}
     assert [pair.verdict for pair in pairs.values()] == ["none", "worse", "none"]
+    assert pairs["a", "b"].p_value == pytest.approx(stats.fisher_exact([[5, 0], [3, 2]]).pvalue)
+    assert pairs["a", "b"].interval == (None, None)
+    assert "interval" not in compared.conclusions()[0]
     assert pairs["a", "c"].why == ""
     above = re.fullmatch("the seeds of b fall in two groups, and above ([0-9.]+) are (.*)", pairs["a", "b"].why)
     assert above is not None
@@ -91,6 +99,17 @@ def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
     assert low < float(above[1]) < high
     assert IN_GROUPS in compared.notes
     assert IN_GROUPS not in headway.compare(cells_of(a=0.9, b=0.3), [BLEU]).notes
+
+
+def test_a_permutation_of_seeds_decides_what_is_plain() -> None:
+    """No mean of two groups is needed where every seed of one variant is above every seed of the other."""
+    kept = {"a": (0.1, 0.1, 0.2, 0.15, 0.15), "b": (0.9, 0.9, 0.9, 0.4, 0.4)}
+    cells = [cell(name, seed, share) for name, row in kept.items() for seed, share in enumerate(row, 1)]
+    (pair,) = headway.compare(cells, [build_metric("chrf")]).pairs
+    assert (pair.verdict, pair.p_value) == ("better", 2 / 252)
+    assert pair.words.startswith("better: the seeds of b fall in two groups, and above ")
+    (three,) = headway.compare([one for one in cells if one.seed in (1, 2, 4)], [build_metric("chrf")]).pairs
+    assert (three.verdict, three.p_value) == ("none", 2 / 20)
 
 
 def test_runs_that_differ_in_precision_are_named() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import inf, isfinite, sqrt
+from math import comb, inf, isfinite, sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cells, check_margin
 from headway.core.errors import UserError, nearest
@@ -64,7 +64,8 @@ COST_COLUMNS = {
 }
 MEGABYTE = 1e6
 OF_OUTPUTS = "p_outputs", "p_outputs_holm", "outputs"
-LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # for two groups: fewest seeds, gap in deviations, smallest deviation
+APART, POINT = 5, 1.0  # for two groups: the gap in deviations, the smallest deviation
+FEW_APART = {3: 20, 4: 8}  # the gap by fewer seeds: scores of one group have it by chance as often as those of five
 ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
 LIMITS = {
     ONE_RATE: "the learning rate is the same for both, and another one may suit one of them better.",
@@ -74,7 +75,10 @@ LIMITS = {
 FEW = 20  # a system has learned nothing if it has more distinct references than this for each distinct output
 FLOOR = 0.01  # or if its score is within this share of the metric's range of the worst score
 UNLEARNED = f"has learned: one different output for {FEW} different references, or {100 * FLOOR:g} % of the best score"
-IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
+IN_GROUPS = (
+    "Seeds in two groups have no mean to compare. If all seeds of one variant are above all of the other, p is that of"
+    " a permutation of seeds, and otherwise that of Fisher's exact test on the shares above the gap."
+)
 
 
 @dataclass(frozen=True)
@@ -145,12 +149,13 @@ class ComparedPair:
             first three if `doubt` is not empty.
         p_value: accounts for seeds and test segments; None with one seed.
         adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure, and for looks.
-        why: why there is no verdict: trainings are missing, the metric cannot tell any outputs apart, or the seeds fall
-            in two groups.
+        why: why there is no verdict: trainings are missing, or the metric cannot tell any outputs apart; or that seeds
+            fall in two groups.
         doubt: the runs that are still needed, if the choice of a tuned value may explain the difference.
         most: the largest possible difference between two scores of the metric.
         limits: the limitations of the verdict, keys of `LIMITS`.
         level: the confidence level of the interval.
+        groups: the gap between seeds in two groups, which replaces the interval; None without groups.
     """
 
     a: str
@@ -165,6 +170,7 @@ class ComparedPair:
     most: float = inf
     limits: tuple[str, ...] = ()
     level: float = LEVEL
+    groups: Groups | None = None
 
     @property
     def words(self) -> str:
@@ -178,8 +184,10 @@ class ComparedPair:
         return self.estimate.value
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float] | tuple[None, None]:
         """The confidence interval of the difference, clipped to the range of the metric's differences."""
+        if self.groups is not None:
+            return None, None
         low, high = self.estimate.interval(self.level)
         return max(low, -self.most), min(high, self.most)
 
@@ -282,7 +290,7 @@ class Comparison:
         for pair in self.pairs:
             low, high = pair.interval
             by = f"{pair.difference:+.2f} {self.measure(pair.metric).label}"
-            numbers = f"{by}, {100 * pair.level:.3g} % interval {low:+.2f} to {high:+.2f}"
+            numbers = by if low is None else f"{by}, {100 * pair.level:.3g} % interval {low:+.2f} to {high:+.2f}"
             if (p := self.of_outputs.get(pair, (0, pair.adjusted_p_value))[1]) is not None:
                 of = " of these outputs" if self.seeds == 1 else ""
                 numbers += f", p{of} {p:.4f}" if p >= 0.0001 else f", p{of} < 0.0001"
@@ -404,7 +412,8 @@ class Comparison:
         ax.axvline(0, color="0.4", linewidth=1)
         for row, pair in enumerate(pairs):
             low, high = pair.interval
-            ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
+            ends = [end for end in (low, high) if end is not None]
+            ax.plot(ends, [row] * len(ends), color=COLOURS[pair.verdict], linewidth=2)
             filled = "none" if pair.verdict in ("none", "rate?") else COLOURS[pair.verdict]
             ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
         labels = [f"{pair.b} against {pair.a}: {pair.words}".replace("$", r"\$") for pair in pairs]
@@ -531,16 +540,14 @@ def compare_cells(
         missing = metric.missing(references)
         for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance, looks=looks):
             both = pair.a, pair.b
-            groups = in_groups({name: scores[name][measure.key].scores for name in both}, even)
             why = "; ".join(dict.fromkeys(incomplete[name] for name in both if name in incomplete))
             why = why or ("" if missing is None else re.split("[,;]", missing)[0])
             if not why and unlearned.issuperset(both):
                 why = f"{'none' if len(unlearned) == len(by_variant) else 'neither'} {UNLEARNED}"
-            why = why or groups
             doubt = "; ".join(doubts[name] for name in both if name in doubts)
             word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
-            pairs.append(replace(pair, verdict=word, why=why, doubt=doubt))
-            notes += [IN_GROUPS] if groups and IN_GROUPS not in notes else []
+            pairs.append(replace(pair, verdict=word, why=why or pair.why, doubt=doubt))
+            notes += [IN_GROUPS] if pair.groups and IN_GROUPS not in notes else []
         if pooled_variance:
             equal[measure.key] = equal_variances(list(linearised.values()))
     variants = tuple(
@@ -559,23 +566,52 @@ def score_nothing(scores: Sequence[float], metric: Metric) -> bool:
     return isfinite(best - worst) and all(abs(score - worst) <= FLOOR * abs(best - worst) for score in scores)
 
 
-def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
-    """How many seeds of each variant score above a gap, if a variant's seeds fall in two groups; else empty.
+class Groups(NamedTuple):
+    """Two groups that the seeds of a variant fall in: the score between them, and the seeds above it in words."""
 
-    A gap is `APART` times as wide as the deviation within the groups, and as the margin (by default one point).
+    gap: float
+    why: str
+
+
+def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> Groups | None:
+    """The groups of the first variant whose seeds fall in two; else None.
+
+    A gap is `APART` times as wide as the deviation within the groups (with three or four seeds `FEW_APART` times), and
+    `APART` times as wide as the margin (by default one point).
     """
     for name, own in scores.items():
-        if len(own) < LEAST_SEEDS:  # fewer seeds have wide gaps by chance
+        if len(own) < min(FEW_APART):
             continue
         ordered = sorted(own)
         width, index = max((high - low, index) for index, (low, high) in enumerate(pairwise(ordered), 1))
         groups = ordered[:index], ordered[index:]
         squares = sum((score - fmean(group)) ** 2 for group in groups for score in group)
-        if width > APART * max(sqrt(squares / (len(own) - 2)), margin or POINT):
+        within = FEW_APART.get(len(own), APART) * sqrt(squares / (len(own) - 2))
+        if width > max(within, APART * (margin or POINT)):
             gap = fmean(ordered[index - 1 : index + 1])
             shares = [f"{sum(score > gap for score in row)} of {len(row)} of {each}" for each, row in scores.items()]
-            return f"the seeds of {name} fall in two groups, and above {gap:.2f} are {' and '.join(shares)}"
-    return ""
+            said = f"the seeds of {name} fall in two groups, and above {gap:.2f} are"
+            return Groups(gap, f"{said} {' and '.join(shares)}")
+    return None
+
+
+def permutation_p(a: Sequence[float], b: Sequence[float]) -> float:
+    """The two-sided p-value of a permutation of seeds if all seeds of one system are above all of the other; else 1."""
+    return 2 / comb(len(a) + len(b), len(a)) if min(a) > max(b) or min(b) > max(a) else 1.0
+
+
+def p_of_groups(a: Linearised, b: Linearised, gap: float) -> float:
+    """The p-value of a pair whose seeds fall in two groups: of a permutation, or Fisher's test on shares above `gap`.
+
+    It is never below the p-value over segments alone.
+    """
+    from scipy import stats  # imported late: it loads slowly
+
+    rows = [one.scores.tolist() for one in (a, b)]
+    above = [sum(score > gap for score in row) for row in rows]
+    of_shares = stats.fisher_exact([[count, len(row) - count] for count, row in zip(above, rows, strict=True)]).pvalue
+    over_segments = replace((b - a).estimate(), seed_variance=0.0).p_value() or 0.0
+    return max(min(permutation_p(*rows), float(of_shares)), over_segments)
 
 
 def compared_pairs(
@@ -597,7 +633,11 @@ def compared_pairs(
         else (linearised[b] - linearised[a]).estimate()
         for a, b in pairs
     ]
-    p_values = [estimate.p_value() for estimate in estimates]
+    groups = [in_groups({name: linearised[name].scores.tolist() for name in pair}, margin) for pair in pairs]
+    p_values = [
+        estimate.p_value() if found is None else p_of_groups(linearised[a], linearised[b], found.gap)
+        for (a, b), estimate, found in zip(pairs, estimates, groups, strict=True)
+    ]
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [None] * len(pairs)
     if len(known) == len(pairs):
@@ -605,21 +645,21 @@ def compared_pairs(
     metric, (least, greatest), level = measure.metric, measure.metric.bounds, level_of(looks)
     return [
         ComparedPair(
-            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric, level), p, adjusted_p,
-            most=greatest - least, level=level,
+            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric, level, even=found is None), p, adjusted_p,
+            why=found.why if found else "", most=greatest - least, level=level, groups=found,
         )
-        for (a, b), one, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
+        for (a, b), one, p, adjusted_p, found in zip(pairs, estimates, p_values, adjusted, groups, strict=True)
     ]  # fmt: skip
 
 
 def verdict(
-    estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric, level: float = LEVEL
+    estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric, level: float, *, even: bool
 ) -> Verdict:
-    """The verdict on a difference: `none` with one seed, `even` if the interval lies within the margin."""
+    """The verdict on a difference: `none` with one seed, `even` (if allowed) if the interval lies within the margin."""
     if adjusted_p_value is None:
         return "none"
     low, high = estimate.interval(level)
-    if -margin <= low and high <= margin:
+    if even and -margin <= low and high <= margin:
         return "even"
     if adjusted_p_value > SIGNIFICANT:
         return "none"

@@ -67,7 +67,7 @@ from headway.metrics.intervals import SIGNIFICANT
 from headway.metrics.metric import check_alike, check_words
 from headway.processing.text.text_processor import PreparationConfig
 from headway.recipe import Recipe, parse_lead
-from headway.runs.run import Run, open_run
+from headway.runs.run import open_run
 from headway.tasks import build_task, dev_metrics
 from headway.training.arithmetic import chosen, computing
 
@@ -151,7 +151,7 @@ def compare_existing(
         with progress("decoding", len(planned), "runs") as bar:
             from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
         compared = _verdicts([*from_runs, *from_files, *leads], chosen, options, _unfinished(planned))
-        return with_limits(compared, tuned=all(map(_is_tuned, opened)))
+        return with_limits(compared, tuned=all(map(_is_tuned, recipes)))
 
 
 def _verdicts(
@@ -175,7 +175,7 @@ def looks_at(folder: Path | None, cells: Sequence[CellResult]) -> int:
     variants, seeds = {cell.variant for cell in cells}, sorted({cell.seed for cell in cells})
     if folder is None or len(seeds) < 2:
         return 1
-    path, look = folder / LOOKS, {"variants": sorted(variants), "seeds": seeds}
+    path, look = folder / LOOKS, {"variants": list[Any](sorted(variants)), "seeds": list[Any](seeds)}
     kept = shaped(read_json(path, list, what="looks"), _KEPT_LOOKS, str(path), "these looks") if path.is_file() else []
     if look not in kept:
         kept.append(look)
@@ -185,9 +185,9 @@ def looks_at(folder: Path | None, cells: Sequence[CellResult]) -> int:
     return [*map(list, dict.fromkeys(map(tuple, of_pairs)))].index(seeds) + 1
 
 
-def _is_tuned(run: Run) -> bool:
+def _is_tuned(path: Path) -> bool:
     """Whether a run is a cell of a grid that chose its recipe by short runs."""
-    folder = run.path.resolve().parent
+    folder = path.resolve().parent
     return folder.name == CELLS and (folder.parent / TUNING).is_dir()
 
 
