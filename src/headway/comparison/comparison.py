@@ -251,7 +251,8 @@ class Comparison:
         found = dict[ComparedPair, tuple[float, float, str]]()
         for measure in self.measures if self.seeds == 1 else ():
             pairs = [pair for pair in self.pairs if pair.metric == measure.key]
-            own = {name: rows[0] for (key, name), rows in self.statistics.items() if key == measure.key}
+            unit, of_measure = self.tests[measure.test].by_document, measure.key
+            own = {name: unit(rows[0]) for (key, name), rows in self.statistics.items() if key == of_measure}
             p_values = randomized(measure.metric, [(own[pair.a], own[pair.b]) for pair in pairs]) if pairs else []
             for pair, p, adjusted in zip(pairs, p_values, holm(p_values), strict=True):
                 word = "better" if (pair.difference > 0) is measure.metric.higher_is_better else "worse"
@@ -307,6 +308,7 @@ class Comparison:
         tests = []
         for test in self.tests:
             facts = [counted(len(test), "segment")]
+            facts += [counted(len({*test.documents}), "document")] if test.documents else []
             facts += [f"{len(test.references)} reference sets"] if len(test.references) > 1 else []
             facts += [f"references normalised: {test.steps}"] if test.steps else []
             tests.append(f"{test.name} ({', '.join(facts)})")
@@ -525,7 +527,8 @@ def compare_cells(
                 metric.score(outputs[0], [lines], test.sources).value for lines in by_each
             ]  # before the signature of all sets
             counts = tuple(metric.counted(output, references, test.sources) for output in outputs)
-            statistics[measure.key, name], linearised[name] = counts, linearise(metric, counts)
+            statistics[measure.key, name] = counts
+            linearised[name] = linearise(metric, [test.by_document(rows) for rows in counts])
             if all(FEW * len(set(each)) <= len(set(references[0])) for each in outputs) or (
                 score_nothing(linearised[name].scores.tolist(), metric)
             ):

@@ -26,6 +26,7 @@ from headway.comparison.cells import (
     check_set,
     content,
     corpus_files,
+    documents_of,
     learning_curve,
     name_of_corpus,
     read_kept,
@@ -333,14 +334,17 @@ def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
-        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev", links_from=options.links_from)]
-    corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
-    names = list(map(name_of_corpus, corpora))
+        corpora, names, keys = [recipe.data.dev], ["dev"], ["data.dev"]
+    else:
+        corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
+        names, keys = list(map(name_of_corpus, corpora)), [option(key) for key, _ in given]
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
     return [
-        NamedCorpus(name, corpus, groups, alignments, key=option(key), links_from=options.links_from)
-        for name, corpus, (key, _) in zip(names, corpora, given, strict=True)
+        NamedCorpus(
+            name, corpus, groups, alignments, key=key, links_from=options.links_from, documents=options.documents
+        )
+        for name, corpus, key in zip(names, corpora, keys, strict=True)
     ]
 
 
@@ -355,7 +359,8 @@ def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone:
     sources, groups = (() if path is None else tuple(read_lines(path)) for path in (options.source, options.by))
     first, *_ = [*options.references, *([options.source] if options.source else [])]
     wanted = references or (("",) * len(sources),)  # no metric reads these
-    test = EvaluationSet(first.name.split(".")[0] or "test", wanted, sources, groups)
+    documents = documents_of(options.documents, sources or wanted[0], str(first))
+    test = EvaluationSet(first.name.split(".")[0] or "test", wanted, sources, groups, documents=documents)
     if not alone or not len(test):
         check_set(test, option("references"))
     beside = [(options.source, sources), (options.by, groups), *zip(options.references, references, strict=True)]

@@ -238,6 +238,16 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
     return Linearised(scores, influences, greatest - least if np.isfinite(greatest - least) else 100.0)
 
 
+def summed(statistics: Statistics, units: Sequence[str]) -> Statistics:
+    """The sums of statistics (N, k) over the segments of each unit, such as a document; unchanged without units."""
+    if not len(units):
+        return statistics
+    names, index = np.unique(np.asarray(units), return_inverse=True)
+    sums = np.zeros((len(names), statistics.shape[1]))
+    np.add.at(sums, index.reshape(-1), statistics)
+    return sums
+
+
 def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
     segments, totals = len(statistics), statistics.sum(axis=0)
     score = metric.aggregate(totals)
