@@ -443,7 +443,7 @@ def documents_of(given: Documents | None, lines: Sequence[str], where: str) -> t
     """
     if isinstance(given, Path):
         return tuple(read_lines(given))
-    numbers = [*accumulate(not line.strip() for line in lines)]
+    numbers = [*accumulate(int(not line.strip()) for line in lines)]
     marked = len({number for number, line in zip(numbers, lines, strict=True) if line.strip()}) > 1
     if given is None:
         if marked:

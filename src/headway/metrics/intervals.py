@@ -110,6 +110,11 @@ class Estimate:
     interaction_variance: float = 0.0
     pooled: int = 1
 
+    @property
+    def degrees(self) -> int:
+        """The degrees of freedom of the seeds' variance."""
+        return self.pooled * (self.seeds - 1)
+
     def half_width(self, level: float = LEVEL) -> float:
         """Half of the interval's width; with one seed, that of the test set alone; infinite with one segment."""
         return self._half_width((1 - level) / 2)
@@ -129,13 +134,18 @@ class Estimate:
             return LEAST_P
         return exp(optimize.brentq(lambda log_p: distance - self._half_width(exp(log_p) / 2), log(LEAST_P), 0.0))
 
+    def p_within(self, margin: float) -> float | None:
+        """The smallest 1 - level whose interval lies within the margin on both sides of 0. None with one seed."""
+        distance = max(0.0, margin - abs(self.value))
+        return replace(self, value=distance).p_value()
+
     def _half_width(self, tail: float) -> float:
         """`half_width` for the probability of one tail."""
         if self.segments < 2:
             return inf
         of_segments, of_seeds = _quantile(tail, self.segments - 1) ** 2, 0.0
         if self.seed_variance:
-            of_seeds = _quantile(tail, self.pooled * (self.seeds - 1)) ** 2 * self.seed_variance
+            of_seeds = _quantile(tail, self.degrees) ** 2 * self.seed_variance
         return sqrt(of_segments * self.segment_variance + max(of_seeds, of_segments * self.interaction_variance))
 
 
@@ -275,6 +285,36 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def dunnett(p_values: Sequence[float], degrees: int) -> list[float]:
+    """The p-values of comparisons with one baseline, adjusted by the step-down method of Dunnett and Tamhane (1991).
+
+    The p-values are two-sided, of Student's t with `degrees`. Comparisons of systems of one variance with a baseline
+    have a correlation of 1/2, since they share the baseline's scores. Holm's method, which allows for any correlation,
+    gives p-values that are never smaller.
+    """
+    order = np.argsort(-np.asarray(p_values), kind="stable")  # the largest first
+    adjusted, tails = (
+        [1.0] * len(p_values),
+        [_greatest_of(count + 1, p_values[index], degrees) for count, index in enumerate(order)],
+    )
+    highest = 0.0
+    for index, tail in zip(order[::-1], tails[::-1], strict=True):
+        adjusted[index] = highest = max(highest, tail)
+    return adjusted
+
+
+def _greatest_of(count: int, p_value: float, degrees: int) -> float:
+    """The probability that any of `count` t statistics of correlation 1/2 is as far from 0 as `p_value` says."""
+    from scipy import stats  # imported late: it loads slowly
+
+    at, weights = np.polynomial.hermite_e.hermegauss(64)
+    shares = (np.arange(400) + 0.5) / 400  # quantiles of the shared deviation
+    limits = _quantile(p_value / 2, degrees) * np.sqrt(stats.chi2.ppf(shares, degrees) / degrees)
+    ends = np.sqrt(2) * limits[:, None], at[None]
+    inside = special.ndtr(ends[0] - ends[1]) - special.ndtr(-ends[0] - ends[1])
+    return float(1 - np.mean(inside**count @ (weights / weights.sum())))
 
 
 def randomized(metric: Metric, pairs: Sequence[tuple[Statistics, Statistics]]) -> list[float]:
