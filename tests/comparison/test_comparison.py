@@ -14,6 +14,7 @@ from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, 
 from headway.comparison.comparison import IN_GROUPS, UNLEARNED, compare_cells, in_groups
 from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
+from headway.metrics.intervals import dunnett, holm
 from tests.comparison.toys import REFERENCES, cell, cells_of, evaluation_set
 
 BLEU = build_metric("bleu")
@@ -259,3 +260,27 @@ def test_a_test_speaks_against_pooling_unequal_variances() -> None:
         assert any("Brown and Forsythe" in note and "do not pool them" in note for note in notes) is unequal
         assert compared.to_json()["equal_variances"]["bleu"] == pytest.approx(p_value)
     assert compare_cells(steady, [BLEU]).equal_variances == {}
+
+
+@pytest.mark.parametrize("seeds", [3, 8])
+def test_dunnett_adjusts_as_scipy_does_and_less_than_holm(seeds: int) -> None:
+    rng = np.random.default_rng(seeds)
+    baseline, others = rng.normal(0, 1, seeds), [rng.normal(shift, 1, seeds) for shift in (0.5, 1.5, 2.0)]
+    degrees = 4 * (seeds - 1)
+    variance = np.mean([row.var(ddof=1) for row in (baseline, *others)])
+    t_values = [(row.mean() - baseline.mean()) / np.sqrt(2 * variance / seeds) for row in others]
+    p_values = [float(2 * stats.t.sf(abs(t), degrees)) for t in t_values]
+    single_step = stats.dunnett(*others, control=baseline).pvalue
+    adjusted = dunnett(p_values, degrees)
+    assert min(adjusted) == pytest.approx(min(single_step), abs=2e-3), "the first step of both is the same"
+    assert max(adjusted) == pytest.approx(max(p_values), abs=2e-3), "the last step is alone"
+    assert all(ours <= holms + 2e-3 for ours, holms in zip(adjusted, holm(p_values), strict=True))
+
+
+def test_pairs_with_a_baseline_share_its_scores() -> None:
+    cells = cells_of(a=0.7, b=0.75, c=0.8, d=0.8)
+    given = compare_cells(cells, [BLEU], baseline="a", pooled_variance=True).pairs
+    p_values = [pair.p_value or 1.0 for pair in given]
+    assert [pair.adjusted_p_value for pair in given] == dunnett(p_values, given[0].estimate.degrees)
+    every = compare_cells(cells, [BLEU], pooled_variance=True).pairs
+    assert [pair.adjusted_p_value for pair in every] == holm([pair.p_value or 1.0 for pair in every])

@@ -24,6 +24,7 @@ from headway.metrics.intervals import (
     Estimate,
     Interval,
     Linearised,
+    dunnett,
     equal_variances,
     holm,
     level_of,
@@ -644,7 +645,9 @@ def compared_pairs(
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [None] * len(pairs)
     if len(known) == len(pairs):
-        adjusted = [min(1.0, looks * p) for p in holm(known)]
+        by_dunnett = pooled_variance and baseline is not None and not any(groups)
+        family = dunnett(known, estimates[0].degrees) if by_dunnett else holm(known)
+        adjusted = [min(1.0, looks * p) for p in family]
     metric, (least, greatest), level = measure.metric, measure.metric.bounds, level_of(looks)
     return [
         ComparedPair(
