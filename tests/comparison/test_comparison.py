@@ -281,6 +281,7 @@ def test_pairs_with_a_baseline_share_its_scores() -> None:
     cells = cells_of(a=0.7, b=0.75, c=0.8, d=0.8)
     given = compare_cells(cells, [BLEU], baseline="a", pooled_variance=True).pairs
     p_values = [pair.p_value or 1.0 for pair in given]
-    assert [pair.adjusted_p_value for pair in given] == dunnett(p_values, given[0].estimate.degrees)
+    assert given[0].estimate.pooled * (given[0].estimate.seeds - 1) == 6
+    assert [pair.adjusted_p_value for pair in given] == dunnett(p_values, 6)
     every = compare_cells(cells, [BLEU], pooled_variance=True).pairs
     assert [pair.adjusted_p_value for pair in every] == holm([pair.p_value or 1.0 for pair in every])

@@ -69,9 +69,9 @@ class EvaluationSet:
 
     def by_document(self, statistics: Statistics, chosen: NDArray[np.bool_] | None = None) -> Statistics:
         """The statistics of the documents, or of the segments without documents, from those of the chosen segments."""
-        if chosen is None:
-            return summed(statistics, self.documents)
-        return summed(statistics[chosen], [*compress(self.documents, chosen)])
+        rows = statistics if chosen is None else statistics[chosen]
+        documents = self.documents if chosen is None else [*compress(self.documents, chosen)]
+        return summed(rows, documents) if documents else rows
 
 
 @dataclass(frozen=True)

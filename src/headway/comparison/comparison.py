@@ -646,7 +646,8 @@ def compared_pairs(
     adjusted: list[float | None] = [None] * len(pairs)
     if len(known) == len(pairs):
         by_dunnett = pooled_variance and baseline is not None and not any(groups)
-        family = dunnett(known, estimates[0].degrees) if by_dunnett else holm(known)
+        first = estimates[0]
+        family = dunnett(known, first.pooled * (first.seeds - 1)) if by_dunnett else holm(known)
         adjusted = [min(1.0, looks * p) for p in family]
     metric, (least, greatest), level = measure.metric, measure.metric.bounds, level_of(looks)
     return [

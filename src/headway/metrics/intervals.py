@@ -110,11 +110,6 @@ class Estimate:
     interaction_variance: float = 0.0
     pooled: int = 1
 
-    @property
-    def degrees(self) -> int:
-        """The degrees of freedom of the seeds' variance."""
-        return self.pooled * (self.seeds - 1)
-
     def half_width(self, level: float = LEVEL) -> float:
         """Half of the interval's width; with one seed, that of the test set alone; infinite with one segment."""
         return self._half_width((1 - level) / 2)
@@ -145,7 +140,7 @@ class Estimate:
             return inf
         of_segments, of_seeds = _quantile(tail, self.segments - 1) ** 2, 0.0
         if self.seed_variance:
-            of_seeds = _quantile(tail, self.degrees) ** 2 * self.seed_variance
+            of_seeds = _quantile(tail, self.pooled * (self.seeds - 1)) ** 2 * self.seed_variance
         return sqrt(of_segments * self.segment_variance + max(of_seeds, of_segments * self.interaction_variance))
 
 
@@ -249,9 +244,7 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
 
 
 def summed(statistics: Statistics, units: Sequence[str]) -> Statistics:
-    """The sums of statistics (N, k) over the segments of each unit, such as a document; unchanged without units."""
-    if not len(units):
-        return statistics
+    """The sums of statistics (N, k) over the segments of each unit, such as a document."""
     names, index = np.unique(np.asarray(units), return_inverse=True)
     sums = np.zeros((len(names), statistics.shape[1]))
     np.add.at(sums, index.reshape(-1), statistics)
