@@ -218,7 +218,8 @@ def result_of_run(
         tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
     costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
     curve, precision = tuple(learning_curve(run)), precision_of(manifest)
-    steps, rate = manifest.get("references", ""), recipe.optimizer.learning_rate
+    steps = manifest.get("references", "")
+    rate = None if manifest.get("status") == "imported" else recipe.optimizer.learning_rate
     return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps, rate)
 
 
