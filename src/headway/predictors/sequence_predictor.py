@@ -6,8 +6,10 @@ Shapes: K heads; S positions of the memory (source tokens) and T target tokens, 
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +33,7 @@ from headway.predictors.input_account import TARGETS, accounted
 from headway.predictors.minimum_risk import MinimumRiskBackend, utility_of
 from headway.predictors.output import Example, Output, TextHypothesis, earlier_inputs, in_documents
 from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
-from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Row, Run, batches, each
+from headway.predictors.predictor import SMALLER_BATCHES, Job, Predictor, Request, Row, Run, batches, each
 from headway.predictors.terms import TermBackend, TermFormatter
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
@@ -45,7 +47,9 @@ from headway.search.limits import Hypothesis, check_scores
 from headway.search.recorded_model import few
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
-RECORDINGS = 128  # in memory at once: the frames of each take about 0.5 MB
+# In memory at once:
+RECORDINGS = 128  # the frames of each take about 0.5 MB
+ATTENTION = 256  # layers of captured attention
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,13 @@ class SequencePredictor(Predictor[Recording, Output]):
     def formatter(self, options: PredictOptions) -> Formatter:
         """The formatter between lines and the model's text. Tasks with other formats override this."""
         return Formatter()
+
+    def window(self, capture: Capture) -> int:
+        if not capture:
+            return self.together
+        self._own_model(option("capture"))
+        layers = max(1, len(self.attention_names(capture)))
+        return min(self.together, max(1, ATTENTION // layers))
 
     def check_texts(self, lines: Sequence[Any], *, first_line: int = 1) -> None:
         """Raise UserError if the model reads text, and all lines look like rows of a table or JSON objects."""
@@ -216,28 +227,39 @@ class SequencePredictor(Predictor[Recording, Output]):
             raise UserError(what, where=where, received=f"{needed} tokens", allowed=f"up to {length}")
         return text, source, length
 
-    def answer(self, request: PredictionRequest) -> list[Output]:
-        rows = request.rows
-        results: list[Output | None] = [None] * len(rows)
-        for places, contexts in self._batches(request, results):
-            some = [rows[place] for place in places]
-            with memory_named(f"in decoding {len(some)} inputs together", SMALLER_BATCHES):
-                vocabulary = self.target.vocabulary
-                asked = SearchRequest(
-                    some, request.options, request.search, contexts, vocabulary.mark, len(vocabulary.beginning)
-                )
-                outputs = request.backend.hypotheses(asked)
-                best = [hypotheses[0] for hypotheses in outputs]
-                captured = self._capture(asked.sources, best, request.options.capture, contexts)
-                replaced = self._replace_unknown(request, some, outputs)
-            for place, hypotheses, attention, end in zip(places, replaced, captured, asked.limits.ends(), strict=True):
-                output = self._output(rows[place], request.formatter, hypotheses, attention, end)
-                results[place] = request.backend.annotated(rows[place], output)
-            self.answered(len(some))
+    def divisible(self) -> bool:
+        return super().divisible() and self.backend.divisible()
+
+    def jobs(self, request: PredictionRequest) -> list[Job]:
+        if self.recipe.data.context.target:
+            return [Job(partial(self._decode_in_rounds, request), len(request.rows))]
+        chosen = batches(self._lengths(request), self._budget(request), end_marks=1)
+        return [Job(partial(self._decode, request, places), len(places)) for places in chosen]
+
+    def joined(self, request: PredictionRequest, results: list[dict[int, Output]]) -> list[Output]:
+        rows, outputs = request.rows, ChainMap(*results)
         with accounted() as account:
             first_line = rows[0].number if rows else 1
             account.read_inputs(self.runs[0], [row.text for row in rows], [row.encoded for row in rows], first_line)
-        return [output or self._empty(row, request) for row, output in zip(rows, results, strict=True)]
+        return [outputs.get(place) or self._empty(row, request) for place, row in enumerate(rows)]
+
+    def _decode(
+        self, request: PredictionRequest, places: Sequence[int], contexts: Sequence[list[int]] = ()
+    ) -> dict[int, Output]:
+        """The outputs of the rows at `places`, by place. The decoder reads the ids in `contexts` first."""
+        rows, vocabulary = [request.rows[place] for place in places], self.target.vocabulary
+        with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
+            asked = SearchRequest(
+                rows, request.options, request.search, contexts, vocabulary.mark, len(vocabulary.beginning)
+            )
+            outputs = request.backend.hypotheses(asked)
+            best = [hypotheses[0] for hypotheses in outputs]
+            captured = self._capture(asked.sources, best, request.options.capture, contexts)
+            replaced = self._replace_unknown(request, rows, outputs)
+        written = {}
+        for place, row, *found in zip(places, rows, replaced, captured, asked.limits.ends(), strict=True):
+            written[place] = request.backend.annotated(row, self._output(row, request.formatter, *found))
+        return written
 
     def _empty(self, row: Row, request: PredictionRequest) -> Output:
         """The output of a row that is blank or has a problem."""
@@ -264,22 +286,33 @@ class SequencePredictor(Predictor[Recording, Output]):
         """An encoded source without its context."""
         return source[self.source.after_mark(source) :] if isinstance(self.source, TextProcessor) else source
 
-    def _batches(
-        self, request: PredictionRequest, results: Sequence[Output | None]
-    ) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """Yield the rows of each batch, and the target context ids that the decoder reads first, if there are any.
+    def _lengths(self, request: PredictionRequest) -> list[int]:
+        """The numbers of source positions of all rows, for batches. Batches of a CUDA graph have few sizes."""
+        size = few if request.search.cuda_graphs else int
+        return [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
 
-        A sentence is decoded after the sentences of its context, together with others whose context has this length.
-        """
-        search, before = request.search, request.options.before
-        size = few if search.cuda_graphs else int  # batches of a graph have the same number of rows
-        lengths = [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
-        # Sampling uses no more rows than a beam search.
+    def _budget(self, request: PredictionRequest) -> int:
+        """The number of source positions of a batch. Sampling uses no more rows than a beam search."""
+        search = request.search
         samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
-        budget = int(search.batch_tokens * min(1, search.beam / samples))
-        if not (count := self.recipe.data.context.target):
-            yield from ((rows, []) for rows in batches(lengths, budget, end_marks=1))
-            return
+        return int(search.batch_tokens * min(1, search.beam / samples))
+
+    def _decode_in_rounds(self, request: PredictionRequest) -> dict[int, Output]:
+        """The outputs of all rows, by place. Each sentence is decoded after the sentences of its context."""
+        results: dict[int, Output] = {}
+        for places, contexts in self._rounds(request, results):
+            results |= self._decode(request, places, contexts)
+        return results
+
+    def _rounds(
+        self, request: PredictionRequest, results: Mapping[int, Output]
+    ) -> Iterator[tuple[list[int], list[list[int]]]]:
+        """Yield the rows of each batch, and the target context ids that the decoder reads first.
+
+        A sentence is decoded with others whose context has this length. `results` has the outputs so far.
+        """
+        before, count = request.options.before, self.recipe.data.context.target
+        lengths, budget = self._lengths(request), self._budget(request)
         links = list(earlier_inputs([row.raw for row in request.rows], before, count))
         plain = {"capture": (), "nbest": 1, "prefixes": None, "before": (), "skip_broken": True, "truncate": True}
         lines = [line for _, others in links if others for line in (*others, "")]
@@ -293,7 +326,7 @@ class SequencePredictor(Predictor[Recording, Output]):
             contexts = dict[int, list[int]]()
             for row in rows:
                 for place in range(row - links[row][0], row):  # a negative place is in `before`
-                    output = results[place] if place >= 0 else None
+                    output = results.get(place)
                     texts[row].append(before[place][1] if place < 0 else output.text if output else "")
                 contexts[row] = self._context(request.rows[row], texts[row])
             for read in sorted({len(ids) for ids in contexts.values()}):
