@@ -48,6 +48,7 @@ def _compute_alone(threads: ThreadPoolExecutor, count: int) -> None:
     ready = threading.Barrier(count + 1)
 
     def prepare() -> None:
+        torch.get_num_threads()  # the first call in a thread takes over the setting of the process
         torch.set_num_threads(1)
         ready.wait()
 

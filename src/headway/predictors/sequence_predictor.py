@@ -50,6 +50,7 @@ from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 # In memory at once:
 RECORDINGS = 128  # the frames of each take about 0.5 MB
 ATTENTION = 256  # layers of captured attention
+PARTS, LEAST_PART = 16, 1024  # batches of a window, and source positions of a batch, at least, for several workers
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,12 @@ class SequencePredictor(Predictor[Recording, Output]):
     def jobs(self, request: PredictionRequest) -> list[Job]:
         if self.recipe.data.context.target:
             return [Job(partial(self._decode_in_rounds, request), len(request.rows))]
-        chosen = batches(self._lengths(request), self._budget(request), end_marks=1)
+        lengths, budget = self._lengths(request), self._budget(request)
+        if (
+            self.divisible() and "batch_tokens" not in request.options.model_fields_set
+        ):  # whatever the number of workers
+            budget = min(budget, max(LEAST_PART, sum(lengths) // PARTS))
+        chosen = batches(lengths, budget, end_marks=1)
         return [Job(partial(self._decode, request, places), len(places)) for places in chosen]
 
     def joined(self, request: PredictionRequest, results: list[dict[int, Output]]) -> list[Output]:
@@ -257,8 +263,10 @@ class SequencePredictor(Predictor[Recording, Output]):
             captured = self._capture(asked.sources, best, request.options.capture, contexts)
             replaced = self._replace_unknown(request, rows, outputs)
         written = {}
-        for place, row, *found in zip(places, rows, replaced, captured, asked.limits.ends(), strict=True):
-            written[place] = request.backend.annotated(row, self._output(row, request.formatter, *found))
+        ends = asked.limits.ends()
+        for place, row, some, attention, end in zip(places, rows, replaced, captured, ends, strict=True):
+            output = self._output(row, request.formatter, some, attention, end)
+            written[place] = request.backend.annotated(row, output)
         return written
 
     def _empty(self, row: Row, request: PredictionRequest) -> Output:
