@@ -5,7 +5,7 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, memory_named, option
 from headway.core.files import sha256, write_json
 from headway.core.log import say
+from headway.core.workers import Work
 from headway.corpora.word_corpus import collate_windows
 from headway.formats.lines import WORDS, check_texts, line_place
 from headway.metrics.label_metrics import best_threshold
@@ -26,7 +27,7 @@ from headway.models.tagger import LAYERS, Tagger
 from headway.predictors.captured_attention import ALL, AttentionWeights, layer_titles
 from headway.predictors.output import Example, LabelledWords
 from headway.predictors.predict_options import Capture, LabelOptions
-from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Job, Predictor, Request, Row, Run, batches
+from headway.predictors.predictor import SMALLER_BATCHES, WEIGHTS, Predictor, Request, Row, Run, batches
 from headway.processing.pretrained import LabelProcessor, Window, WordProcessor
 from headway.processing.processor import Encoded
 from headway.processing.text.text_processor import prepare
@@ -102,17 +103,17 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         ]
         return Request(rows, chosen)
 
-    def jobs(self, request: Request) -> list[Job]:
+    def jobs(self, request: Request) -> list[Work]:
         options, sentences = request.options, [row.encoded.values for row in request.rows]
         size = options.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
-        found = list[Job]()
+        found = list[Work]()
         for run in self.runs:
             windows = self._windows(run, sentences)
             for chosen in batches([len(window.ids) for window in windows], size):
-                found.append(Job(partial(self._probabilities, run, [windows[index] for index in chosen]), 0))
+                found.append(partial(self._probabilities, run, [windows[index] for index in chosen]))
         return found
 
-    def joined(self, request: Request, results: list[Scored]) -> list[LabelledWords]:
+    def joined(self, request: Request, results: Iterable[Scored]) -> list[LabelledWords]:
         options, sentences = request.options, [row.encoded.values for row in request.rows]
         assert isinstance(options, LabelOptions)
         totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]

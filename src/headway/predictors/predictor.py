@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from pydantic import BaseModel
@@ -98,18 +98,6 @@ class Request:
         for row in self.rows:
             if row.problem is not None and not self.options.skip_broken:
                 raise row.problem
-
-
-class Job(NamedTuple):
-    """A part of the work of a request, which does not depend on its other parts.
-
-    Attributes:
-        work: computes the result.
-        outputs: the number of outputs that are then complete.
-    """
-
-    work: Work
-    outputs: int
 
 
 class Predictor(ABC, Generic[In, Out]):
@@ -199,33 +187,25 @@ class Predictor(ABC, Generic[In, Out]):
 
     def _answers(self, requests: Iterable[Request]) -> Iterator[list[Out]]:
         """Yield the outputs of each request. Several workers begin later requests before the first is finished."""
-        count, begin, begun = 0, None, deque[tuple[Request, list[Job]]]()
+        count, begin, begun = 0, None, deque[tuple[Request, list[Work]]]()
         with ExitStack() as stack:
             for request in requests:
                 jobs = self.jobs(request)
-                count = count or self.worker_count(len(jobs))
+                count = count or (self.worker_count() if len(jobs) > 1 else 1)
                 if count == 1:
-                    yield self._finished(request, jobs)
+                    yield self.joined(request, (work() for work in jobs))
                     continue
                 begin = begin or stack.enter_context(workers(count))
-                begun.append((request, [job._replace(work=begin(job.work)) for job in jobs]))
+                begun.append((request, list(map(begin, jobs))))
                 while sum(len(later) for _, later in islice(begun, 1, None)) >= count:
-                    yield self._finished(*begun.popleft())
-            while begun:
-                yield self._finished(*begun.popleft())
+                    first, results = begun.popleft()
+                    yield self.joined(first, (wait() for wait in results))
+            for request, results in begun:
+                yield self.joined(request, (wait() for wait in results))
 
-    def _finished(self, request: Request, jobs: Sequence[Job]) -> list[Out]:
-        results = []
-        for job in jobs:
-            results.append(job.work())
-            self.answered(job.outputs)
-        return self.joined(request, results)
-
-    def worker_count(self, jobs: int) -> int:
-        """The number of workers for `jobs`: by default one for each core that torch and the system let headway use."""
-        if jobs < 2 or not self.divisible():
-            return 1
-        return self.workers or min(cores(), torch.get_num_threads())
+    def worker_count(self) -> int:
+        """The number of workers of several jobs: by default one for each core that torch and the system allow."""
+        return (self.workers or min(cores(), torch.get_num_threads())) if self.divisible() else 1
 
     def divisible(self) -> bool:
         """Whether several threads may decode: on a CPU, if no output is context of later inputs."""
@@ -257,16 +237,16 @@ class Predictor(ABC, Generic[In, Out]):
         """
 
     @abstractmethod
-    def jobs(self, request: Any) -> list[Job]:
+    def jobs(self, request: Any) -> list[Work]:
         """The work of predicting the outputs of a request, in parts that may be done by several threads at once."""
 
     @abstractmethod
-    def joined(self, request: Any, results: list[Any]) -> list[Out]:
+    def joined(self, request: Any, results: Iterable[Any]) -> list[Out]:
         """The outputs of all rows of a request, from the results of its jobs."""
 
     def answer(self, request: Any) -> list[Out]:
         """Predict the outputs of all rows of a request in this thread."""
-        return self._finished(request, self.jobs(request))
+        return self.joined(request, (work() for work in self.jobs(request)))
 
     @abstractmethod
     def force(self, inputs: Sequence[In], targets: Sequence[Any], *, capture: Capture = ()) -> list[Out]:

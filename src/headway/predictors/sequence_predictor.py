@@ -6,8 +6,7 @@ Shapes: K heads; S positions of the memory (source tokens) and T target tokens, 
 from __future__ import annotations
 
 import math
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from headway.core.errors import UserError, memory_named, option
 from headway.core.registry import is_foreign
+from headway.core.workers import Work
 from headway.formats.corpus_config import parts
 from headway.formats.lines import check_texts, line_place
 from headway.formats.terms import Glossary
@@ -33,7 +33,7 @@ from headway.predictors.input_account import TARGETS, accounted
 from headway.predictors.minimum_risk import MinimumRiskBackend, utility_of
 from headway.predictors.output import Example, Output, TextHypothesis, earlier_inputs, in_documents
 from headway.predictors.predict_options import Capture, PredictOptions, TreeOptions
-from headway.predictors.predictor import SMALLER_BATCHES, Job, Predictor, Request, Row, Run, batches, each
+from headway.predictors.predictor import SMALLER_BATCHES, Predictor, Request, Row, Run, batches, each
 from headway.predictors.terms import TermBackend, TermFormatter
 from headway.predictors.unknown_words import UnknownWords, unknown_words
 from headway.processing.audio.audio_files import Recording
@@ -231,19 +231,26 @@ class SequencePredictor(Predictor[Recording, Output]):
     def divisible(self) -> bool:
         return super().divisible() and self.backend.divisible()
 
-    def jobs(self, request: PredictionRequest) -> list[Job]:
+    def jobs(self, request: PredictionRequest) -> list[Work]:
+        search = request.search
+        size = few if search.cuda_graphs else int  # batches of a graph have the same number of rows
+        lengths = [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
+        # Sampling uses no more rows than a beam search.
+        samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
+        budget = int(search.batch_tokens * min(1, search.beam / samples))
         if self.recipe.data.context.target:
-            return [Job(partial(self._decode_in_rounds, request), len(request.rows))]
-        lengths, budget = self._lengths(request), self._budget(request)
-        if (
-            self.divisible() and "batch_tokens" not in request.options.model_fields_set
-        ):  # whatever the number of workers
-            budget = min(budget, max(LEAST_PART, sum(lengths) // PARTS))
-        chosen = batches(lengths, budget, end_marks=1)
-        return [Job(partial(self._decode, request, places), len(places)) for places in chosen]
+            return [partial(self._decode_in_rounds, request, lengths, budget)]
+        part = max(LEAST_PART, sum(lengths) // PARTS)
+        fixed = "batch_tokens" in request.options.model_fields_set
+        if part < min(budget, sum(lengths)) and not fixed and self.divisible():
+            budget = part  # whatever the number of workers, so that outputs do not depend on it
+        return [partial(self._decode, request, places) for places in batches(lengths, budget, end_marks=1)]
 
-    def joined(self, request: PredictionRequest, results: list[dict[int, Output]]) -> list[Output]:
-        rows, outputs = request.rows, ChainMap(*results)
+    def joined(self, request: PredictionRequest, results: Iterable[dict[int, Output]]) -> list[Output]:
+        rows, outputs = request.rows, dict[int, Output]()
+        for part in results:
+            outputs |= part
+            self.answered(len(part))
         with accounted() as account:
             first_line = rows[0].number if rows else 1
             account.read_inputs(self.runs[0], [row.text for row in rows], [row.encoded for row in rows], first_line)
@@ -294,33 +301,13 @@ class SequencePredictor(Predictor[Recording, Output]):
         """An encoded source without its context."""
         return source[self.source.after_mark(source) :] if isinstance(self.source, TextProcessor) else source
 
-    def _lengths(self, request: PredictionRequest) -> list[int]:
-        """The numbers of source positions of all rows, for batches. Batches of a CUDA graph have few sizes."""
-        size = few if request.search.cuda_graphs else int
-        return [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
+    def _decode_in_rounds(self, request: PredictionRequest, lengths: Sequence[int], budget: int) -> dict[int, Output]:
+        """The outputs of all rows, by place, if the decoder reads the outputs of earlier rows.
 
-    def _budget(self, request: PredictionRequest) -> int:
-        """The number of source positions of a batch. Sampling uses no more rows than a beam search."""
-        search = request.search
-        samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
-        return int(search.batch_tokens * min(1, search.beam / samples))
-
-    def _decode_in_rounds(self, request: PredictionRequest) -> dict[int, Output]:
-        """The outputs of all rows, by place. Each sentence is decoded after the sentences of its context."""
-        results: dict[int, Output] = {}
-        for places, contexts in self._rounds(request, results):
-            results |= self._decode(request, places, contexts)
-        return results
-
-    def _rounds(
-        self, request: PredictionRequest, results: Mapping[int, Output]
-    ) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """Yield the rows of each batch, and the target context ids that the decoder reads first.
-
-        A sentence is decoded with others whose context has this length. `results` has the outputs so far.
+        A sentence is decoded after the sentences of its context, together with others whose context has this length.
         """
+        results: dict[int, Output] = {}
         before, count = request.options.before, self.recipe.data.context.target
-        lengths, budget = self._lengths(request), self._budget(request)
         links = list(earlier_inputs([row.raw for row in request.rows], before, count))
         plain = {"capture": (), "nbest": 1, "prefixes": None, "before": (), "skip_broken": True, "truncate": True}
         lines = [line for _, others in links if others for line in (*others, "")]
@@ -341,7 +328,8 @@ class SequencePredictor(Predictor[Recording, Output]):
                 alike = {row for row, ids in contexts.items() if len(ids) == read}
                 some = [length if row in alike else 0 for row, length in enumerate(lengths)]
                 for chosen in batches(some, budget, end_marks=1):
-                    yield chosen, [contexts[row] for row in chosen] if read else []
+                    results |= self._decode(request, chosen, [contexts[row] for row in chosen] if read else [])
+        return results
 
     def _context(self, row: Row, texts: Sequence[str]) -> list[int]:
         """The ids of earlier outputs that the decoder reads first: as many of the latest as leave room for this output.

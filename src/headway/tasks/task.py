@@ -257,7 +257,7 @@ def outputs_of(predictor: Any, examples: Sequence[Example]) -> list[Output]:
     """Outputs with their cross-attention, if the model has it. Examples without a source have no output."""
     capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
     shown = [example for example in examples if example.source.strip()]
-    outputs = predictor.predict(shown, capture=capture, truncate=True, skip_broken=True)
+    outputs = predictor.stream(shown, capture=capture, truncate=True, skip_broken=True)
     return [output for output in outputs if output.problem is None]
 
 
