@@ -4,17 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from headway.cli.prediction_options import PREDICT_OPTIONS, draw_alignments
-from headway.cli.shell import (
-    Average,
-    Device,
-    EngineName,
-    Given,
-    Precision,
-    Workers,
-    argument,
-    flag,
-    verb,
-)
+from headway.cli.shell import Average, Device, EngineName, Given, Precision, Workers, argument, flag, verb
 from headway.core.config import WRITES_FILE, WRITES_FOLDER
 from headway.core.errors import UserError, check_companions, option
 

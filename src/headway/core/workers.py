@@ -23,8 +23,13 @@ def workers(count: int) -> Iterator[Callable[[Work], Work]]:
     Work runs with the context variables of the caller. Work that is not finished when this context ends is abandoned
     (see `check_waited_for`).
     """
-    ended, wanted = threading.Event(), WAITED_FOR.get()
+    ended, wanted, ready = threading.Event(), WAITED_FOR.get(), threading.Barrier(count + 1)
     threads = ThreadPoolExecutor(count, thread_name_prefix="headway-worker")
+
+    def compute_alone() -> None:
+        torch.get_num_threads()  # the first call in a thread takes over the setting of the process
+        torch.set_num_threads(1)
+        ready.wait()
 
     def begin(work: Work) -> Work:
         context = copy_context()
@@ -32,32 +37,16 @@ def workers(count: int) -> Iterator[Callable[[Work], Work]]:
         return threads.submit(context.run, work).result
 
     try:
-        _compute_alone(threads, count)
+        with _starting:
+            before = torch.get_num_threads()
+            try:
+                for _ in range(count):
+                    threads.submit(compute_alone)
+                ready.wait()
+            finally:
+                torch.set_num_threads(before)  # of this thread, and of threads that begin to compute later
         yield begin
     finally:
         ended.set()
+        ready.abort()
         threads.shutdown(cancel_futures=True)
-
-
-def _compute_alone(threads: ThreadPoolExecutor, count: int) -> None:
-    """Let each of `count` new threads compute on one core.
-
-    torch's setting is that of the calling thread, and of all threads that begin to compute later. So the setting of
-    later threads is restored once all workers have theirs.
-    """
-    ready = threading.Barrier(count + 1)
-
-    def prepare() -> None:
-        torch.get_num_threads()  # the first call in a thread takes over the setting of the process
-        torch.set_num_threads(1)
-        ready.wait()
-
-    with _starting:
-        before = torch.get_num_threads()
-        try:
-            for _ in range(count):
-                threads.submit(prepare)
-            ready.wait()
-        finally:
-            ready.abort()
-            torch.set_num_threads(before)

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -139,26 +139,16 @@ def _outputs(
     predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
     """The output of each example with its number of tokens, including the end-of-sentence token."""
-    if isinstance(predictor, LabelPredictor):
-        for labelled in _sound(predictor, (example.words for example in examples), options):
-            yield " ".join(labelled.labels), len(labelled.labels)
-        return
-    if not isinstance(predictor, SequencePredictor):
-        for output in _sound(predictor, (example.source for example in examples), options):
-            yield str(output), 0
-        return
-    for prediction in _sound(predictor, examples, {"truncate": True, **options}):
-        # Metrics of trees repair the model's raw output, and count the repairs.
-        text = prediction.written if isinstance(predictor, TreePredictor) else prediction.text
-        yield text, len(prediction.tokens) + 1
-
-
-def _sound(predictor: AnyPredictor, inputs: Iterable[Any], options: Mapping[str, Any]) -> Iterator[Any]:
-    """The output of each input. Raises UserError if an input cannot be read, and is not skipped."""
-    for output in predictor.stream(inputs, **options):
+    labels, sequences = isinstance(predictor, LabelPredictor), isinstance(predictor, SequencePredictor)
+    inputs: Any = examples if sequences else [each.words if labels else each.source for each in examples]
+    outputs: Iterator[Any] = predictor.stream(inputs, **{**({"truncate": True} if sequences else {}), **options})
+    for output in outputs:
         if output.problem is not None and not options.get("skip_broken"):
             raise output.problem
-        yield output
+        if sequences:  # metrics of trees repair the model's raw output, and count the repairs
+            yield output.written if isinstance(predictor, TreePredictor) else output.text, len(output.tokens) + 1
+        else:
+            yield (" ".join(output.labels), len(output.labels)) if labels else (str(output), 0)
 
 
 def align(predictor: AnyPredictor, examples: Sequence[Example]) -> list[str]:

@@ -111,8 +111,7 @@ class SequencePredictor(Predictor[Recording, Output]):
         if not capture:
             return self.together
         self._own_model(option("capture"))
-        layers = max(1, len(self.attention_names(capture)))
-        return min(self.together, max(1, ATTENTION // layers))
+        return max(1, min(self.together, ATTENTION // max(1, len(self.attention_names(capture)))))
 
     def check_texts(self, lines: Sequence[Any], *, first_line: int = 1) -> None:
         """Raise UserError if the model reads text, and all lines look like rows of a table or JSON objects."""
@@ -262,15 +261,13 @@ class SequencePredictor(Predictor[Recording, Output]):
         """The outputs of the rows at `places`, by place. The decoder reads the ids in `contexts` first."""
         rows, vocabulary = [request.rows[place] for place in places], self.target.vocabulary
         with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
-            asked = SearchRequest(
-                rows, request.options, request.search, contexts, vocabulary.mark, len(vocabulary.beginning)
-            )
+            begun = len(vocabulary.beginning)
+            asked = SearchRequest(rows, request.options, request.search, contexts, vocabulary.mark, begun)
             outputs = request.backend.hypotheses(asked)
             best = [hypotheses[0] for hypotheses in outputs]
             captured = self._capture(asked.sources, best, request.options.capture, contexts)
             replaced = self._replace_unknown(request, rows, outputs)
-        written = {}
-        ends = asked.limits.ends()
+        written, ends = {}, asked.limits.ends()
         for place, row, some, attention, end in zip(places, rows, replaced, captured, ends, strict=True):
             output = self._output(row, request.formatter, some, attention, end)
             written[place] = request.backend.annotated(row, output)

@@ -180,7 +180,10 @@ def beam_search(
             sentences, chosen = sentences[rows], chosen.rows(rows)
             waiting = device.type != "cpu" or finished.some_wait(sentences)
         index = rows[:, None] * width + chosen.parents
-        state, last = state.select(index), chosen.tokens.reshape(-1, 1)
+        # No copy where no row moves, as in greedy search; on an accelerator, the comparison would wait for the device.
+        if device.type != "cpu" or not torch.equal(index.flatten(), torch.arange(len(last))):
+            state = state.select(index)
+        last = chosen.tokens.reshape(-1, 1)
         if limits.no_repeat:
             history = torch.cat([history[index.flatten()], last], 1)
         scores = chosen.scores

@@ -52,9 +52,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
             super().handle_exit(sig, frame)
 
     with _listening(options) as listening:
-        models = [
-            served_model(name, path, load(path, workers=1, **loading), options) for name, path in named_runs(runs)
-        ]
+        models = [served_model(name, path, load(path, **loading), options) for name, path in named_runs(runs)]
         check_names(models)
         app = build_app(models, options)
         host, port = listening.getsockname()[:2]
