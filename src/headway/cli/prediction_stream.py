@@ -183,6 +183,7 @@ def predict_stream(
     total = _checked(predictor, options, sources, prefixes) if source is None else None
     doing = "decoding" if isinstance(options, PredictOptions) else "labelling"
     with accounted(), progress(doing, total, "lines", shown=shown) as line:
+        predictor.answered = lambda count: line.update(line.done + count)
         for window in windows(_readable(sources, options), WINDOWS * predictor.window(options.capture), source):
             given = options if prefixes is None else prefixes.given_to(options, done, len(window))
             last = deque[AnyOutput](maxlen=predictor.recipe.data.context.most)
@@ -197,9 +198,9 @@ def predict_stream(
                 done += 1
                 last.append(output)
                 write(output, done)
-                line.update(done)
             options = predictor.following(options, last)
             sys.stdout.flush()
+            line.update(done)
     if not done:
         warn("the input has no lines")
     return done
