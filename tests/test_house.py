@@ -15,7 +15,7 @@ HOUSE = {
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(493, 9, 56, 4),  # + 2: a teacher of links is refused, whatever leave training has
     "claims": Room(993, 18, 53, 0),  # + 1 name: data are prepared in a workspace, which an interruption removes
-    "cli": Room(2923, 55, 191, 10),  # + 21: the number of workers
+    "cli": Room(2924, 55, 191, 10),  # + 22: the number of workers
     "comparison": Room(3146, 22, 72, 0),  # + 10: executors hand on the leave for code
     "core": Room(3016, 78, 0, 0),  # + 52: workers, threads of one core each
     "corpora": Room(3008, 24, 96, 0),

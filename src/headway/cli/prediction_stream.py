@@ -180,11 +180,12 @@ def predict_stream(
             first), or the number of prefixes is wrong.
     """
     done, shown = 0, source is None or not source.typed
+    size = predictor.window(options.capture) * (WINDOWS if prefixes is None else 1)  # prefixes are those of a window
     total = _checked(predictor, options, sources, prefixes) if source is None else None
     doing = "decoding" if isinstance(options, PredictOptions) else "labelling"
     with accounted(), progress(doing, total, "lines", shown=shown) as line:
         predictor.answered = lambda count: line.update(line.done + count)
-        for window in windows(_readable(sources, options), WINDOWS * predictor.window(options.capture), source):
+        for window in windows(_readable(sources, options), size, source):
             given = options if prefixes is None else prefixes.given_to(options, done, len(window))
             last = deque[AnyOutput](maxlen=predictor.recipe.data.context.most)
             answers = predictor.stream(_inputs(window), given, first_line=done + 1)
@@ -228,7 +229,7 @@ def _checked(
     """
     number, source = 0, predictor.runs[0].source
     with progress("checking", unit="lines") as line:
-        for window in windows(_readable(sources, options), WINDOWS * predictor.window(options.capture)):
+        for window in windows(_readable(sources, options), predictor.window(options.capture)):
             given = options if prefixes is None else prefixes.given_to(options, number, len(window))
             of_text = isinstance(source, TextProcessor)
             if of_text:
