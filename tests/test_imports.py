@@ -18,6 +18,7 @@ GROUND: dict[str, set[str]] = {
     "tensors": set(),
     "processes": {"errors", "system"},
     "device": {"errors", "processes", "system"},
+    "workers": {"processes"},
     "config": {"errors", "files"},
     "storage": {"files", "errors", "log", "system"},
     "figures": {"errors", "files", "tables"},

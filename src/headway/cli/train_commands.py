@@ -7,7 +7,19 @@ from typing import Annotated, Any, Literal
 
 from headway.augment.bulk_options import BulkOptions, DecodedOptions
 from headway.cli.console import say_command
-from headway.cli.shell import Average, Device, EngineName, Overrides, Precision, argument, flag, keys_given, panel, verb
+from headway.cli.shell import (
+    Average,
+    Device,
+    EngineName,
+    Overrides,
+    Precision,
+    Workers,
+    argument,
+    flag,
+    keys_given,
+    panel,
+    verb,
+)
 from headway.cli.standard_streams import write
 from headway.core.config import WRITES_FOLDER, validated_options
 from headway.core.errors import UserError, option
@@ -104,6 +116,7 @@ def augment(
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
+    workers: Workers = None,
 ) -> None:
     from headway.augment.bulk_decoding import ForeignTeacher, check_output, decode_corpus, pair_corpus
     from headway.cli.streams import check_engine
@@ -132,6 +145,6 @@ def augment(
     checked = validated_options(BulkOptions, given | keys_given(keys, BulkOptions))
     check_output(checked)
     check_engine(engine, runs[0], checked.model_dump(exclude_unset=True))
-    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision)
+    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision, workers=workers)
     loaded = {"average": average, "engine": engine, "precision": precision}
     write(json.dumps(decode_corpus(method, predictor, input, checked, loaded)["counts"], ensure_ascii=False))

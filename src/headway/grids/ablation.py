@@ -219,6 +219,7 @@ class _Examined:
         self.points = self.model.points()
         named = {each: named_parts(self.points, each) for each in options.what}
         alone = {part: [part] for parts in named.values() for part in parts}
+        predictor.workers = 1  # interventions replace the values of all threads
         self.parts = named if options.together else alone  # by name, the parts that are cut together
 
     def record(self) -> None:
