@@ -348,7 +348,7 @@ class Judge:
         for generation in (0, len(loop.baselines) - 1):
             cells += self.baseline(generation).cells("test", seeds, bench)
         first, last = loop.baselines[0].name, loop.baseline.name
-        found = with_limits(compare_cells(cells, [*self.metrics.values()], baseline=first), tuned=None)
+        found = with_limits(compare_cells(cells, [*self.metrics.values()], baseline=first), tuned=False)
         answer = {
             "word": "closed",
             "first": first,
