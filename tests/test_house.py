@@ -27,7 +27,7 @@ HOUSE = {
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(631, 6, 12, 0),
-    "markup": Room(2242, 18, 14, 0),  # + 568: one text a segment, HTML as in browsers, attributes
+    "markup": Room(2241, 18, 14, 0),  # + 567: one text a segment, HTML as in browsers, attributes
     "metrics": Room(2315, 27, 50, 0),
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4217, 49, 57, 0),
