@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 
     `open` and `close` with the same `key` are a pair of tags, `void` is a single tag, `atom` a placeholder. White space
     may be removed if it is `space`, but not if it is `break`. `cut` ends a part that no tag and no word crosses, such
-    as a subtitle. A tag that `joins` can be inside a word, as `<wbr>` can. An `exact` pair is only around the characters
+    as a subtitle. A tag that `joins` can be inside a word, as `<wbr>` can. An `exact` pair is around only the signs
     that are aligned with its content, even if there are no others.
     """
 
