@@ -226,9 +226,10 @@ def _line_end(row: str) -> str:
 
 
 def _message_pieces(characters: Characters) -> Iterator[Piece]:
-    """The pieces of a message, with its tags."""
+    """The pieces of a message, with its tags. Names in angle brackets of arguments, as in `%<name>s`, are none."""
     at, text = 0, "".join(character for character, _ in characters)
-    for match in [*TAG.finditer(text), None]:
+    tags = [tag for tag in TAG.finditer(text) if text[tag.start() - 1 : tag.start()] != "%" or f"</{tag[1]}>" in text]
+    for match in [*tags, None]:
         yield from raw_pieces(characters[at : match.start() if match else len(text)])
         if match is not None:
             yield tag_piece(match[0], "".join(written for _, written in characters[match.start() : match.end()]))
