@@ -7,7 +7,7 @@ from html import unescape
 from itertools import pairwise
 from typing import NamedTuple
 
-from headway.core.languages import base_language, is_right_to_left
+from headway.core.languages import base_language, is_right_to_left, same_writing
 from headway.markup.documents import Languages, Parts, size
 from headway.markup.inline import Piece, Segment, unpaired
 from headway.markup.translating import decoded, html_escape, raw_pieces
@@ -45,8 +45,8 @@ IMPLIED: dict[str, tuple[set[str], set[str]]] = {
 TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)((?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?)*+)>")
 TRANSLATED = {"title", "alt", "placeholder", "aria-label"}  # attributes
 ROOT = re.compile(r"<html(?=[\s>])[^>]*>", re.IGNORECASE)
-LANGUAGE = re.compile(r"(\s(?:xml:)?lang\s*=\s*)(\"[\w-]*\"|'[\w-]*'|[\w-]+)", re.IGNORECASE)
-DIRECTION = re.compile(r"\sdir\s*=\s*(?:\"\w*\"|'\w*'|\w+)", re.IGNORECASE)
+LANGUAGE = re.compile(r"(\s(?:xml:)?lang\s*=\s*[\"']?)([\w-]+)", re.IGNORECASE)
+DIRECTION = re.compile(r"(\sdir\s*=\s*[\"']?)\w+", re.IGNORECASE)
 ATTRIBUTE = re.compile(r"([^\s=>\"'/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
 BEGINS = re.compile(r"<(?:(/?[a-zA-Z])|[!?/])")
 XHTML = re.compile(r"\s*<\?xml|[^<]*(?:<[!?][^>]*>[^<]*)*<html[^>]+xmlns\s*=", re.IGNORECASE)
@@ -196,19 +196,18 @@ def visible(text: str) -> int:
 
 
 def relabelled(text: str, languages: Languages) -> str:
-    """A translated page whose root says that it is in the target language, if it said that it was in the source's."""
-    root = ROOT.search(text)
+    """A translated page whose root declares the target language if it declared the source language."""
+    root, own = ROOT.search(text), base_language(languages.source)
     if root is None or not languages.target:
         return text
-    own = base_language(languages.source)
 
-    def target(match: re.Match[str]) -> str:
-        is_source = base_language(match[2].strip("\"'")) == own
-        return f'{match[1]}"{languages.target}"' if is_source else match[0]
+    def declared(match: re.Match[str]) -> str:
+        changes = base_language(match[2]) == own and not same_writing(match[2], languages.target)
+        return match[1] + (languages.target if changes else match[2])
 
-    tag, direction = LANGUAGE.sub(target, root[0]), "rtl" if is_right_to_left(languages.target) else "ltr"
+    tag, direction = LANGUAGE.sub(declared, root[0]), "rtl" if is_right_to_left(languages.target) else "ltr"
     if DIRECTION.search(tag):
-        tag = DIRECTION.sub(f' dir="{direction}"', tag)
+        tag = DIRECTION.sub(rf"\g<1>{direction}", tag)
     elif direction == "rtl":
         tag = f'{tag[:-1]} dir="rtl">'
     return text[: root.start()] + tag + text[root.end() :]

@@ -64,7 +64,7 @@ class Mark(NamedTuple):
 
 @dataclass
 class Text:
-    """What a model reads of a segment.
+    """The text of a segment, as a model reads it.
 
     Attributes:
         text: its characters. Elements without white space between them are separated by a space that is not written.

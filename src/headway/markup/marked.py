@@ -27,6 +27,7 @@ MARKS = r"\[\^[^\]\s]+\]|\$(?!\s)[^$\n]+(?<!\s)\$(?!\d)|"
 MARKED = re.compile(MARKS + PLACEHOLDER)
 # Marks at the beginning of a line inside a paragraph: a definition, a container, a footnote, a check box.
 LINE_MARK = re.compile(r"[:~] +|:::[^\n]*(?=\n|\Z)|\[\^[^\]\s]+\]:\s*|\[[ xX]\] +")
+READ_OTHERWISE = re.compile(r"\\(?=[!-/:-@\[-`{-~\n])|&(?=#?\w+;)")
 SPECIAL = re.compile(r"[\\`*_\[\]<]|~(?=~)|&(?=#?\w+;)")
 BLOCK_BEGINS = re.compile(r"^([ \t>]*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|*])))(?=.)", re.MULTILINE)
 
@@ -109,7 +110,7 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
                 pieces, references = _referring(_pieces(content, characters, inline.read(content, parser, env)))
                 read = partial(_markup, parser=parser, env=env, inline=inline)
                 mended = partial(_mended, text[begin:end], read, references)
-                least, escape = (_escaped_pipes, _escaped_in_cell) if cell else (str, _escaped)
+                least, escape = (_read_in_cell, _escaped_in_cell) if cell else (_read_as_written, _escaped)
                 yield Segment(pieces, escape, text[begin:end], MARKED, least, mended)
                 at = end
     yield text[at:]
@@ -148,7 +149,7 @@ def _markup(text: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline)
         counts.update((token.type, token.tag) for _, token in one.tokens if token.nesting)
         counts.update((token.type, token.content) for _, token in one.tokens if token.type == "code_inline")
         is_hard = one.rule == "newline" and text[: one.begin].endswith("  ")
-        is_counted = one.rule in ("link", "image", "html_inline", "autolink", "entity", "escape")
+        is_counted = one.rule in ("link", "image", "html_inline", "autolink")
         counts.update([one.rule] if is_hard or is_counted else [])
     return blocks, counts
 
@@ -265,9 +266,14 @@ def _escaped(text: str) -> str:
     return SPECIAL.sub(r"\\\g<0>", text)
 
 
-def _escaped_pipes(text: str) -> str:
-    return text.replace("|", r"\|")
+def _read_as_written(text: str) -> str:
+    """A text without escapes and entities, which would be read as other signs."""
+    return READ_OTHERWISE.sub(r"\\\g<0>", text)
 
 
 def _escaped_in_cell(text: str) -> str:
-    return _escaped_pipes(_escaped(text))
+    return _escaped(text).replace("|", r"\|")
+
+
+def _read_in_cell(text: str) -> str:
+    return _read_as_written(text).replace("|", r"\|")

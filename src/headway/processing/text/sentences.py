@@ -32,7 +32,7 @@ CLOSING = re.compile(r"[”’」』】）》〉〕〗｠]+")
 
 
 def between(blank: str, source: str, target: str) -> str:
-    """What is between two sentences of a translation if `blank`, nothing or a space, is between them in the source."""
+    """The separator of two sentences in a translation. In the source it is `blank`: nothing, or a space."""
     if separates_sentences(source) == separates_sentences(target):
         return blank
     return " " if separates_sentences(target) else ""
