@@ -27,8 +27,8 @@ HOUSE = {
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(631, 6, 12, 0),
-    # + 958: one text a segment, HTML as in browsers, attributes; encodings of the web, messages by their flags, XLIFF
-    "markup": Room(2632, 20, 14, 0),
+    # + 961: one text a segment, HTML as in browsers, attributes; encodings of the web, messages by their flags, XLIFF
+    "markup": Room(2635, 20, 14, 0),
     "metrics": Room(2315, 27, 50, 0),
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4217, 49, 57, 0),

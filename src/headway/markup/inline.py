@@ -40,7 +40,8 @@ class Piece(NamedTuple):
 
     `open` and `close` with the same `key` are a pair of tags, `void` is a single tag, `atom` a placeholder. White space
     may be removed if it is `space`, but not if it is `break`. `cut` ends a part that no tag and no word crosses, such
-    as a subtitle. A tag that `joins` can be inside a word, as `<wbr>` can.
+    as a subtitle. A tag that `joins` can be inside a word, as `<wbr>` can. An `exact` pair is around only the signs
+    that are aligned with its content, even if there are no others.
     """
 
     kind: Kind
@@ -48,6 +49,7 @@ class Piece(NamedTuple):
     text: str = ""
     key: str = ""
     joins: bool = False
+    exact: bool = False
 
     def characters(self) -> Iterator[tuple[str, str]]:
         """The characters of a text, each as it is written. The first has all of `raw` if this differs from `text`."""

@@ -255,8 +255,10 @@ def _referring(pieces: list[Piece]) -> tuple[list[Piece], dict[str, str]]:
         if piece.key == "link" and piece.kind == "open":
             begun.append(number)
         elif piece.key == "link":
-            label = "".join(one.raw for one in pieces[begun.pop() + 1 : number])
+            begin = begun.pop()
+            label = "".join(one.raw for one in pieces[begin + 1 : number])
             if piece.raw in ("]", "][]"):
+                pieces[begin] = pieces[begin]._replace(exact=True)
                 references[label] = piece.raw
                 pieces[number] = piece._replace(raw=f"][{label}]")
     return pieces, references

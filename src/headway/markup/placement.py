@@ -39,12 +39,11 @@ class _Part:
     behind: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.lone = unpaired([mark.piece for mark in self.marks])
-        self.partner, begun = dict[int, int](), list[int]()
+        self.partner, begun, lone = dict[int, int](), list[int](), unpaired([mark.piece for mark in self.marks])
         for number, mark in enumerate(self.marks):
-            if mark.piece.kind == "open" and number not in self.lone:
+            if mark.piece.kind == "open" and number not in lone:
                 begun.append(number)
-            elif mark.piece.kind == "close" and number not in self.lone:
+            elif mark.piece.kind == "close" and number not in lone:
                 self.partner[number] = begun[-1]
                 self.partner[begun.pop()] = number
         self.first, self.last = 0, len(self.marks)
@@ -65,7 +64,7 @@ class _Part:
             elif last and ends and (last.piece.kind != "close" or other is None or self.marks[other].at >= words_end):
                 self.behind.append(last.piece.raw)
                 self.last -= 1
-            elif first and last and begins and ends and partner == self.last - 1:
+            elif first and last and begins and ends and partner == self.last - 1 and not first.piece.exact:
                 self.before.append(first.piece.raw)
                 self.behind.append(last.piece.raw)
                 self.first, self.last = self.first + 1, self.last - 1
