@@ -95,6 +95,22 @@ def test_a_message_with_other_arguments_stays_open(
     assert "2 of 2 messages stay as they are: their translations have other arguments" in caplog.messages
 
 
+def test_names_in_angle_brackets_are_arguments_or_tags() -> None:
+    text = 'msgid "%<total>d of %<PRIu64> is 5%<b>more</b>"\nmsgstr ""\n'
+    assert po(text).endswith('"%<total>d OF %<PRIu64> IS 5%<b>MORE</b>"\n')
+
+
+def test_what_cannot_be_translated_stays_open() -> None:
+    """Sentences without a translation are not written as if they were one."""
+    catalogue, unit = (
+        'msgid "one {x}. Two."\nmsgstr ""\n',
+        XLIFF.format("<trans-unit><source>one</source></trans-unit>"),
+    )
+    for translation in ("", "{y} {z}"):
+        assert po(catalogue, lambda some, text=translation: [Aligned(text) for _ in some]) == catalogue
+    assert xliff(unit, lambda some: [Aligned("") for _ in some]) == unit
+
+
 def test_numbered_and_named_arguments_may_change_places() -> None:
     for flag, source, target in (
         ("c-format", "%1$s %2$d", "%2$d %1$s"), ("qt-format", "%1 %2", "%2 %1"), ("kde-format", "%1 %2", "%2 %1"),

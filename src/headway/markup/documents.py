@@ -183,13 +183,16 @@ def _translated(
     translations = iter(translate_segments(segments, translate, *languages))
     out, changed, refused = list[str](), 0, 0
     for part in parts:
-        texts = [next(translations) for _ in _segments(part)]
-        written = part.write(texts, final) if isinstance(part, Unit) else "".join(texts) or _raw(part)
-        out.append(_raw(part) if written is None else written)
-        refused += written is None
-        if written is not None:
-            pairs = zip(_segments(part), texts, strict=True)
-            changed += sum(size(segment.text) for segment, new in pairs if new != segment.raw)
+        given = [(segment, *next(translations)) for segment in _segments(part)]
+        texts, written = [text for _, text, _ in given], _raw(part)
+        if isinstance(part, Segment):
+            written = texts[0]
+        elif isinstance(part, Unit) and all(complete for *_, complete in given):
+            filled = part.write(texts, final)
+            refused += filled is None
+            written = written if filled is None else filled
+        out.append(written)
+        changed += sum(size(one.text) for one, text, _ in given if text != one.raw and written != _raw(part))
     if refused:
         units = sum(isinstance(part, Unit) for part in parts)
         warn(f"{refused:,} of {units:,} messages stay as they are: their translations have other arguments")

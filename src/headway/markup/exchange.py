@@ -144,11 +144,7 @@ def xliff_parts(text: str, languages: Languages) -> Parts:
         check_language(given.get("source-language") or given.get("srcLang"), languages, "source", line)
         check_language(given.get("target-language") or given.get("trgLang"), languages, "target", line)
     parts = list(_units(root, translate=True))
-    if (
-        "srcLang" in xliff.attributes
-        and "trgLang" not in xliff.attributes
-        and any(isinstance(one, Unit) for one in parts)
-    ):
+    if xliff.attributes.keys() & {"srcLang", "trgLang"} == {"srcLang"} and any(isinstance(one, Unit) for one in parts):
         parts[parts.index(xliff.raw)] = _with(xliff.raw, "trgLang", languages.target.replace("_", "-") or None)
     yield from parts
 

@@ -152,22 +152,15 @@ class _Text:
         for end in [*(at for at, (one, _) in enumerate(characters) if one == "\n"), len(characters)]:
             pieces = list(_message_pieces(characters[begin:end]))
             close = "".join(written for _, written in characters[end : end + 1])
-            if pieces or close:
-                self.lines.append(
-                    (Segment(pieces, lambda text: escaped(TAG.sub("", text)), placeholders=placeholders), close)
-                )
+            segment = Segment(pieces, lambda text: escaped(TAG.sub("", text)), placeholders=placeholders)
+            self.lines += [(segment, close)] if pieces or close else []
             begin = end + 1
 
 
 class _Untranslated:
     """A message, from its flags to the last of its translations that are missing or fuzzy.
 
-    Args:
-        message: the message.
-        rows: the lines of the file.
-        singular: the index of the plural form for 1.
-        marks: the declared signs of accelerators.
-        language: the target language.
+    `singular` is the index of the plural form for 1, and `marks` are the accelerators that the header declares.
     """
 
     def __init__(self, message: Message, rows: Sequence[str], singular: int, marks: str, language: str) -> None:
@@ -194,7 +187,7 @@ class _Untranslated:
             if not same_arguments(self.flags, escaped(text.source.text), "".join(bodies)):
                 return None
             replaced[self.open[name].begin] = self.open[name].end, self._string(name, text.source, bodies)
-        out, at = "" if final or self.flags else f"#, fuzzy{_line_end(self.rows[self.begin])}", self.begin
+        out, at = "" if final or self.message.flags else f"#, fuzzy{_line_end(self.rows[self.begin])}", self.begin
         while at < self.end:
             at, written = replaced.get(at, (at + 1, self.rows[at]))
             out += written
@@ -204,13 +197,9 @@ class _Untranslated:
         """The lines of flags by number, each with the next number. They have the flag `fuzzy` once, unless final."""
         rows = dict[int, tuple[int, str]]()
         for number, flags in self.message.flags.items():
-            wanted = ["fuzzy"] if not final and not rows else []
-            wanted += [flag for flag in flags if flag != "fuzzy"]
-            if sorted(wanted) != sorted(flags):
-                end = _line_end(self.rows[number])
-                rows[number] = number + 1, f"#, {', '.join(wanted)}{end}" if wanted else ""
-            else:
-                rows[number] = number + 1, self.rows[number]
+            wanted = [*([] if final or rows else ["fuzzy"]), *(flag for flag in flags if flag != "fuzzy")]
+            written = f"#, {', '.join(wanted)}{_line_end(self.rows[number])}" if wanted else ""
+            rows[number] = number + 1, self.rows[number] if sorted(wanted) == sorted(flags) else written
         return rows
 
     def _string(self, name: str, source: Field, bodies: Sequence[str]) -> str:
@@ -226,9 +215,10 @@ def _line_end(row: str) -> str:
 
 
 def _message_pieces(characters: Characters) -> Iterator[Piece]:
-    """The pieces of a message, with its tags."""
+    """The pieces of a message, with its tags. Names in angle brackets of arguments, as in `%<name>s`, are none."""
     at, text = 0, "".join(character for character, _ in characters)
-    for match in [*TAG.finditer(text), None]:
+    tags = [tag for tag in TAG.finditer(text) if text[tag.start() - 1 : tag.start()] != "%" or f"</{tag[1]}>" in text]
+    for match in [*tags, None]:
         yield from raw_pieces(characters[at : match.start() if match else len(text)])
         if match is not None:
             yield tag_piece(match[0], "".join(written for _, written in characters[match.start() : match.end()]))

@@ -203,8 +203,10 @@ def _bounded(sentence: str) -> Iterator[str]:
     yield sentence
 
 
-def translate_segments(segments: Sequence[Segment], translate: Translate, source: str, target: str) -> list[str]:
-    """The translations of segments between two languages, as written in the document.
+def translate_segments(
+    segments: Sequence[Segment], translate: Translate, source: str, target: str
+) -> list[tuple[str, bool]]:
+    """The translations of segments between two languages, as written in the document, and whether each is complete.
 
     If the model changes placeholders, the sentence is translated without them, and they are inserted by alignment.
     """
@@ -219,12 +221,13 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, source
     for sentence in wanted:
         if id(sentence) in again:
             done[id(sentence)] = sentence.put_together(second[again[id(sentence)]])
-    results, kept = list[str](), 0
+    results, kept = list[tuple[str, bool]](), 0
     for segment, some in zip(segments, split, strict=True):
         whole = _joined(segment, some, done, source, target)
         result = next((form for form in _forms(segment, whole) if form is not None), None)
-        results.append(segment.raw if result is None else result)
-        kept += sum(one.has_words and (result is None or done[id(one)] is None) for one in some)
+        lacking = sum(one.has_words and (result is None or done[id(one)] is None) for one in some)
+        results.append((segment.raw if result is None else result, not lacking))
+        kept += lacking
     if kept:
         warn(f"{kept:,} of {len(wanted):,} sentences stay as they are: no translation of them keeps their markup")
     return results
