@@ -206,9 +206,7 @@ class Session:
             " data.train"
         )
         if count >= limit:
-            raise RunError(
-                f"{message}\n{limit} such updates in a row: {DIVERGED}. Look at these lines, or {REMEDY}"
-            )
+            raise RunError(f"{message}\n{limit} such updates in a row: {DIVERGED}. Look at these lines, or {REMEDY}")
         warn(f"{message}; skipped ({count} in a row, {limit} end the run)")
 
     def progress_text(self, left: str) -> str:
