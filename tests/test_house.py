@@ -22,7 +22,7 @@ HOUSE = {
     "experiments": Room(635, 9, 57, 2),
     "export": Room(3767, 22, 156, 21),
     "formats": Room(2676, 68, 34, 0),
-    "gate": Room(1660, 42, 69, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
+    "gate": Room(1662, 42, 69, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
     "grids": Room(2846, 45, 161, 10),
     "importing": Room(852, 31, 76, 0),
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
@@ -44,7 +44,7 @@ HOUSE = {
     "serving": Room(1789, 38, 45, 4),
     "tasks": Room(2062, 51, 154, 3),
     "tensors": Room(1367, 3, 0, 0),
-    "training": Room(3542, 50, 172, 2),  # + 1 name: the words by which a cell tells that training diverged
+    "training": Room(3540, 50, 172, 2),  # + 1 name: the words by which a cell tells that training diverged
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.
