@@ -22,7 +22,7 @@ HOUSE = {
     "experiments": Room(635, 9, 57, 2),
     "export": Room(3766, 22, 156, 21),
     "formats": Room(2676, 68, 34, 0),
-    "gate": Room(1660, 42, 69, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
+    "gate": Room(1662, 42, 69, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
     "grids": Room(2846, 45, 161, 10),
     "importing": Room(852, 31, 76, 0),
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs

@@ -63,7 +63,9 @@ class GateOptions(Section):
     scores: Path | None = _option("The scores of the proposal: seed, segment, score, and set, separated by tabs.")
     baseline: tuple[str, ...] = _option("NAME:SEED=RUN: further runs of the baseline.", ())
     withdraw: bool = _option("Drop the proposal; what its confirmation has spent stays spent.", False)
-    workers: Workers | None = _option("Cells that are made at a time.", default_text="as many as there is room for")
+    workers: Workers | None = _option(
+        "Cells that are made at a time.", default_text="models: what there is room for; programs: 1"
+    )
     threads: Workers = _option("Threads of each cell.", 1)
     wait: Annotated[float, Field(ge=0)] | None = _option(
         "Seconds to wait for another process that writes this ledger.", default_text="as long as it takes"
