@@ -644,7 +644,7 @@ def compared_pairs(
     ]
     known = [p for p in p_values if p is not None]
     adjusted: list[float | None] = [None] * len(pairs)
-    if len(known) == len(pairs):
+    if known and len(known) == len(pairs):
         by_dunnett = pooled_variance and baseline is not None and not any(groups)
         first = estimates[0]
         family = dunnett(known, first.pooled * (first.seeds - 1)) if by_dunnett else holm(known)
