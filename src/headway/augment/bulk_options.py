@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from headway.augment.teacher import Marks
 from headway.core.config import WRITES_FOLDER, Section
 from headway.predictors.predict_options import SamplingOptions
 from headway.search.decoding_options import SearchOptions
@@ -32,6 +33,12 @@ class DecodedOptions(Section):
         ge=1,
         le=1e9,
         json_schema_extra={**FILTERS, "default_text": "any"},
+    )
+    marks: Marks | None = Field(
+        default=None,
+        description="Remove Apertium's marks of unknown words from outputs, and leave out outputs with two or more"
+        " marked lower-case words.",
+        json_schema_extra={**FILTERS, "default_text": "apertium if the teacher is apertium, else none"},
     )
 
 
