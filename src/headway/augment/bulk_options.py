@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.augment.teacher import Marks
 from headway.core.config import WRITES_FOLDER, Section
 from headway.predictors.predict_options import SamplingOptions
 from headway.search.decoding_options import SearchOptions
 
+Marks = Literal["apertium", "none"]
 FILTERS: dict[str, Any] = {"group": "Filters"}
 
 

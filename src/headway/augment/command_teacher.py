@@ -32,7 +32,6 @@ from headway.core.system import kill_with_children
 from headway.formats.lines import LONGEST_LINE, check_texts, line_place
 from headway.processing.text.line_ends import on_one_line
 
-APERTIUM = "apertium"
 GROUP = 1000  # lines between empty lines
 WAITING = 10_000  # outputs in memory
 PATIENCE = 10.0  # seconds for a program to tell its version, or to end
@@ -64,10 +63,13 @@ class CommandTeacher(Teacher):
         silence: the longest time without an output, in seconds.
     """
 
+    group = GROUP
+
     def __init__(self, words: list[str], licence: str, silence: float = 60) -> None:
         self.words, self.silence = words, silence
         name, command = Path(words[0]).stem, shlex.join(words)
-        self.marks, self.group = (APERTIUM, 1) if name == APERTIUM else ("none", GROUP)
+        if name == "apertium":
+            self.marks, self.group = "apertium", 1
         self.identity = {
             "teacher": {"name": name, "licence": licence, "command": command, "version": _version(words[0])}
         }

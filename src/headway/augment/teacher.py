@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from headway.augment.bulk_options import Marks
 from headway.core.languages import look_unspaced
 from headway.processing.text.line_ends import on_one_line
-
-Marks = Literal["apertium", "none"]
 
 
 class DecodedLine(NamedTuple):
