@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from bench_constraints import run_bench_constraints
 from bench_decode import run_bench_decode
+from bench_file import PRECISIONS, run_bench_file
 from bench_lengths import LENGTHS as SENTENCE_LENGTHS
 from bench_lengths import run_bench_lengths
 from bench_mixers import LENGTHS, run_bench_mixers
@@ -77,6 +78,22 @@ def decode(
     report = run_bench_decode(
         size, batch_size, rounds, output, beams=beam, lengths=length, precisions=precision, device=pick_device(device)
     )
+    print(report.text())
+
+
+@app.command()
+def file(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder of a Transformer.")],
+    input: Annotated[Path, typer.Option(help="The sources, a sentence a line.")],
+    cores: Annotated[list[int], typer.Option(min=1, help=f"Workers, on a core each; {SEVERAL}")] = [1, 2],  # noqa: B006
+    precision: Annotated[list[str], typer.Option(help=f"float32, bf16, int8; {SEVERAL}")] = [*PRECISIONS],  # noqa: B006
+    sentences: Annotated[int, typer.Option(min=1, help="Lines that are decoded.")] = 1000,
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses of a sentence.")] = 4,
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+) -> None:
+    """Sentences a second of whole files, beside CTranslate2 with as many workers."""
+    report = run_bench_file(run, input, cores, precision, rounds, output, sentences=sentences, beam=beam)
     print(report.text())
 
 

@@ -12,6 +12,9 @@ Two equal methods of which each has its learning rate chosen by short runs have 
 effects, as large as in the records of headway, and a loss for each rate beside the best one. So have methods whose
 deviations between seeds differ, where the seeds' variance is pooled over all.
 
+Adversaries take equal systems, and drop seeds that failed, add seeds until there is a verdict, compare means of seeds
+in two groups, take sentences of a document for independent, or choose among heads and metrics.
+
 Beside the method of headway stand three that are in use: the bootstrap over segments with the outputs of all seeds, a
 bootstrap over both seeds and segments, and a t-test over seeds alone; and Satterthwaite's degrees of freedom for the
 same variances.
@@ -20,9 +23,10 @@ same variances.
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +34,16 @@ from scipy import stats
 
 from headway.claims.reproduce import Figure, ResultRecord, measured_now, read_record, write_record
 from headway.cli.console import show
-from headway.comparison.comparison import Measure, compared_pairs
+from headway.comparison.cells import CellOutput, CellResult, EvaluationSet
+from headway.comparison.comparison import ComparedPair, Measure, compare_cells, compared_pairs
 from headway.core.log import Progress, progress
 from headway.core.tables import Cell, Column, Table
+from headway.grids.ablation import WHOLE, Ablation, as_one_family, by_rank
 from headway.grids.grid import TuneConfig
 from headway.grids.grid_run import Choice, best_score
 from headway.grids.power import TYPICAL
 from headway.metrics import Metric, Signature, build_metric
-from headway.metrics.intervals import Estimate, Linearised, linearise, pooled_difference
+from headway.metrics.intervals import SIGNIFICANT, Estimate, Linearised, holm, linearise, pooled_difference
 from headway.metrics.metric import Statistics
 from headway.pages.charts import Panel, panel_chart
 
@@ -61,7 +67,13 @@ WAYS = ("by variant", "by variant, rate?", "by seed", "by seed, growing, rate?")
 TUNED_TITLE = "False verdicts on two equal methods whose learning rate is chosen by short runs"
 POOLED_SYSTEMS, POOLED_SEEDS, POOLED_SEGMENTS = (4, 8), (3, 5), 100
 POOLED_TITLE = "Intervals that hold the truth where two systems vary twice as much between seeds as the others"
-PARTS = ("all", "tuning")
+ADVERSARIAL_SEED, ADVERSARIAL_SEGMENTS = 7, 100
+LOOKS = (3, 4, 5, 6, 8, 10)  # seeds at each look
+FALL, FALLS = 30.0, 0.3  # points that a seed loses if it falls, and the share of seeds that do
+PER_DOCUMENT, BY_DOCUMENT = 10, 1.0  # segments; the deviation of documents relative to that of segments
+HEADS, ABLATED_SEEDS = 8, 5
+ADVERSARIAL_TITLE = "Equal systems in the hands of an adversary, plainly and by headway"
+PARTS = ("all", "tuning", "adversarial")
 
 Floats = NDArray[np.float64]
 
@@ -443,6 +455,190 @@ def pooled_table(count: int, bar: Progress) -> Table:
     return Table(columns, rows, title=POOLED_TITLE)
 
 
+class Mean(Metric):
+    """The mean of simulated numbers, of which each is an output."""
+
+    name = "mean"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
+        return np.array([[float(text), 1.0] for text in hypotheses])
+
+    def aggregate(self, totals: Statistics) -> float:
+        return float(totals[0] / totals[1])
+
+    def signature(self) -> Signature:
+        return Signature.of(simulated=True)
+
+
+MEAN = Measure("mean", "mean", Mean())
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Equal systems, and what is made of them: by a plain rule, and by that of headway.
+
+    Args:
+        kind: what the adversary does.
+        seeds: of each system.
+        table: from random numbers, whether the interval holds 0 and whether a verdict is false, by both rules; None for
+            intervals that are not made.
+    """
+
+    kind: str
+    seeds: int
+    table: Callable[[np.random.Generator, int], tuple[bool | None, bool | None, bool, bool]]
+
+    def row(self, count: int) -> list[Cell]:
+        """The shares of tables, in percent."""
+        found = [self.table(np.random.default_rng((ADVERSARIAL_SEED, index)), self.seeds) for index in range(count)]
+        shares = [[each for each in column if each is not None] for column in zip(*found, strict=True)]
+        return [self.kind, self.seeds, *(100 * sum(share) / len(share) if share else None for share in shares)]
+
+
+def equal_systems(rng: np.random.Generator, seeds: int, systems: int = 2) -> Floats:
+    """The numbers (V, n, N) of systems that vary by seed and by segment."""
+    segments = rng.normal(0, 3, (systems, 1, ADVERSARIAL_SEGMENTS))
+    return rng.normal(30, 1, (systems, seeds, 1)) + segments + rng.normal(0, 3, (systems, seeds, ADVERSARIAL_SEGMENTS))
+
+
+def rows_of(numbers: Floats) -> list[Statistics]:
+    """The statistics of each seed."""
+    return [np.stack([row, np.ones_like(row)], axis=1) for row in numbers]
+
+
+def said(pairs: Sequence[ComparedPair]) -> bool:
+    """Whether there is any verdict."""
+    return any(pair.verdict != "none" for pair in pairs)
+
+
+def paired(numbers: Floats, **options: Any) -> list[ComparedPair]:
+    """The pairs of systems with these numbers."""
+    named = {str(index): linearise(MEAN.metric, rows_of(system)) for index, system in enumerate(numbers)}
+    return compared_pairs(MEAN, named, 0.5, options.pop("baseline", None), **options)
+
+
+def failed_seeds(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """The two worst seeds of one system fail."""
+    numbers = equal_systems(rng, seeds)
+    kept = sorted(np.argsort(numbers[1].mean(axis=1))[2:])
+    test = EvaluationSet("test", (("",) * ADVERSARIAL_SEGMENTS,))
+    cells = [
+        CellResult(name, seed, (CellOutput(test, tuple(map(repr, system[seed].tolist()))),))
+        for name, system in zip("ab", numbers, strict=True)
+        for seed in map(int, kept)
+    ]
+    plain, ours = (
+        compare_cells(cells, [MEAN.metric], {"mean": 0.5}, incomplete=lost)
+        for lost in ({}, {"b": "b failed with 2 seeds"})
+    )
+    return None, None, said(plain.pairs), said(ours.pairs)
+
+
+def peeking(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """Seeds are added until there is a verdict."""
+    numbers, counts = equal_systems(rng, seeds), [count for count in LOOKS if count <= seeds]
+    plain = any(said(paired(numbers[:, :count])) for count in counts)
+    return None, None, plain, any(said(paired(numbers[:, :count], looks=look)) for look, count in enumerate(counts, 1))
+
+
+def falling(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """Some seeds of both systems fall."""
+    numbers = equal_systems(rng, seeds)
+    numbers -= FALL * (rng.random((2, seeds, 1)) < FALLS)
+    (pair,) = paired(numbers)
+    low, high = pair.estimate.interval()
+    held = low <= 0 <= high
+    return held, held or pair.groups is not None, not held, said([pair])
+
+
+def in_documents(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """Segments of a document are alike in how the systems differ."""
+    documents = np.repeat(rng.normal(0, 3 * BY_DOCUMENT, (2, 1, ADVERSARIAL_SEGMENTS)), PER_DOCUMENT, axis=2)
+    numbers = documents + rng.normal(30, 0.1, (2, seeds, 1)) + rng.normal(0, 3, (2, seeds, documents.shape[2]))
+    test = EvaluationSet("test", (), documents=tuple(str(index // PER_DOCUMENT) for index in range(documents.shape[2])))
+    plain, ours = (
+        [linearise(MEAN.metric, [unit(rows) for rows in rows_of(system)]) for system in numbers]
+        for unit in (lambda rows: rows, test.by_document)
+    )
+    held = [low <= 0 <= high for low, high in ((b - a).estimate().interval() for a, b in (plain, ours))]
+    return held[0], held[1], not held[0], not held[1]
+
+
+def ranked_heads(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """The largest loss of idle heads is said to matter."""
+    whole = rng.normal(30, 3, (seeds, ADVERSARIAL_SEGMENTS))
+    numbers = whole + rng.normal(0, 1, (HEADS, seeds, ADVERSARIAL_SEGMENTS))
+    least = numbers.mean(axis=2).argmin(axis=0)
+    plain = paired(np.stack([whole, numbers[least, np.arange(seeds)]]))
+    without = {f"d:head={head}": rows_of(each) for head, each in enumerate(numbers)}
+    ranks = by_rank(MEAN, rows_of(whole), without, 0.0)
+    return None, None, said(plain), any(pair.verdict in ("better", "worse") for pair in ranks)
+
+
+def idle_parts(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """Of many parts, by two metrics, which all lose just the margin, one is said to make no difference."""
+    margin, found = 1.0, []
+    for _ in range(2):
+        whole = rng.normal(30, 3, (seeds, ADVERSARIAL_SEGMENTS))
+        numbers = whole - margin + rng.normal(0, 1, (4 * HEADS, seeds, ADVERSARIAL_SEGMENTS))
+        systems = {WHOLE: linearise(MEAN.metric, rows_of(whole))}
+        systems |= {str(part): linearise(MEAN.metric, rows_of(each)) for part, each in enumerate(numbers)}
+        pairs = compared_pairs(MEAN, systems, margin, WHOLE)
+        found.append(Ablation(MEAN, "zero", systems, pairs, [], [], None))
+    even = [
+        any(p.verdict == "even" for each in some for p in each.pairs) for some in (found, as_one_family(found, margin))
+    ]
+    return None, None, even[0], even[1]
+
+
+def with_baseline(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """Four systems are compared with a baseline, by Holm's method and by Dunnett's, with pooled variance."""
+    pairs = paired(equal_systems(rng, seeds, 5), baseline="0", pooled_variance=True)
+    plain = min(holm([pair.p_value or 1.0 for pair in pairs])) <= SIGNIFICANT
+    return None, None, plain, said(pairs)
+
+
+ADVERSARIES = (
+    *(Adversary("the two worst seeds of one system fail", seeds, failed_seeds) for seeds in (5, 10)),
+    *(Adversary("seeds are added until there is a verdict", seeds, peeking) for seeds in (5, 10)),
+    *(Adversary("three of ten seeds fall in both systems", seeds, falling) for seeds in (3, 4, 5, 10)),
+    *(Adversary("ten segments a document", seeds, in_documents) for seeds in (3, 5)),
+    Adversary("the largest loss of eight idle heads", ABLATED_SEEDS, ranked_heads),
+    Adversary("32 parts by two metrics, at the margin", ABLATED_SEEDS, idle_parts),
+    *(Adversary("four systems and a baseline: Holm, Dunnett", seeds, with_baseline) for seeds in (3, 5)),
+)
+
+
+def adversarial_table(count: int, bar: Progress) -> Table:
+    """A row for each adversary."""
+    rows = list[list[Cell]]()
+    for adversary in ADVERSARIES:
+        rows.append(adversary.row(count))
+        bar.update(bar.done + count)
+    names = ("held, plainly", "held", "false, plainly", "false")
+    columns = [Column("what is done"), Column("seeds"), *(Column(name, "%", ".1f") for name in names)]
+    return Table(columns, rows, title=ADVERSARIAL_TITLE)
+
+
+def adversarial_record(table: Table, count: int, command: str) -> ResultRecord:
+    """The record of the adversarial table."""
+    text = (
+        f"Each row has {count:,} tables of equal systems, with {ADVERSARIAL_SEGMENTS} segments or documents, and seeds"
+        " that vary by 1 point.",
+        "Plainly is the rule without what headway does about the row: failed seeds are dropped, looks are not counted,"
+        " means of two groups are compared, segments are independent, heads are ranked by the losses that are judged,"
+        " and verdicts are not adjusted over parts and metrics. In the last two rows, it is Holm's method.",
+        "Held is the share of tables whose 95 % interval has the true difference, or that have no interval.",
+        "False is the share of tables with a verdict that is wrong.",
+    )
+    measured = measured_now([command], [ADVERSARIAL_SEED])
+    return ResultRecord(title=ADVERSARIAL_TITLE, measured=measured, text=text, tables=(table.to_json(),))
+
+
 def tables_of(conditions: Sequence[Condition]) -> list[Table]:
     """Two tables with a row a condition: the method of headway, and others."""
     ours: list[list[Cell]] = [
@@ -537,11 +733,20 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000, help="of the test set")
     parser.add_argument("--output", type=Path, help="the record, as JSON")
     parser.add_argument("--figure", type=Path, help="the figure")
-    parser.add_argument("--part", choices=PARTS, default="all", help="tuning: into the record that is there")
+    parser.add_argument(
+        "--part", choices=PARTS, default="all", help="tuning: into the record that is there; adversarial: alone"
+    )
     given = parser.parse_args()
     tuned = len(LOST) * len(BEST) * len(SHORT_SHARES) * len(SHORT_NOISES) * len(TUNED_SEEDS)
     tuned += 3 * len(POOLED_SYSTEMS) * len(POOLED_SEEDS)
     command = " ".join(["python", *sys.argv])
+    if given.part == "adversarial":
+        with show(), progress("simulating", given.tables * len(ADVERSARIES), "tables") as bar:
+            table = adversarial_table(given.tables, bar)
+        print(table.text())
+        if given.output is not None:
+            write_record(given.output, adversarial_record(table, given.tables, command))
+        return
     if given.part == "tuning":
         with show(), progress("simulating", given.tables * tuned, "tables") as bar:
             tables = [tuned_table(given.tables, bar), pooled_table(given.tables, bar)]

@@ -79,11 +79,11 @@ def megabytes(folder: Path) -> float:
     return sum(file.stat().st_size for pattern in WEIGHTS for file in folder.glob(pattern)) / MEGABYTE
 
 
-def by_itself(folder: Path, run: Run, beam: int) -> Callable[[Sequence[str]], list[str]]:
-    """What CTranslate2 writes for lines, which it sorts by length into batches itself."""
+def by_itself(folder: Path, run: Run, beam: int, **threads: int) -> Callable[[Sequence[str]], list[str]]:
+    """What CTranslate2 writes for lines, which it sorts by length into batches itself. `threads` are its options."""
     from ctranslate2 import Translator
 
-    translator = Translator(str(folder), intra_threads=torch.get_num_threads())
+    translator = Translator(str(folder), **(threads or {"intra_threads": torch.get_num_threads()}))
     source, target = text_processors(run)
     ids = {token: id for id, token in enumerate(tokens_of(target))}
     penalty = run.recipe.decoding.length_penalty

@@ -287,6 +287,7 @@ class BenchReport:
         measurements: contenders of the same size and setting stand together.
         peaks: FLOP/s of matrix multiplication by precision.
         notes: how it was measured.
+        counted: what a contender's round counts, the unit of its speed.
     """
 
     title: str
@@ -295,6 +296,7 @@ class BenchReport:
     peaks: Mapping[str, float]
     notes: Sequence[str]
     machine: Mapping[str, Any] = field(default_factory=machine)
+    counted: str = "tokens"
 
     @classmethod
     def read(cls, path: Path) -> "BenchReport":
@@ -320,7 +322,7 @@ class BenchReport:
         about = names.format_map(self.machine)
         peaks = [f"matrix peak in {name}: {peak / 1e9:,.0f} GFLOP/s" for name, peak in self.peaks.items()]
         columns: list[Column | str] = [
-            "size", *[self.unit] * bool(self.unit), "contender", Column("tokens/s", format=",.0f"),
+            "size", *[self.unit] * bool(self.unit), "contender", Column(f"{self.counted}/s", format=",.0f"),
             Column("times the baseline", format=".2f"), Column("lowest - highest", align="right"),
             *[Column("of the peak", format=".0%", align="right")] * bool(self.peaks),
             *[FACTS[key] for key in self._facts()],
@@ -369,6 +371,7 @@ class BenchReport:
             "peak_flops": self.peaks,
             "measurements": measurements,
             "notes": self.notes,
+            "counted": self.counted,
         }
         return json.dumps(content, ensure_ascii=False, indent=1)
 

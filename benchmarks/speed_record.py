@@ -1,4 +1,4 @@
-"""A record of `bench.py train`, `decode`, `lengths` or `mixers`, for each instruction set that this processor has.
+"""A record of a verb of `bench.py`, for each instruction set that this processor has.
 
 python benchmarks/speed_record.py train results/speed/training.json -- --size small --precision float32
 
@@ -31,6 +31,7 @@ AVX2 = {
 TITLES = {
     "train": "Training",
     "decode": "Decoding",
+    "file": "Whole files",
     "lengths": "Training on long sentences",
     "mixers": "Mixers by length",
 }

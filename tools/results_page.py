@@ -8,25 +8,33 @@ table, and the path of the record, which has all other tables. `results/contents
 
 import re
 import shutil
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isclose
 from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import yaml
 
 from headway.claims.claims import (
     COSTS,
     ClaimConfig,
     ClaimFile,
     Decided,
+    Regime,
     claims_table,
     decided_by,
     higher_is_better,
+    metric_of,
     read_claims,
 )
 from headway.claims.reproduce import ResultRecord, read_record
-from headway.comparison.comparison import in_groups
-from headway.comparison.options import USUAL_BUDGET
+from headway.comparison.comparison import UNLEARNED, in_groups, score_nothing
+from headway.comparison.options import LOGPROB, USUAL_BUDGET
 from headway.core.config import Section, validated
 from headway.core.errors import HeadwayError, UserError
 from headway.core.log import counted
@@ -35,12 +43,16 @@ from headway.metrics.intervals import Estimate
 from headway.recipe import read_tree
 
 ROOT = Path(__file__).parents[1]
-CONTENTS = "contents.yaml"
+CONTENTS, AGES = "contents.yaml", "ages.yaml"
 PAGE, FOLDER = "results.md", "results"
 READING = "How to read a verdict"  # the heading of the overview's text
 WIDTH = 128  # of a line of text
-NOT_RUN, UNKNOWN = "not run", "unknown"
+NOT_RUN: Final = "not run"
+UNKNOWN: Final = "unknown"
 COVERAGE = "coverage"  # the record of what intervals hold
+OWN = "headway"  # the document of claims that no paper makes
+AT_EDGE = re.compile(r"the best for (.+) is the (?:lowest|highest) that was tried")
+BY_CHANCE = re.compile(r"the short runs of (.+) do not tell its values apart")
 SEEDS_NEEDED = "would mostly"  # in the reasons of claims that only need more seeds
 VERDICTS = ("holds", "holds early", "fails", "fails early", "open", "rate?", NOT_RUN)
 
@@ -112,10 +124,14 @@ def results_pages(results: Path, claims: Path) -> dict[str, str]:
     }
     overview = [f"# {contents.title}", *_items([link + text for link, text in said.items()])]
     if errors := [*_trainings(found.values()), *_expected_errors(files, found, records.get(COVERAGE))]:
+        errors += _ages(results / AGES, [records[name] for name in files if name in records])
         overview += ["", "## How sure this is", *_paragraph(errors)]
     if contents.text:
         overview += ["", f"## {READING}", *_items(contents.text)]
-    pages = {PAGE: [*overview, *_verdicts(contents, found)]}
+    of_papers = {name: every for name, every in found.items() if files[name].document != OWN}
+    of_ours = {name: every for name, every in found.items() if name not in of_papers}
+    tables = [*_verdicts(contents, of_papers, "Claims of papers"), *_verdicts(contents, of_ours, "Our own claims")]
+    pages = {PAGE: [*overview, *tables]}
     for section in contents.sections:
         trainings = [*_trainings([found[name] for name in section.claims])]
         if section.claims:
@@ -156,11 +172,11 @@ def _wrapped(text: str, bullet: str = "") -> list[str]:
     )
 
 
-def _verdicts(contents: PageContents, found: Mapping[str, Findings]) -> Iterator[str]:
+def _verdicts(contents: PageContents, found: Mapping[str, Findings], whose: str) -> Iterator[str]:
     """How many claims of each file hold, fail, are open, or were not run."""
     rows: list[list[Cell]] = []
     for section in contents.sections:
-        for name in section.claims:
+        for name in filter(found.__contains__, section.claims):
             every = found[name].values()
             verdicts = [NOT_RUN if each is None else each.verdict for each in every]
             unknown = sum(each is not None and each.is_decided and each.regime == UNKNOWN for each in every)
@@ -168,7 +184,7 @@ def _verdicts(contents: PageContents, found: Mapping[str, Findings]) -> Iterator
             rows.append([name.replace("-", "/", 1), section.title, *counts])
     if rows:
         columns = [Column("claims"), Column("section"), *map(Column, VERDICTS), Column("decided, training unknown")]
-        yield from ("", Table(columns, rows, title="Claims by their verdicts").markdown().rstrip("\n"))
+        yield from ("", Table(columns, rows, title=f"{whose} by their verdicts").markdown().rstrip("\n"))
 
 
 def _trainings(found: Iterable[Findings]) -> Iterator[str]:
@@ -200,7 +216,34 @@ def _expected_errors(
             missed = [100 - row[2] for row in coverage.tables[0]["rows"]]
             least, most = (count * share / 100 for share in (min(missed), max(missed)))
             yield f"In simulations, intervals leave out the truth less often: {least:.0f} to {most:.0f} wrong verdicts."
-        yield "A learning rate that was chosen once, by one short run, may have made further verdicts wrong."
+    if doubted := sum(each.finding == "rate?" for every in run.values() for each in every):
+        yield f"Of {counted(doubted, 'further claim')}, the learning rate may decide as much (`rate?`)."
+
+
+def _ages(path: Path, records: Sequence[ResultRecord]) -> Iterator[str]:
+    """The median age of records in commits, by a file that `main` writes, in a sentence; none without the file."""
+    if not path.is_file():
+        return
+    known = read_tree(path)
+    ages = [known["ages"][commit] for record in records if (commit := _commit(record)) in known["ages"]]
+    yield f"In the median, a record of claims is {median(ages):,.0f} commits older than {known['at']}."
+
+
+def _commit(record: ResultRecord) -> str:
+    return record.measured.commit.rstrip("+")
+
+
+def _asked(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def counted_ages(records: Iterable[ResultRecord]) -> dict[str, Any]:
+    """The number of commits since that of each record, by its name in git."""
+    commits = sorted({_commit(record) for record in records} - {""})
+    return {
+        "at": _asked("rev-parse", "HEAD")[:7],
+        "ages": {commit: int(_asked("rev-list", "--count", f"{commit}..HEAD")) for commit in commits},
+    }
 
 
 def _decided(claims: ClaimFile, record: ResultRecord | None) -> Findings:
@@ -214,7 +257,8 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     found = next((each for each in record.claims if all(each[key] == getattr(claim, key) for key in same)), None)
     if found is None:
         return None
-    value, regime, known = found["difference"], found.get("regime", "unknown"), record.comparison or {}
+    value, known = found["difference"], record.comparison or {}
+    regime: Regime = found.get("regime", UNKNOWN)
     left, _, right = claim.inequality
     pairs = [*zip(known.get("pairs", ()), known.get("significance", ()), strict=True)]
     of_claim = [
@@ -224,18 +268,39 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
         and pair["metric"].endswith(claim.test or "")
     ]  # fmt: skip
     values = found["values"][0], found["values"][1]
+    of_outputs = claim.metric not in (*COSTS, LOGPROB) and "/" not in claim.claim
+    metric = metric_of(claim, claims) if of_outputs else None
+    nothing = metric is not None and score_nothing(values, metric)
+    regime, doubt = ("unlearned" if nothing else regime), _doubt(record, (left, right))
     if not of_claim or claim.metric in COSTS:
         kept = found["low"], found["high"], values, found["finding"], found.get("needs", ""), regime
-        return Decided(claim, value, *kept)
+        old = Decided(claim, value, *kept)
+        doubted = doubt and old.is_decided and claim.metric not in COSTS
+        return replace(old, finding="rate?", needs=doubt) if doubted else old
     names = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance", "pooled")
     estimate = Estimate(value, **{name: of_claim[0][name] for name in names if name in of_claim[0]})
     paper = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
     key = of_claim[0]["metric"]
-    why = in_groups(
-        {name: known["variants"][name][key]["seeds"] for name in (left, right)}, known["metrics"][key]["margin"]
-    )
-    level, doubt = looked_at(claims, record).level, of_claim[0]["doubt"]
-    return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime)
+    seeds = {name: known["variants"][name][key]["seeds"] for name in (left, right)}
+    groups = None if nothing else in_groups(seeds, known["metrics"][key]["margin"])
+    why = f"neither {UNLEARNED}" if nothing else groups.why if groups else ""
+    level, doubt = looked_at(claims, record).level, of_claim[0]["doubt"] or doubt
+    sign = 1 if higher_is_better(claim, claims) else -1
+    ours, others = ([sign * score for score in seeds[name]] for name in (left, right))
+    grouped = (ours, others) if groups else None
+    return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime, groups=grouped)
+
+
+def _doubt(record: ResultRecord, names: Sequence[str]) -> str:
+    """Why the choice of a learning rate may decide as much as these variants, by the notes of a record; else empty."""
+    notes = [note for table in record.tables for note in table.get("notes", ())]
+    reasons = {AT_EDGE: "the best rate of {} is at an edge", BY_CHANCE: "short runs do not tell the rates of {} apart"}
+    found = list[str]()
+    for pattern, reason in reasons.items():
+        named = {name for note in notes if (match := pattern.search(note)) for name in match[1].split(", ")}
+        whose = [name for name in dict.fromkeys(name.partition("/")[0] for name in names) if name in named]
+        found += [reason.format(" and ".join(whose))] if whose else []
+    return "; ".join(found)
 
 
 def looked_at(claims: ClaimFile, record: ResultRecord) -> ClaimFile:
@@ -291,7 +356,9 @@ def _rest(name: str, record: ResultRecord) -> str:
 
 
 def main() -> None:
-    """Write the pages in place of those that are there."""
+    """Write the pages in place of those that are there, and how old records are."""
+    records = [read_record(path) for path in (ROOT / "results").glob("*.json")]
+    (ROOT / "results" / AGES).write_text(yaml.safe_dump(counted_ages(records)), encoding="utf-8")
     pages = results_pages(ROOT / "results", ROOT / "claims")
     shutil.rmtree(ROOT / "docs" / FOLDER, ignore_errors=True)
     for name, text in pages.items():

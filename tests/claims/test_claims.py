@@ -324,19 +324,19 @@ def test_a_curve_says_how_far_a_variant_was_trained(curve: tuple[float, ...], ma
 
 
 def test_a_verdict_carries_what_it_holds_for() -> None:
-    def words(curve: tuple[float, ...], *rates: float | None, tuned: bool | None, margin: float = 0.5) -> str:
+    def words(curve: tuple[float, ...], *rates: float | None, tuned: bool, margin: float = 0.5) -> str:
         comparison = trained({"good": curve, "bad": PLATEAU}, margin=margin, seeds=(1, 2, 3))
         known = {"good": rates[0], "bad": rates[-1]}
         cells = {name: tuple(replace(each, rate=known[name]) for each in row) for name, row in comparison.cells.items()}
         return with_limits(replace(comparison, cells=cells), tuned=tuned).pairs[0].words
 
     assert words(PLATEAU, 1e-3, tuned=True) == "worse"
-    assert words(PLATEAU, 1e-3, tuned=False) == words(PLATEAU, 1e-3, tuned=None) == "worse, one rate for all"
+    assert words(PLATEAU, 1e-3, tuned=False) == "worse, one rate for all"
     assert words(PLATEAU, 1e-3, 2e-3, tuned=False) == "worse, untuned"
-    assert words(PLATEAU, 1e-3, 2e-3, tuned=None) == words(PLATEAU, None, tuned=None) == "worse"
+    assert words(PLATEAU, 1e-3, 2e-3, tuned=True) == words(PLATEAU, None, tuned=False) == "worse"
     assert words(RISING, 1e-3, tuned=False) == "worse, one rate for all, still learning"
-    assert words(RISING, None, tuned=None, margin=0) == "worse, still learning"
-    assert words(PLATEAU, None, tuned=None, margin=0) == "worse"
+    assert words(RISING, None, tuned=False, margin=0) == "worse, still learning"
+    assert words(PLATEAU, None, tuned=False, margin=0) == "worse"
     assert words(RISING, 1e-3, tuned=False, margin=99) == "even, one rate for all"
 
 

@@ -1,6 +1,7 @@
 """The pages of results are what the records say."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -165,11 +166,13 @@ def test_old_records_are_decided_anew(folders: tuple[Path, Path]) -> None:
 
 
 def test_no_mean_decides_where_seeds_fall_in_two_groups(folders: tuple[Path, Path]) -> None:
-    split, alike = [10.0, 10.5, 50.0, 50.5, 51.0], [9.0, 9.2, 9.4, 9.1, 9.3]
+    split, alike, apart = [10.0, 10.5, 50.0, 50.5, 51.0], [9.0, 9.2, 10.2, 9.1, 9.3], [9.0, 9.2, 9.4, 9.1, 9.3]
     old = found(MEAN, "avgl > bert", 30.0, 2.0, "holds")
     page = pages_of(folders, record_with(old, comparison=compared(30.0, alike, split)))["results/s.md"]
-    assert row_of(page, MEAN)[-1] == "open"
+    assert row_of(page, MEAN)[-3:] == ["+30.00", "unknown", "open"]
     assert "the seeds of avgl fall in two groups, and above 30.25 are 3 of 5 of avgl and 0 of 5 of bert" in page
+    page = pages_of(folders, record_with(old, comparison=compared(30.0, apart, split)))["results/s.md"]
+    assert row_of(page, MEAN)[-1] == "holds", "every seed of one is above every seed of the other"
 
 
 def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tuple[Path, Path]) -> None:
@@ -183,6 +186,52 @@ def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tup
     assert "2 claims were run, and 1 are decided." in said
     assert "up to 0.1 wrong verdicts" in said, "a twentieth of both: an open claim could have been decided"
     assert "| kaneko2019/layers | S | 0 | 1 | 0 | 0 | 1 | 0 | 4 | 0 |" in pages["results.md"]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "optimizer.learning_rate: the best for bert, shmla is the highest that was tried, 0.0001",
+        "optimizer.learning_rate: the short runs of bert do not tell its values apart (p > 0.05)",
+    ],
+)
+def test_the_notes_of_a_record_make_a_rate(folders: tuple[Path, Path], note: str) -> None:
+    table = Table(["variant"], [["bert"]], notes=[note])
+    claims = found(HELPS, "bert > untrained", 9, 1, "holds", margin=1), found(MEAN, "avgl > bert", 1, 2, "open")
+    pages = pages_of(folders, record_with(*claims, tables=(table.to_json(),)))
+    assert [row_of(pages["results/s.md"], says)[-1] for says in (HELPS, MEAN)] == ["rate?", "open"]
+    assert "Rate?, bert > untrained: " in pages["results/s.md"]
+    assert "Of 1 further claim, the learning rate may decide" in " ".join(pages["results.md"].split())
+
+
+def test_models_that_learned_nothing_are_at_no_plateau(folders: tuple[Path, Path]) -> None:
+    row = [0.3, 0.4, 0.35, 0.3, 0.4]
+    old = found(MEAN, "avgl > bert", 0.02, 0.01, "holds", regime="plateau") | {"values": [0.36, 0.34]}
+    page = pages_of(folders, record_with(old, comparison=compared(0.02, row, row)))["results/s.md"]
+    assert row_of(page, MEAN)[-2:] == ["unlearned", "open"]
+    assert "neither has learned" in page
+
+
+def test_our_own_claims_have_a_table_of_their_own(folders: tuple[Path, Path]) -> None:
+    results, claims = folders
+    tree = (claims / "kaneko2019-layers.yaml").read_text(encoding="utf-8")
+    ours = re.sub("^document: .*", "document: headway", tree, flags=re.MULTILINE)
+    (claims / "headway-layers.yaml").write_text(ours, encoding="utf-8")
+    contents = (
+        (results / "contents.yaml").read_text().replace("[kaneko2019-layers]", "[kaneko2019-layers, headway-layers]")
+    )
+    (results / "contents.yaml").write_text(contents, encoding="utf-8")
+    of_papers, of_ours = results_pages(*folders)["results.md"].split("**Our own claims by their verdicts**")
+    assert ("kaneko2019/layers" in of_papers, "kaneko2019/layers" in of_ours) == (True, False)
+    assert ("headway/layers" in of_papers, "headway/layers" in of_ours) == (False, True)
+
+
+def test_the_overview_says_how_old_records_are(folders: tuple[Path, Path]) -> None:
+    record = record_with(found(HELPS, "bert > untrained", 9, 1, "holds", margin=1))
+    commit = record.measured.commit.rstrip("+")
+    (folders[0] / "ages.yaml").write_text(f"at: abcdef0\nages: {{'{commit}': 7}}\n", encoding="utf-8")
+    text = " ".join(pages_of(folders, record)["results.md"].split())
+    assert "In the median, a record of claims is 7 commits older than abcdef0." in text
 
 
 def test_the_overview_and_the_page_have_findings_first(folders: tuple[Path, Path]) -> None:

@@ -36,6 +36,9 @@ LINES = {name: line for name, line in WRITING.items() if name != "predict"} | {
     "doctor": "doctor",
     "data annotate": "data annotate words.txt --parser conllu:made.conllu --processes 2",
     "import": "import hf no-such-folder",
+    "gate new": "gate new new.jsonl --baseline base --scores base.tsv",
+    "gate propose": "gate propose loop.jsonl --propose copy --scores base.tsv",
+    "gate close": "gate close loop.jsonl",
 }
 DATA = {"about": "words", "needs": ["train.tsv"], "prepare": "sleep 1; cp $DATA/*.tsv $OUTPUT"}
 LATER = ("train", "compare a grid", "reproduce", "demo", "serve")  # these save, and say how to go on

@@ -1,6 +1,7 @@
 """`headway predict` and `headway score RUN` over streams of lines."""
 
 import gzip
+import itertools
 import json
 import math
 import os
@@ -561,3 +562,16 @@ def test_an_output_is_neither_what_is_read_nor_another_output(
     assert ended.code == 0
     assert len(other.read_text().split()) == 1  # a link, of the one word of the one line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["given.txt", "other.txt"]
+
+
+def test_the_number_of_workers_changes_no_output(run_headway: Command, reversal: Reversal, tmp_path: Path) -> None:
+    (tmp_path / "input").write_text(lines(*["".join(word) for word in itertools.product("abcd", repeat=3)]))
+    said = [
+        run_headway("predict", reversal.run, "--input", tmp_path / "input", "--scores", "--batch-tokens", 40, *more)
+        for more in ([], ["--workers", 1], ["--workers", 3])
+    ]
+    assert {(each.code, each.out) for each in said} == {(0, said[0].out)}
+    assert len(said[0].out.splitlines()) == 64
+    none = run_headway("predict", reversal.run, "--input", tmp_path / "input", "--workers", 0)
+    assert (none.code, none.out) == (2, "")
+    assert "--workers" in none.err

@@ -14,6 +14,7 @@ from headway.core.log import Progress
 from tests.cli.test_shell import VERBS
 from tests.conftest import Command, Reversal
 from tests.docs.pages import ROOT
+from tests.gate.loops import begun
 from tests.terminal import KINDS, Kind, at_terminal, on_screen, received
 from tests.tiers import thinned
 
@@ -30,6 +31,10 @@ LINES = {
     "data make labels": "data make labels source=words.txt references=words.txt",
     "data make trees": "data make trees trees.txt",
     "compare": "compare --hypotheses a:1=words.txt b:1=words.txt --references words.txt --metric chrf",
+    "gate plan": "gate plan loop.jsonl",
+    "gate check": "gate check loop.jsonl",
+    "gate page": "gate page loop.jsonl --output page.html",
+    "gate simulate": "gate simulate --loops 10",
     "list": "list mixers",
     "check": "check 1 answer.py --allow-code",
     "recipes": "recipes --task parsing",
@@ -45,6 +50,7 @@ LINES = {
 }
 # Verbs without results, or whose results are times, that need what is not here, or take long; they write as others do.
 OTHERS = ["reproduce", "serve", "new", "train", "demo", "doctor", "data-annotate", "import"]
+OTHERS += ["gate-new", "gate-propose", "gate-close"]
 WORDS = "ab\nabc\ndcba\n"
 ANSWER = (ROOT / "lessons" / "solutions" / "attention.py").read_text(encoding="utf-8")
 TREES = "(S (NP (D a) (N b)) (V c))\n"
@@ -57,6 +63,7 @@ def made(folder: Path, reversal: Reversal) -> Path:
         (folder / name).write_text(text, encoding="utf-8")
     for name in ("reversal.yaml", "train.tsv", "dev.tsv"):
         (folder / name).write_bytes((reversal.recipe.parent / name).read_bytes())
+    begun(folder)
     return folder
 
 

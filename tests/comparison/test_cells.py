@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.comparison.cells import CellOutput, CellResult
+from headway.comparison.cells import CellOutput, CellResult, documents_of
 from headway.core.errors import UserError
 from headway.metrics import build_metric
 from tests.comparison.toys import cell, evaluation_set
@@ -64,3 +64,7 @@ def test_other_tokenisation(line: str, message: str) -> None:
     plain = "これは本です" if "本" in line else "what a thing"
     with pytest.raises(UserError, match=message):
         headway.compare([with_lines(A, [line] * 160), with_lines(B, [plain] * 160)], [BLEU])
+
+
+def test_a_document_ends_at_a_blank_line() -> None:
+    assert documents_of("blank", ["a", "b", "", "c"], "test") == ("0", "0", "1", "1")

@@ -11,9 +11,10 @@ from scipy import stats
 
 import headway
 from headway.comparison.cells import CellOutput, CellResult, Costs, CurvePoint, EvaluationSet, read_result, write_result
-from headway.comparison.comparison import IN_GROUPS, compare_cells, in_groups
+from headway.comparison.comparison import IN_GROUPS, UNLEARNED, compare_cells, in_groups
 from headway.core.errors import UserError
 from headway.metrics import Metric, build_metric
+from headway.metrics.intervals import dunnett, holm
 from tests.comparison.toys import REFERENCES, cell, cells_of, evaluation_set
 
 BLEU = build_metric("bleu")
@@ -63,7 +64,12 @@ def test_several_test_sets() -> None:
     ("scores", "margin", "grouped"),
     [
         ((10.0, 10.5, 50.0, 50.5, 51.0), 0.5, True),
-        ((10.0, 10.5, 50.0, 50.5), 0.5, False),  # four seeds have wide gaps by chance
+        ((10.0, 10.5, 50.0, 50.5), 0.5, True),
+        ((10.0, 10.5, 15.0, 15.5), 0.5, True),
+        ((10.0, 11.0, 15.0, 16.0), 0.5, False),  # four seeds have such gaps by chance
+        ((10.0, 50.0, 50.1), 0.5, True),
+        ((10.0, 50.0, 55.0), 0.5, False),  # so have three
+        ((10.0, 50.0), 0.5, False),
         ((10.0, 20.0, 30.0, 40.0, 50.0), 0.5, False),
         ((50.0, 50.0, 50.1, 50.1, 53.0), 0.5, True),
         ((50.0, 50.0, 50.1, 50.1, 53.0), 0.0, False),  # less than five points
@@ -73,7 +79,7 @@ def test_several_test_sets() -> None:
     ],
 )
 def test_seeds_in_two_groups(scores: tuple[float, ...], margin: float, grouped: bool) -> None:
-    assert bool(in_groups({"a": scores, "b": (0.0,) * len(scores)}, margin)) == grouped
+    assert (in_groups({"a": scores, "b": (0.0,) * len(scores)}, margin) is not None) == grouped
 
 
 def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
@@ -82,6 +88,9 @@ def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
     compared = headway.compare(cells, [BLEU], margin={"bleu": 1.0})
     pairs = {(pair.a, pair.b): pair for pair in compared.pairs}
     assert [pair.verdict for pair in pairs.values()] == ["none", "worse", "none"]
+    assert pairs["a", "b"].p_value == pytest.approx(stats.fisher_exact([[5, 0], [3, 2]]).pvalue)
+    assert pairs["a", "b"].interval == (None, None)
+    assert "interval" not in compared.conclusions()[0]
     assert pairs["a", "c"].why == ""
     above = re.fullmatch("the seeds of b fall in two groups, and above ([0-9.]+) are (.*)", pairs["a", "b"].why)
     assert above is not None
@@ -91,6 +100,17 @@ def test_seeds_in_two_groups_are_counted_and_their_means_not_compared() -> None:
     assert low < float(above[1]) < high
     assert IN_GROUPS in compared.notes
     assert IN_GROUPS not in headway.compare(cells_of(a=0.9, b=0.3), [BLEU]).notes
+
+
+def test_a_permutation_of_seeds_decides_what_is_plain() -> None:
+    """No mean of two groups is needed where every seed of one variant is above every seed of the other."""
+    kept = {"a": (0.1, 0.1, 0.2, 0.15, 0.15), "b": (0.9, 0.9, 0.9, 0.4, 0.4)}
+    cells = [cell(name, seed, share) for name, row in kept.items() for seed, share in enumerate(row, 1)]
+    (pair,) = headway.compare(cells, [build_metric("chrf")]).pairs
+    assert (pair.verdict, pair.p_value) == ("better", 2 / 252)
+    assert pair.words.startswith("better: the seeds of b fall in two groups, and above ")
+    (three,) = headway.compare([one for one in cells if one.seed in (1, 2, 4)], [build_metric("chrf")]).pairs
+    assert (three.verdict, three.p_value) == ("none", 2 / 20)
 
 
 def test_runs_that_differ_in_precision_are_named() -> None:
@@ -134,10 +154,16 @@ def test_what_has_learned_nothing_is_not_ranked() -> None:
         ]  # fmt: skip
         return [(pair.verdict, pair.why) for pair in headway.compare(cells, [BLEU]).pairs]
 
-    why = "has learned: at most one different output for 20 different references"
+    why = "has learned: one different output for 20 different references, or 1 % of the best score"
     assert found(a=1, b=2) == [("none", f"none {why}")]
     assert found(a=1, b=2, c=40) == [("none", f"neither {why}"), ("better", ""), ("better", "")]
     assert found(a=3, b=40) == [("better", "")]
+
+
+def test_scores_near_the_worst_are_no_verdict() -> None:
+    """Two systems that get nothing right are even within any margin, and neither has learned."""
+    (pair,) = headway.compare(cells_of(a=0.3, b=0.3), [build_metric("exact_match")], margin={"exact_match": 5.0}).pairs
+    assert (pair.verdict, pair.why) == ("none", f"none {UNLEARNED}")
 
 
 def test_the_direction_of_a_metric_counts() -> None:
@@ -234,3 +260,28 @@ def test_a_test_speaks_against_pooling_unequal_variances() -> None:
         assert any("Brown and Forsythe" in note and "do not pool them" in note for note in notes) is unequal
         assert compared.to_json()["equal_variances"]["bleu"] == pytest.approx(p_value)
     assert compare_cells(steady, [BLEU]).equal_variances == {}
+
+
+@pytest.mark.parametrize("seeds", [3, 8])
+def test_dunnett_adjusts_as_scipy_does_and_less_than_holm(seeds: int) -> None:
+    rng = np.random.default_rng(seeds)
+    baseline, others = rng.normal(0, 1, seeds), [rng.normal(shift, 1, seeds) for shift in (0.5, 1.5, 2.0)]
+    degrees = 4 * (seeds - 1)
+    variance = np.mean([row.var(ddof=1) for row in (baseline, *others)])
+    t_values = [(row.mean() - baseline.mean()) / np.sqrt(2 * variance / seeds) for row in others]
+    p_values = [float(2 * stats.t.sf(abs(t), degrees)) for t in t_values]
+    single_step = stats.dunnett(*others, control=baseline).pvalue
+    adjusted = dunnett(p_values, degrees)
+    assert min(adjusted) == pytest.approx(min(single_step), abs=2e-3), "the first step of both is the same"
+    assert max(adjusted) == pytest.approx(max(p_values), abs=2e-3), "the last step is alone"
+    assert all(ours <= holms + 2e-3 for ours, holms in zip(adjusted, holm(p_values), strict=True))
+
+
+def test_pairs_with_a_baseline_share_its_scores() -> None:
+    cells = cells_of(a=0.7, b=0.75, c=0.8, d=0.8)
+    given = compare_cells(cells, [BLEU], baseline="a", pooled_variance=True).pairs
+    p_values = [pair.p_value or 1.0 for pair in given]
+    assert given[0].estimate.pooled * (given[0].estimate.seeds - 1) == 6
+    assert [pair.adjusted_p_value for pair in given] == dunnett(p_values, 6)
+    every = compare_cells(cells, [BLEU], pooled_variance=True).pairs
+    assert [pair.adjusted_p_value for pair in every] == holm([pair.p_value or 1.0 for pair in every])

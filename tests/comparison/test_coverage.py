@@ -101,6 +101,14 @@ def test_pooled_intervals_hold_the_truth_where_deviations_differ(coverage: Modul
     assert held[5] < held[3], "narrower than of the pair alone"
 
 
+@pytest.mark.parametrize("kind", ["ten segments a document", "the largest loss of eight idle heads"])
+def test_adversaries_get_few_false_verdicts(coverage: ModuleType, kind: str) -> None:
+    adversary = next(one for one in coverage.ADVERSARIES if one.kind == kind)
+    *_, plainly, ours = adversary.row(40)
+    assert plainly > 15
+    assert ours <= 10
+
+
 def test_a_part_of_the_record_is_measured_anew(coverage: ModuleType, tmp_path: Path) -> None:
     record = tmp_path / "coverage.json"
     shutil.copy(PATH.parents[1] / "results" / "coverage.json", record)

@@ -3,21 +3,24 @@
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 import headway
-from headway.comparison.cells import CellResult, write_result
+from headway.comparison.cells import CellName, CellResult, write_result
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import ScoreOptions
 from headway.core.errors import UserError
+from headway.grids import run as run_module
 from headway.grids.compare import Existing, name_runs
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
+from headway.runs.run import open_run
 from headway.training.loop import train
-from tests.comparison.toys import REFERENCES, hypotheses
+from tests.comparison.toys import REFERENCES, cells_of, hypotheses
 from tests.conftest import Command, Reversal
 from tests.runs.old_runs import copied
 from tests.training import toys
@@ -49,6 +52,27 @@ def test_outputs_of_other_systems(files: Path, run_headway: Command) -> None:
     assert [(pair["metric"], pair["verdict"]) for pair in values["pairs"]] == [("bleu", "better"), ("ter", "better")]
     assert values["metrics"]["bleu"]["margin"] == 1
     assert values["tests"] == [{"name": "references", "segments": 80}]
+
+
+def test_seeds_that_are_added_until_there_is_a_verdict_are_looks(files: Path) -> None:
+    def compared(seeds: int, *names: str) -> tuple[int, float, float]:
+        given = [f"{name}:{seed}={files / f'{name}{seed}.txt'}" for name in names for seed in range(1, seeds + 1)]
+        found = headway.compare(
+            hypotheses=given, references=files / "references.txt", metrics=["bleu"], output=files / "out"
+        )
+        (pair,) = found.pairs
+        assert pair.adjusted_p_value == pytest.approx(found.looks * (pair.p_value or 1))
+        half = pair.estimate.half_width(1 - 0.05 / found.looks)
+        assert pair.interval == pytest.approx((pair.difference - half, pair.difference + half))
+        return found.looks, *pair.interval
+
+    for seed in (1, 2, 3):
+        shutil.copy(files / f"good{seed}.txt", files / f"third{seed}.txt")
+    first = compared(2, "bad", "good")
+    assert compared(3, "bad", "good")[0] == 2
+    assert compared(2, "bad", "good") == first, "the same look again"
+    assert compared(3, "bad", "third")[0] == 1, "a pair that was not compared before"
+    assert first[0] == 1
 
 
 def test_a_copy_is_no_seed(files: Path, run_headway: Command, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,6 +154,42 @@ def test_runs_on_their_dev_and_outputs_beside_them(runs: Path, reversal: Reversa
     run_headway(*command, "--json", "--metric", "exact_match")
     outputs = (runs / "out" / "cells" / "late-1-1.dev.txt").read_text().splitlines()
     assert {len(line) for line in outputs} <= {0, 1}, "decoded anew: the search is another"
+
+
+def test_a_run_that_was_stopped_has_no_verdict(runs: Path) -> None:
+    manifest = json.loads((runs / "early" / "manifest.json").read_text())
+    (runs / "early" / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
+    (pair,) = headway.compare([runs / "early", runs / "late-1"], ["exact_match"]).pairs
+    assert pair.words == "no verdict: the training of early, seed 1 is not complete"
+
+
+def test_runs_with_rates_of_their_own_are_untuned_unless_a_grid_tuned_them(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipes of runs say as much as those of a grid's cells: the difference may be that of the rates."""
+    toys = {(cell.variant, cell.seed): cell for cell in cells_of(a=0.5, b=0.9)}
+
+    def decoded(name: CellName, *_: object, **__: object) -> CellResult:
+        assert name.path is not None
+        return replace(toys[name.variant, name.seed], rate=open_run(name.path).recipe.optimizer.learning_rate)
+
+    monkeypatch.setattr(run_module, "result_of_run", decoded)
+
+    def words(folder: Path) -> str:
+        names = [f"{name}:{seed}={folder / f'{name}-{seed}'}" for name, seed in toys]
+        return headway.compare(names, ["bleu"]).pairs[0].words
+
+    for name, rate in (("a", 0.001), ("b", 0.002)):
+        for seed in (1, 2, 3):
+            copied = shutil.copytree(runs / "late-1", runs / "cells" / f"{name}-{seed}")
+            recipe = yaml.safe_load((copied / "recipe.yaml").read_text())
+            recipe["training"]["seed"], recipe["optimizer"]["learning_rate"] = seed, rate
+            (copied / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+            manifest = json.loads((copied / "manifest.json").read_text()) | {"model_sha256": copied.name}
+            (copied / "manifest.json").write_text(json.dumps(manifest))
+    assert words(runs / "cells") == "better, untuned"
+    (runs / "tuning").mkdir()
+    assert words(runs / "cells") == "better"
 
 
 def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:

@@ -28,6 +28,7 @@ from headway.grids.grid import CellJob, Grid, PlannedRun, TuneConfig, load_grid
 from headway.grids.grid_run import (
     CellState,
     Choice,
+    GridResult,
     GridRun,
     GroupState,
     are_told_apart,
@@ -45,6 +46,7 @@ from headway.runs.run_folder import RunFolder
 from headway.tensors.precision import Speed
 from headway.training import arithmetic
 from tests.command_server import commands
+from tests.comparison.toys import cells_of
 from tests.conftest import Command
 from tests.grids.grids import write_grid
 from tests.training.kills import ROOT, environment
@@ -481,6 +483,22 @@ def test_cells_without_others_are_left_out(made: tuple[Grid, Path], caplog: pyte
     apart = [cell for cell in result.cells if (cell.variant == "ngram") == (cell.seed == 1)]
     assert comparison_of(grid, replace(result, cells=apart)) is None
     assert "no seed has cells of all variants that have any: nothing is compared" in caplog.text
+
+
+def test_seeds_without_their_failures_have_no_verdict(made: tuple[Grid, Path]) -> None:
+    """Three seeds of five are a selection: those that failed may have been the worst."""
+    grid = replace(made[0], config=made[0].config.model_copy(update={"seeds": (1, 2, 3), "tune": None}))
+    every = GridResult(tuple(cells_of(attention=0.5, ngram=0.9)), ())
+
+    def words(result: GridResult) -> str:
+        compared = comparison_of(grid, result)
+        assert compared is not None
+        return compared.pairs[0].words
+
+    assert words(every) == "better"
+    some = replace(every, cells=every.cells[:-1])
+    assert words(replace(some, failed=("ngram, seed 3: failed",))) == "no verdict: ngram failed with seed 3"
+    assert words(replace(some, unfinished=("ngram, seed 3",))) == "no verdict: cells of this grid are not finished"
 
 
 def test_what_failed_is_noted(made: tuple[Grid, Path], caplog: pytest.LogCaptureFixture) -> None:

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from headway.core.errors import UserError
-from headway.inspect.capture import TOGETHER, ReadOptions, contributions, log_probability, measure, read
+from headway.inspect.capture import ReadOptions, contributions, log_probability, measure, read
 from headway.mixers import Mixed
 from headway.models import DecoderOnlyConfig, build_model
+from headway.predictors import sequence_predictor
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -52,8 +53,11 @@ def test_decoding_can_be_left_out(predictor: SequencePredictor) -> None:
     assert first.views
 
 
-def test_contributions_are_measured_where_a_model_has_them(predictor: SequencePredictor) -> None:
-    many = EXAMPLES * TOGETHER
+def test_contributions_are_measured_where_a_model_has_them(
+    predictor: SequencePredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence_predictor, "ATTENTION", 32)  # several windows
+    many = EXAMPLES * 32
     options = ReadOptions(hypotheses=False, contributions=True)
     assert not any(each.contributions for each in read(predictor, many, options))
     summed = list(read(untrained(predictor, "n-grams below"), many, options))

@@ -12,7 +12,7 @@ import pytest
 
 from headway.core.errors import UserError
 from headway.inspect import inspection
-from headway.inspect.capture import TOGETHER, Layer, contributions
+from headway.inspect.capture import Layer, contributions
 from headway.inspect.inspect_options import HeatMapOptions
 from headway.inspect.inspection import (
     Attributing,
@@ -25,6 +25,7 @@ from headway.inspect.inspection import (
 )  # fmt: skip
 from headway.losses import DependencyConfig
 from headway.pages.page import packed_weights
+from headway.predictors import sequence_predictor
 from headway.predictors.captured_attention import AttentionName
 from headway.predictors.output import Example
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -57,8 +58,11 @@ def sentences_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(page.text_of("script", id=f"sentence-{number}")[0]) for number in range(count)]
 
 
-def test_outputs_and_attention_are_the_predictors(predictor: SequencePredictor) -> None:
-    lines = [*LINES, *["abc"] * TOGETHER, "cab"]
+def test_outputs_and_attention_are_the_predictors(
+    predictor: SequencePredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence_predictor, "ATTENTION", 32)  # several windows
+    lines = [*LINES, *["abc"] * 32, "cab"]
     references = [f"reference {number}" for number in range(len(lines))]
     found = list(inspect(predictor, raw(lines, references), nbest=3))
     assert [each.source for each in found] == lines

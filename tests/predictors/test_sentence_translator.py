@@ -94,7 +94,7 @@ def test_the_command(backwards: Path, tmp_path: Path, capfdbinary: pytest.Captur
         main(["predict", run, "--file", str(document), "--output", str(result), *terms])
     assert ended.value.code in (0, None)
     written = result.read_bytes()
-    assert written.startswith(b'msgid "a <b>b</b> {x}"\r\nmsgstr "')
+    assert written.startswith(b'#, fuzzy\r\nmsgid "a <b>b</b> {x}"\r\nmsgstr "')
     assert written.count(b"<b>b</b>") == 2
     assert written.count(b"{x}") == 2
     # Twice: the model does not copy {x}, so that the sentence is decoded again without it.
@@ -105,11 +105,28 @@ def test_the_command(backwards: Path, tmp_path: Path, capfdbinary: pytest.Captur
         (["--file", str(tmp_path / "t.tsv")], "no such kind of document"),
         (["--file", str(tmp_path / "missing.po")], "cannot read the document"),
         (["--term-report", str(report)], "alone, this option does nothing"),
+        (["--final"], "--final: alone, this option does nothing; allowed: beside --file"),
+        (["--file", str(document), "--encoding", "klingon"], "--encoding: this encoding is not known"),
+        ([str(document)], f"allowed: headway predict RUN --file {document}"),
     ]:
         with pytest.raises(SystemExit) as ended:
             main(["predict", run, *arguments])
         assert ended.value.code == 2
         assert message in capfdbinary.readouterr().err.decode()
+
+
+def test_translations_are_final_and_subtitles_have_the_encoding_that_is_given(
+    backwards: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / "a.po").write_text('#, fuzzy\nmsgid "a b c"\nmsgstr "d"\n', encoding="utf-8")
+    (tmp_path / "b.srt").write_bytes(b"1\n00:01,0 --> 00:02,0\na b \x93c\x94\n")
+    files, out = [str(tmp_path / name) for name in ("a.po", "b.srt")], tmp_path / "out"
+    options = ["--output-folder", str(out), "--final", "--encoding", "latin1"]
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", str(backwards / "run"), "--file", *files, *options])
+    assert ended.value.code in (0, None)
+    assert (out / "a.po").read_text(encoding="utf-8") == 'msgid "a b c"\nmsgstr "c b a"\n'
+    assert b"U+201C LEFT DOUBLE QUOTATION MARK" in capfdbinary.readouterr().err
 
 
 def test_documents_go_into_a_folder_together(
@@ -137,7 +154,8 @@ def test_documents_go_into_a_folder_together(
             main([*command, *arguments])
         return ended.value.code or 0, capfdbinary.readouterr().err.decode()
 
-    assert run("--file", *files[:3], "--output-folder", str(out)) == (0, "")
+    code, said = run("--file", *files[:3], "--output-folder", str(out))
+    assert (code, said.count(": 3 characters of text; 3 translated, 0 left as they are\n")) == (0, 3)
     assert {path.name: path.read_text() for path in out.iterdir()} == {
         "a.txt": "c b a\n", "b.html": "<p>c b a", "c.txt": "f e d\n"
     }  # fmt: skip

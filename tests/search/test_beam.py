@@ -315,3 +315,11 @@ def test_a_large_vocabulary_is_searched_as_a_small_one(beam: int, monkeypatch: p
     found = beam_search(model, encoded, limits, beam=beam)
     monkeypatch.setattr("headway.search.beam.BLOCK", 10**6)
     assert beam_search(model, encoded, limits, beam=beam) == found
+
+
+def test_greedy_search_copies_a_state_only_to_drop_sentences(monkeypatch):
+    sizes, select = [3], History.select
+    monkeypatch.setattr(History, "select", lambda self, index: sizes.append(len(index)) or select(self, index))
+    beam_search(Table(3), memory(0, 1, 2), Limits(4, [4, 5, 6]), beam=1)
+    assert len(sizes) > 1
+    assert sizes == sorted(set(sizes), reverse=True)

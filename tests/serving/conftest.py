@@ -55,7 +55,7 @@ class Running(NamedTuple):
         response = connection.getresponse()
         raw, kept = response.read(), {name.lower(): value for name, value in response.getheaders()}
         connection.close()
-        return Answer(response.status, kept, json.loads(raw) if "json" in kept.get("content-type", "") else raw)
+        return Answer(response.status, kept, json.loads(raw) if raw and "json" in kept.get("content-type", "") else raw)
 
     def form(self, path: str, **fields: str) -> Answer:
         """The answer to a form."""

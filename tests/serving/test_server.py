@@ -93,6 +93,41 @@ def test_no_json_breaks_it(server: Running, path: str, body: str | bytes) -> Non
     assert answer.content["error"]
 
 
+def test_requests_are_read_as_libretranslate_reads_them(server: Running) -> None:
+    """Null is a field that is missing, parameters may be in the address, and codes and types are without case."""
+    fields, answer = {"q": "one", "source": "EN", "target": "De"}, {"translatedText": "eins"}
+    lenient = {"format": None, "api_key": None, "alternatives": -1}
+    assert server.ask("/translate", fields | lenient).content == answer
+    assert server.ask("/translate?q=one&source=en&target=de", method="POST").content == answer
+    form = {"content-type": "Application/X-WWW-Form-Urlencoded"}
+    assert server.ask("/translate?source=en", "q=one&target=de", **form).content == answer
+    assert server.ask("/translate", method="POST").content == {"error": "Invalid request: missing q parameter"}
+    assert server.ask("/translate", fields | {"source": "Auto"}).content["detectedLanguage"]["language"] == "en"
+    detected = server.ask("/detect", {"q": ["one", "two"]}).content
+    assert [each["language"] for each in detected] == ["en"]
+    assert server.ask("/spec").content == server.ask("/openapi.json").content
+    assert server.ask("/spec", method="POST").status == 405
+
+
+def test_head_is_answered_where_get_is(server: Running) -> None:
+    for path in ("/health", "/", "/languages", "/spec"):
+        answer = server.ask(path, method="HEAD")
+        assert (answer.status, answer.headers["content-length"] != "0") == (200, True)
+    url = upload(server, "a.txt", b"one", source="EN", target="DE").content["translatedFileUrl"]
+    assert server.ask(url.removeprefix(server.url), method="HEAD").status == 200
+    assert server.ask(url.removeprefix(server.url)).content == b"eins", "it is still there"
+    assert server.ask("/translate", method="HEAD").status == 405
+    assert "head" not in server.ask("/openapi.json").content["paths"]["/health"]
+
+
+def test_placeholders_of_plain_texts_stay(server: Running) -> None:
+    fields = {"source": "en", "target": "de"}
+    answer = server.ask("/translate", {"q": ["one %1 two %n", "two\n%{three}", "one"], **fields}).content
+    assert [text.replace(" ", "") for text in answer["translatedText"]] == ["eins%1zwei%n", "zwei\n%{three}", "eins"]
+    others = server.ask("/translate", {"q": "one %1 two", "alternatives": 3, **fields}).content
+    assert all("%1" in text for text in (others["translatedText"], *others["alternatives"]))
+
+
 def test_what_is_not_there(server: Running) -> None:
     assert server.ask("/nothing").status == 404
     assert server.ask("/translate").status == 405
@@ -109,7 +144,9 @@ def upload(server: Running, name: str, content: bytes, **fields: str) -> Any:
 
 
 def test_files(server: Running) -> None:
-    url = upload(server, "a.txt", b"one\r\n\r\ntwo\n", source="en", target="de").content["translatedFileUrl"]
+    answer = upload(server, "a.txt", b"one\r\n\r\ntwo\n", source="en", target="de").content
+    assert answer["characters"] == {"seen": 6, "translated": 6, "left": 0}
+    url = answer["translatedFileUrl"]
     assert url.startswith(f"{server.url}/download_file/")
     fetched = server.ask(url.removeprefix(server.url))
     assert fetched.content == b"eins\r\n\r\nzwei\n"
@@ -135,11 +172,15 @@ def test_markup_stays(server: Running) -> None:
     fields = {"source": "en", "target": "de", "format": "html"}
     page = server.ask("/translate", {"q": "<p>one <b>two</b></p>\n<p>&amp;</p>", **fields}).content["translatedText"]
     assert page == "<p>eins <b>zwei</b></p>\n<p>&amp;</p>"
+    counted = server.ask("/translate", {"q": "<p>one two <code>three</code>", **fields}).content
+    assert counted["characters"] == {"seen": 11, "translated": 11, "left": 0}
+    left = server.ask("/translate", {"q": ["<p>one", "<p translate=no>two</p>"], **fields}).content["characters"]
+    assert left == [{"seen": 3, "translated": 3, "left": 0}, {"seen": 3, "translated": 0, "left": 3}]
     pages = server.ask("/translate", {"q": ["<p>one</p>", "<i>two"], **fields, "source": "auto"}).content
     assert pages["translatedText"][0] == "<p>eins</p>"
     catalogue = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "one two"\nmsgstr ""\n'
     url = upload(server, "a.po", catalogue, source="en", target="de").content["translatedFileUrl"]
-    assert b'msgstr "eins zwei"' in server.ask(url.removeprefix(server.url)).content
+    assert b'#, fuzzy\nmsgid "one two"\nmsgstr "eins zwei"' in server.ask(url.removeprefix(server.url)).content
     broken = upload(server, "a.po", b'msgid "one', source="en", target="de")
     assert broken.status == 400
     assert "a.po:1" in broken.content["error"]

@@ -36,6 +36,17 @@ def test_two_threads_say_what_one_says(name: str, tmp_path: Path) -> None:
                         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=rounding())
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_two_workers_say_what_one_says(name: str, tmp_path: Path) -> None:
+    case = copied(name, tmp_path / "case")
+    lines = case.lines() * 3
+    alone, several = headway.load(case.run, device="cpu", workers=1), headway.load(case.run, device="cpu", workers=2)
+    expected, found = (each.predict(lines, batch_tokens=30, capture="all") for each in (alone, several))
+    assert list(map(values, found)) == list(map(values, expected))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.log_probabilities, other.log_probabilities)
+
+
 def values(result: Any) -> Any:
     """What must be the same of a result."""
     if hasattr(result, "labels"):

@@ -21,6 +21,7 @@ CAMPAIGNS = {
     "audio": "tools.campaigns.audio:AudioCampaign",
     "marian": "tools.campaigns.marian:MarianCampaign",
     "markup": "tools.campaigns.markup:MarkupCampaign",
+    "documents": "tools.campaigns.documents:DocumentsCampaign",
     "numerics": "tools.campaigns.numerics:NumericsCampaign",
     "same-answer": "tools.campaigns.same_answer:SameAnswerCampaign",
 }

@@ -65,6 +65,8 @@ SOUND = {
     "recipes (copied)": "dates/transformer --output @new@",
     "pack": "@run@ @new@.zip",
     "compare": "one=@run@ two=@run@ --device cpu",
+    "gate new": "@new@ --baseline base --scores @tsv@",
+    "gate simulate": "--loops 10",
     "reproduce": "",
 }
 BOUNDED = ("train", "demo", "doctor", "export", "compare", "reproduce", "inspect", "data annotate")

@@ -102,7 +102,7 @@ def _taught(links: LinksConfig, text: TextConfig, pairs: Iterable[Pair]) -> Iter
             received=text.model_dump(mode="json"), allowed=str(received.model_dump(mode="json")),
         )  # fmt: skip
     aligner = build_aligner(predictor, links.layer, links.heads)
-    for some in batched(pairs, CHUNK):
+    for some in batched(pairs, predictor.window((aligner.layer,))):
         readable = [pair for pair in some if predictor.can_read(pair.source, pair.target)]
         given = [pair.source for pair in readable], [pair.target for pair in readable]
         with accounted(InputAccount()):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from headway.comparison.cells import CellResult, Costs
-from headway.comparison.comparison import Comparison
+from headway.comparison.comparison import FLOOR, Comparison, permutation_p, score_nothing
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import LOGPROB, USUAL_BUDGET, AblateOptions
 from headway.core.config import Section, merge, validated
@@ -27,20 +27,21 @@ from headway.core.tables import Cell, Column, Table
 from headway.grids.grid import Grid, GridConfig
 from headway.grids.power import Sought, needed_in_words
 from headway.metrics import Metric, build_metric
-from headway.metrics.intervals import LEVEL, Estimate
+from headway.metrics.intervals import LEVEL, Estimate, level_of
 from headway.recipe import read_tree
 
 Relation = Literal[">", "=", ">="]
 INEQUALITY = re.compile(r"\s*(\S+)\s*(>=|>|=)\s*(\S+)\s*")
 COSTS = tuple(field.name for field in fields(Costs))
 Finding = Literal["holds", "fails", "open", "rate?"]
-Regime = Literal["plateau", "early", "as printed", "unknown"]
+Regime = Literal["plateau", "early", "as printed", "unknown", "unlearned"]
 
 MORE_SEEDS = "more seeds than one are needed"
 CLAIM_COLUMNS = ("claim", "inequality", "paper", "ours", "regime", "verdict")
 IN_NOTES: dict[str, str] = {
     "early": "in the last fifth of the updates, one of both gained the margin or more on dev",
     "unknown": "no curve on dev says whether training was at a plateau",
+    "unlearned": f"both scores are within {100 * FLOOR:g} % of the range of the worst score",
 }
 HIGHER_IS_BETTER = ("training_tokens_per_second", "decoding_tokens_per_second", LOGPROB)
 
@@ -157,13 +158,13 @@ class ClaimFile(Section):
 
     @property
     def level(self) -> float:
-        """The confidence level of the last look: look k has 1/k of the first look's probability of a false finding."""
-        return 1 - (1 - LEVEL) / self.looks
+        """The confidence level of the last look."""
+        return level_of(self.looks)
 
     @property
     def kept_level(self) -> float:
         """The confidence level that all looks together guarantee, by Bonferroni's inequality."""
-        return 1 - sum((1 - LEVEL) / look for look in range(1, self.looks + 1))
+        return 1 - sum(1 - level_of(look) for look in range(1, self.looks + 1))
 
     def tree(self, budget: str) -> dict[str, Any]:
         """The grid of a budget, as a raw tree. Raises UserError if the file has no such budget."""
@@ -284,7 +285,8 @@ class Decided:
     Attributes:
         claim: the claim.
         difference: of the two variants, positive if left is better.
-        low, high: the interval of the difference; for a cost over seeds alone. None for a cost with one seed.
+        low, high: the interval of the difference; for a cost over seeds alone. None for a cost with one seed, and for
+            seeds in two groups.
         values: the scores, or costs, of both variants.
         finding: `holds`, `fails`, `open` if the interval does not decide or there is one seed, or `rate?` if the
             interval decides, but the choice of a tuned value may explain the difference.
@@ -363,12 +365,18 @@ def decide(
     )
     pair = next(one for one in comparison.pairs if one.metric == measure.key and {one.a, one.b} == {left, right})
     higher = measure.metric.higher_is_better
-    sign = (1 if pair.b == left else -1) * (1 if higher else -1)
+    sign_of = 1 if higher else -1
+    sign = sign_of if pair.b == left else -sign_of
     values = variants[left].scores[measure.key].mean, variants[right].scores[measure.key].mean
     estimate = replace(pair.estimate, value=sign * pair.difference)
     paper = claim.paper_difference(higher_is_better=higher)
-    regime = regime_of(claim, regimes)
-    return decided_by(claim, estimate, values, level, paper, why=pair.why, doubt=pair.doubt, regime=regime)
+    regime = "unlearned" if score_nothing(values, measure.metric) else regime_of(claim, regimes)
+    ours, others = ([sign_of * score for score in variants[name].scores[measure.key].scores] for name in (left, right))
+    grouped = pair.groups is not None and pair.why == pair.groups.why
+    return decided_by(
+        claim, estimate, values, level, paper, why=pair.why, doubt=pair.doubt, regime=regime,
+        groups=(ours, others) if grouped else None,
+    )  # fmt: skip
 
 
 def decided_by(
@@ -381,17 +389,40 @@ def decided_by(
     why: str = "",
     doubt: str = "",
     regime: Regime | Literal[""] = "",
+    groups: tuple[Sequence[float], Sequence[float]] | None = None,
 ) -> Decided:
     """The finding from an estimate of left - right. The estimate and `paper` are above 0 if left is better.
 
-    `why`: the reason why there is no finding; `doubt`: the runs that are needed before there is one.
+    `why`: the reason why there is no finding; `doubt`: the runs that are needed before there is one. `groups`: the
+    scores of both variants' seeds, above each other if better, if they fall in two groups.
     """
     low, high = estimate.interval(level)
-    finding = finding_of(claim, low, high) if estimate.seed_variance is not None and not why else "open"
+    finding: Finding = "open"
+    if groups is not None:
+        finding = _of_groups(claim, estimate, groups, level)
+    elif estimate.seed_variance is not None and not why:
+        finding = finding_of(claim, low, high)
     needs = why or _needs(claim, estimate, paper, level) if finding == "open" else ""
     if finding != "open" and doubt:
         finding, needs = "rate?", doubt
-    return Decided(claim, estimate.value, low, high, values, finding, needs, regime)
+    ends: tuple[float | None, float | None] = (low, high) if groups is None else (None, None)
+    return Decided(claim, estimate.value, *ends, values, finding, needs, regime)
+
+
+def _of_groups(
+    claim: ClaimConfig, estimate: Estimate, groups: tuple[Sequence[float], Sequence[float]], level: float
+) -> Finding:
+    """The finding on seeds in two groups: what the differences of any two seeds agree on, if a permutation tells it.
+
+    The interval over segments alone has to agree, too.
+    """
+    left, right = groups
+    margin = {">": claim.margin, ">=": -claim.margin, "=": claim.margin * (1 if fmean(left) > fmean(right) else -1)}
+    if permutation_p(left, [score + margin[claim.inequality.relation] for score in right]) > 1 - level:
+        return "open"
+    found = finding_of(claim, min(left) - max(right), max(left) - min(right))
+    over_segments = finding_of(claim, *replace(estimate, seed_variance=0.0).interval(level))
+    return found if found == over_segments else "open"
 
 
 def check_decidable(claims: ClaimFile, grid: Grid) -> None:
@@ -515,10 +546,16 @@ def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:
     """Whether higher scores or costs are better by the metric of a claim. True if no metric is named."""
     if claim.metric in (*COSTS, LOGPROB):
         return claim.metric in HIGHER_IS_BETTER
+    metric = metric_of(claim, claims)
+    return metric is None or metric.higher_is_better
+
+
+def metric_of(claim: ClaimConfig, claims: ClaimFile) -> Metric | None:
+    """The metric of a claim that is neither about a cost nor about log probabilities. None if no metric is named."""
     grid = GridConfig.model_validate(claims.tree(claims.usual_budget))
     own = next((test.own_metrics() for test in grid.test if claim.test in (None, test.name)), None)
     metrics = [build_metric(**entry) for entry in own or grid.metrics or ()]
     if claim.metric is not None:
         named = (metric for metric in metrics if claim.metric in (metric.name, metric.label))
-        return (next(named, None) or build_metric(claim.metric)).higher_is_better
-    return not metrics or metrics[0].higher_is_better
+        return next(named, None) or build_metric(claim.metric)
+    return metrics[0] if metrics else None

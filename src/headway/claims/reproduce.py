@@ -386,6 +386,7 @@ def _findings(
 ) -> list[Table]:
     """The tables of a comparison, with the findings on all claims. Writes the report and the record into the folder."""
     as_printed = claims.budget(options.budget).as_printed
+    claims = claims.model_copy(update={"looks": max(claims.looks, comparison.looks)})
     regimes = regimes_of(comparison, as_printed=as_printed)
     runs = {name: [cell.path for cell in cells if cell.path] for name, cells in comparison.cells.items()}
     cuts, of_cuts = cut_variants(claims, runs, data)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from headway.augment.bulk_options import BulkOptions, DecodedOptions
 from headway.cli.console import confirmed
-from headway.cli.shell import Average, Device, EngineName, Precision, argument, keys_given, verb
+from headway.cli.shell import Average, Device, EngineName, Precision, Workers, argument, keys_given, verb
 from headway.cli.standard_streams import write
 from headway.core.config import Section, validated_options
 from headway.core.errors import UserError, check_companions, option
@@ -130,6 +130,7 @@ def augment(
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
+    workers: Workers = None,
 ) -> None:
     from headway.augment.bulk_decoding import check_output, decode_corpus
 
@@ -156,7 +157,7 @@ def augment(
     checked = validated_options(BulkOptions, given | keys_given(keys, BulkOptions))
     check_output(checked)
     check_engine(engine, runs[0], checked.model_dump(exclude_unset=True))
-    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision)
+    predictor = load(*runs, average=average, engine=engine, device=device, precision=precision, workers=workers)
     teacher = RunTeacher(predictor, checked, {"average": average, "engine": engine, "precision": precision})
     lines = teacher.trained_on() if teaching.input is None else teaching.lines()
     write(json.dumps(decode_corpus(method, teacher, lines, checked)["counts"], ensure_ascii=False))

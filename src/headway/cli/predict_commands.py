@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from headway.cli.prediction_options import PREDICT_OPTIONS, draw_alignments
-from headway.cli.shell import Average, Device, EngineName, Given, Precision, argument, flag, verb
+from headway.cli.prediction_options import PREDICT_OPTIONS, DocumentOptions, TermOptions, draw_alignments
+from headway.cli.shell import Average, Device, EngineName, Given, Precision, Workers, argument, flag, verb
 from headway.core.config import WRITES_FILE, WRITES_FOLDER
 from headway.core.errors import UserError, check_companions, option
 
@@ -42,6 +42,7 @@ def predict(
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
+    workers: Workers = None,
 ) -> None:
     from headway.cli.standard_streams import output_to
     from headway.cli.streams import document_outputs, run_documents, run_predict
@@ -63,7 +64,7 @@ def predict(
     written = {key: options.get(key) for key in ("attention", "alignments", "alignment_figure", "term_report")}
     read = [input, *file, *(options.get(key) for key in ("prefix", "dictionary", "alignment_gold", "glossary"))]
     check_apart({"output": output, **written}, [*map(Path, words), *(path for path in read if path)])
-    loaded = {"device": device, "average": average, "precision": precision, "engine": engine}
+    loaded = {"device": device, "average": average, "precision": precision, "engine": engine, "workers": workers}
     if file:
         if words or input:
             what = "a document is translated, or lines are, not both"
@@ -73,7 +74,9 @@ def predict(
     if input is not None and is_marked_up(input):
         what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
         raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
-    check_companions(["output_folder"] if output_folder else [], {"output_folder": ("file",)})
+    own = DocumentOptions.model_fields.keys() - TermOptions.model_fields.keys()
+    of_documents = [*(options.keys() & own), *(["output_folder"] if output_folder else [])]
+    check_companions(of_documents, dict.fromkeys(of_documents, ("file",)))
     with output_to(output), lines_of(input):
         shown = run_predict(runs, options, words=words, lines=input, **loaded, split_sentences=split_sentences)
     draw_alignments(shown, options.get("alignment_figure"))

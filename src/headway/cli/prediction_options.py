@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, Section
 from headway.core.errors import UserError, check_companions, option
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ATTENTION: dict[str, Any] = {"group": "Attention"}
 TERMS: dict[str, Any] = {"group": "Terms"}
+DOCUMENTS: dict[str, Any] = {"group": "Documents"}
 ALIGNMENT: dict[str, Any] = {"group": "Alignments of words"}
 
 
@@ -102,6 +103,43 @@ class TermOptions(Section):
             write_json(self.term_report, count.record())
 
 
+class DocumentOptions(TermOptions):
+    """How documents are read and written."""
+
+    final: bool = Field(
+        default=False,
+        description="Do not mark translations as to be reviewed: fuzzy in PO, needs-review-translation in XLIFF.",
+        json_schema_extra=DOCUMENTS,
+    )
+    encoding: str | None = Field(
+        default=None,
+        description="The encoding of documents that declare none, such as subtitles.",
+        json_schema_extra={**DOCUMENTS, "default_text": "UTF-8"},
+    )
+
+    attributes: Literal["all", "none"] = Field(
+        default="all",
+        description="Texts in attributes of HTML that are translated, such as titles.",
+        json_schema_extra=DOCUMENTS,
+    )
+
+    @property
+    def of_documents(self) -> dict[str, Any]:
+        """The keyword arguments of `translate_document`."""
+        return {"final": self.final, "encoding": self.encoding, "attributes": self.attributes == "all"}
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        from headway.markup.encodings import web_codec
+
+        try:
+            return value and web_codec(value)
+        except LookupError as error:
+            what, allowed = "this encoding is not known", "a name such as utf-8 or windows-1252"
+            raise UserError(what, where=option("encoding"), received=value, allowed=allowed) from error
+
+
 class WriterOptions(AlignmentOptions, TermOptions):
     """Files and scores that `headway predict` writes in addition to outputs, and a file of forced prefixes."""
 
@@ -170,7 +208,7 @@ def numbers(text: str | None, where: str) -> list[int] | None:
 
 
 # The models whose fields are the options of a command, for all tasks.
-PREDICT_OPTIONS = (PredictOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions)
+PREDICT_OPTIONS = (PredictOptions, TreeOptions, LabelOptions, WriterOptions, LabelWriterOptions, DocumentOptions)
 SCORE_OPTIONS = (TargetScoreOptions, LabelScoreOptions)
 
 

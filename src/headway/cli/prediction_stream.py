@@ -1,7 +1,7 @@
 """Decoding and forced scoring of streams of lines, with the predictor of any task."""
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,7 +13,7 @@ from headway.cli.shell import flag_of
 from headway.cli.standard_streams import StandardInput, windows, write
 from headway.core.errors import UserError, option, printable
 from headway.core.files import json_line, whole_file
-from headway.core.languages import has_no_spaces
+from headway.core.languages import separates_sentences
 from headway.core.log import progress, say, warn
 from headway.formats.conllu import label_column, read_labelled
 from headway.formats.lines import check_file, lines_of, read_lines
@@ -37,6 +37,7 @@ from headway.processing.text.text_processor import TextProcessor
 AnyOutput = TypeVar("AnyOutput", bound=Output)
 
 MOST_SHOWN = 12  # alignments per figure
+WINDOWS = 8  # of a predictor, that are read from a file at a time
 ATTENTION = "attention", "alignments", "alignment_figure"  # options that need attention
 
 
@@ -179,12 +180,14 @@ def predict_stream(
             first), or the number of prefixes is wrong.
     """
     done, shown = 0, source is None or not source.typed
+    size = predictor.window(options.capture) * (WINDOWS if prefixes is None else 1)  # prefixes are those of a window
     total = _checked(predictor, options, sources, prefixes) if source is None else None
     doing = "decoding" if isinstance(options, PredictOptions) else "labelling"
     with accounted(), progress(doing, total, "lines", shown=shown) as line:
-        for window in windows(_readable(sources, options), predictor.together, source):
+        predictor.answered = lambda count: line.update(line.done + count)
+        for window in windows(_readable(sources, options), size, source):
             given = options if prefixes is None else prefixes.given_to(options, done, len(window))
-            outputs = []
+            last = deque[AnyOutput](maxlen=predictor.recipe.data.context.most)
             answers = predictor.stream(_inputs(window), given, first_line=done + 1)
             for row, output in zip(window, answers, strict=True):
                 if isinstance(row, UserError):
@@ -194,9 +197,9 @@ def predict_stream(
                         raise output.problem
                     warn(f"skipped: {output.problem.spelled(flag_of)}")
                 done += 1
-                outputs.append(output)
+                last.append(output)
                 write(output, done)
-            options = predictor.following(options, outputs)
+            options = predictor.following(options, last)
             sys.stdout.flush()
             line.update(done)
     if not done:
@@ -226,7 +229,7 @@ def _checked(
     """
     number, source = 0, predictor.runs[0].source
     with progress("checking", unit="lines") as line:
-        for window in windows(_readable(sources, options), predictor.together):
+        for window in windows(_readable(sources, options), predictor.window(options.capture)):
             given = options if prefixes is None else prefixes.given_to(options, number, len(window))
             of_text = isinstance(source, TextProcessor)
             if of_text:
@@ -298,9 +301,9 @@ def predict_by_sentence(
 ) -> None:
     """Translate each sentence of a line separately, and write the translations of a line on one line."""
     languages, options, translator.aligner = translator.languages, translator.options, None
-    space = "" if has_no_spaces(languages.target) else " "
+    space = " " if separates_sentences(languages.target) else ""
     with accounted():
-        for window in windows(_readable(lines, options), translator.predictor.together, source):
+        for window in windows(_readable(lines, options), WINDOWS * translator.predictor.window(()), source):
             split = [sentences(line, languages.source) or [""] for line in _inputs(window)]
             outputs = iter(translator([sentence for found in split for sentence in found]))
             for found in split:

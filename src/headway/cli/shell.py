@@ -83,6 +83,11 @@ Precision = Annotated[
     ),
 ]
 
+Workers = Annotated[
+    int | None,
+    flag("Batches that are decoded at a time, on a core each.", "as many as there are cores", group=panel(MODEL)),
+]
+
 
 class Given(NamedTuple):
     """Marks the parameter of a verb that gets the user's unvalidated options of several models."""

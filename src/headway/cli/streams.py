@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from headway.cli.prediction_options import (
+    DocumentOptions,
     LabelScoreOptions,
     LabelWriterOptions,
     TargetScoreOptions,
@@ -34,7 +35,7 @@ from headway.core.files import check_apart, exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_there, read_rows
 from headway.formats.pair_formats import field_of
-from headway.markup.documents import kind_of, translate_document
+from headway.markup.documents import is_marked_up, kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import PredictOptions, checked_options
 from headway.predictors.predictor import Predictor
@@ -55,6 +56,7 @@ LARGEST_DOCUMENT = 1 << 28  # bytes
 AUDIO_FIELD = "audio"  # the field of a JSON line on standard input
 
 Model = TypeVar("Model", bound=BaseModel)
+Terms = TypeVar("Terms", bound=TermOptions)
 
 
 def run_predict(
@@ -97,10 +99,11 @@ def run_predict(
         ):
             missing = f"there is no such run{runs_near(Path(word))}"
             what = f"this is no run, and {task} reads lines" if is_there else missing
-            allowed = f"headway predict RUN {option('input')} FILE, a text, or lines on standard input"
+            asked = f"{option('file')} {word}" if is_marked_up(Path(word)) else f"{option('input')} FILE"
+            allowed = f"headway predict RUN {asked}, a text, or lines on standard input"
             raise UserError(what, where=word, allowed=allowed)
     if split_sentences:
-        translator, terms = _translator(predictor, given, "split_sentences", ("nbest", "sample"))
+        translator, terms = _translator(predictor, given, "split_sentences", TermOptions, ("nbest", "sample"))
         predict_by_sentence(translator, *_stream(lines, words))
         terms.tell(translator.terms)
         return []
@@ -123,13 +126,17 @@ def run_predict(
 
 
 def _translator(
-    predictor: Predictor[Any, Any], given: Mapping[str, Any], where: str, without: Sequence[str] = ("nbest",)
-) -> tuple[SentenceTranslator, TermOptions]:
-    """The sentence translator that the option `where` needs, and the options of terms. Raises UserError."""
+    predictor: Predictor[Any, Any],
+    given: Mapping[str, Any],
+    where: str,
+    kind: type[Terms],
+    without: Sequence[str] = ("nbest",),
+) -> tuple[SentenceTranslator, Terms]:
+    """The sentence translator that the option `where` needs, and its options of a kind. Raises UserError."""
     task = predictor.recipe.task
     if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
         raise UserError("this is for tasks that read and write text", where=option(where), received=task)
-    options, terms = _parts(given, task, predictor.Options, TermOptions, without)
+    options, terms = _parts(given, task, predictor.Options, kind, without)
     return SentenceTranslator(predictor, options, terms=terms.terms()), terms
 
 
@@ -150,13 +157,15 @@ def run_documents(
             failed[file] = error
     if contents:
         check_engine(loaded["engine"], runs[0], given)
-        translator, terms = _translator(load(*runs, **loaded), given, "file")
+        translator, options = _translator(load(*runs, **loaded), given, "file", DocumentOptions)
         sides = ("source", "target") if {"tmx", "xliff"} & {*map(kind_of, map(str, contents))} else ("source",)
         what = "documents are cut into sentences, and marked, by language"
         check_determined(translator.predictor.recipe.text, what, *sides)
         for file, content in contents.items():
             try:
-                result = translate_document(content, str(file), translator, translator.languages)
+                result = translate_document(
+                    content, str(file), translator, translator.languages, **options.of_documents
+                )
             except UserError as error:
                 failed[file] = error
                 continue
@@ -167,7 +176,7 @@ def run_documents(
                 write(result.decode("utf-8", "replace"), end="")
             else:
                 sys.stdout.buffer.write(result)
-        terms.tell(translator.terms)
+        options.tell(translator.terms)
     if failed and len(documents) == 1:
         raise failed.popitem()[1]
     if failed:

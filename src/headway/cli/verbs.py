@@ -73,6 +73,10 @@ VERBS = (
         "Compare systems over seeds and test sets: scores, costs, verdicts, and what differs.",
     ),
     Verb(
+        "gate", COMPARE, "gate_commands:gate_app",
+        "Judge the changes that a person or a program tries one after the other: keep, drop, open, same or more.",
+    ),
+    Verb(
         "reproduce", COMPARE, "compare_commands:reproduce",
         "Decide the claims of a document: prepare data, train and compare variants, "
         "print the paper's numbers and ours.",

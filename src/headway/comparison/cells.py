@@ -10,11 +10,15 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import FiniteFloat, TypeAdapter
 
+from headway.comparison.options import Documents
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import exists, sha256, write_json
@@ -25,7 +29,8 @@ from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import content_hash
 from headway.formats.lines import read_lines
 from headway.metrics import Metric
-from headway.metrics.metric import Kind
+from headway.metrics.intervals import summed
+from headway.metrics.metric import Kind, Statistics
 from headway.predictors.output import Example
 from headway.processing.text.text_processor import PreparationConfig, prepare
 from headway.recipe import Recipe
@@ -49,6 +54,7 @@ class EvaluationSet:
         sources: N texts; empty if they are not known.
         groups: the group of each segment, such as a length or a language, for scores by group; empty without groups.
         steps: the normalisation steps of the references, separated by commas.
+        documents: the document of each segment; empty if segments are independent.
     """
 
     name: str
@@ -56,9 +62,16 @@ class EvaluationSet:
     sources: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     steps: str = ""
+    documents: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.references[0])
+
+    def by_document(self, statistics: Statistics, chosen: NDArray[np.bool_] | None = None) -> Statistics:
+        """The statistics of the documents, or of the segments without documents, from those of the chosen segments."""
+        rows = statistics if chosen is None else statistics[chosen]
+        documents = self.documents if chosen is None else [*compress(self.documents, chosen)]
+        return summed(rows, documents) if documents else rows
 
 
 @dataclass(frozen=True)
@@ -145,7 +158,7 @@ class CellResult:
         curve: the evaluations on the development set, in order.
         precision: the precision of training, in the format of `precision_of`; empty if it is not known.
         dev_steps: the normalisation steps of the development references, separated by commas.
-        rate: the recipe's learning rate; None if it is not known.
+        rate: the learning rate of training; None if it is not known, as for an imported model.
     """
 
     variant: str
@@ -242,15 +255,18 @@ def check_names(cells: Sequence[CellName], baseline: str | None = None, *, least
 
 
 def check_set(test: EvaluationSet, where: str) -> None:
-    """Raise UserError if a test set has fewer than two segments, too few for a confidence interval."""
+    """Raise UserError if a test set has fewer than two segments, or documents: too few for a confidence interval."""
     if len(test) < 2:
         raise UserError("an interval needs two segments or more", where=where, received=len(test))
+    if len({*test.documents}) == 1:
+        raise UserError("an interval needs two documents or more", where=where, received=1)
 
 
 def check_lines(output: CellOutput, where: str) -> None:
     """Raise UserError unless each reference has a hypothesis, and a source and a group if the test set has them."""
     test = output.test
     given = {"hypotheses": output.hypotheses, "sources": test.sources, "groups": test.groups}
+    given["documents"] = test.documents
     for name, lines in [*given.items(), *(("references", lines) for lines in test.references)]:
         if len(lines) != len(test) and (lines or name == "hypotheses"):
             what = f"{len(lines):,} {name} for {len(test):,} references; there must be one a segment"
@@ -312,7 +328,7 @@ class NamedCorpus:
     """A corpus that outputs are scored on, with absolute paths; see `EvaluationSetConfig`.
 
     `key`: the corpus's name in error messages, by default `test.NAME`. `written`: how references are normalised before
-    scoring; None leaves them unchanged. `links_from`: see `read_alignments`.
+    scoring; None leaves them unchanged. `links_from`: see `read_alignments`. `documents`: see `documents_of`.
     """
 
     name: str
@@ -324,6 +340,7 @@ class NamedCorpus:
     key: str | None = None
     written: PreparationConfig | None = None
     links_from: LinksFrom = None
+    documents: Documents | None = None
 
     @property
     def steps(self) -> str:
@@ -343,10 +360,12 @@ class NamedCorpus:
 
     def fingerprint(self) -> str:
         """A hash of all files, of the options that they are read with, and of what models are evaluated for."""
-        files = [*corpus_files(self.corpus), *(path for path in (self.groups, self.alignments) if path)]
+        beside = (path for path in (self.groups, self.alignments, self.documents) if isinstance(path, Path))
+        files = [*corpus_files(self.corpus), *beside]
         options = [part.model_dump_json() for _, part in parts(self.corpus, self.name)]
         asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
         asked += ["links from 1"] if self.links_from else []
+        asked += ["documents"] if self.documents else []
         return content_hash([self.name, *options, *map(content, files), *asked])
 
 
@@ -407,12 +426,33 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example],
         if not all(example.words for example in examples):
             raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
         references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
+    sources = tuple(example.source for example in examples)
+    documents = documents_of(corpus.documents, sources, where)
     by = option("by") if corpus.key else f"{where}.groups"
-    for place, path, lines in ((by, corpus.groups, groups), (where, corpus.alignments, references[0])):
+    beside = ((by, corpus.groups, groups), (where, corpus.alignments, references[0]))
+    for place, path, lines in (*beside, (f"{where}.documents", corpus.documents, documents)):
         if path is not None and len(lines) != len(examples):
             raise UserError(f"{len(lines)} lines for {len(examples)} examples", where=f"{place}: {path}")
-    sources = tuple(example.source for example in examples)
-    return examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps)
+    return examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps, documents)
+
+
+def documents_of(given: Documents | None, lines: Sequence[str], where: str) -> tuple[str, ...]:
+    """The document of each segment: its line in a file, or by blank lines of the test set, which end a document.
+
+    Empty if no documents are `given`. A test set with blank lines is then warned of. Raises UserError without them.
+    """
+    if isinstance(given, Path):
+        return tuple(read_lines(given))
+    numbers = [*accumulate(int(not line.strip()) for line in lines)]
+    marked = len({number for number, line in zip(numbers, lines, strict=True) if line.strip()}) > 1
+    if given is None:
+        if marked:
+            named = f"{option('unit')} document, or documents: blank of a grid's test set, counts documents"
+            warn(f"{where}: blank lines mark documents, whose segments are not independent; {named}")
+        return ()
+    if not marked:
+        raise UserError("no blank line ends a document here", where=where)
+    return tuple(map(str, numbers))
 
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:

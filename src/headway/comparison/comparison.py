@@ -8,23 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from math import inf, sqrt
+from math import comb, inf, isfinite, sqrt
 from statistics import fmean, stdev
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headway.comparison.cells import CellResult, Costs, EvaluationSet, check_cells, check_margin
 from headway.core.errors import UserError, nearest
 from headway.core.log import counted
 from headway.core.tables import Cell, Column, Spread, Table
 from headway.metrics.intervals import (
+    LEVEL,
     SIGNIFICANT,
     TRIALS,
     Estimate,
     Interval,
     Linearised,
+    dunnett,
     equal_variances,
     holm,
+    level_of,
     linearise,
     pooled_difference,
     randomized,
@@ -62,7 +65,8 @@ COST_COLUMNS = {
 }
 MEGABYTE = 1e6
 OF_OUTPUTS = "p_outputs", "p_outputs_holm", "outputs"
-LEAST_SEEDS, APART, POINT = 5, 5, 1.0  # for two groups: fewest seeds, gap in deviations, smallest deviation
+APART, POINT = 5, 1.0  # for two groups: the gap in deviations, the smallest deviation
+FEW_APART = {3: 20, 4: 8}  # the gap by fewer seeds: scores of one group have it by chance as often as those of five
 ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
 LIMITS = {
     ONE_RATE: "the learning rate is the same for both, and another one may suit one of them better.",
@@ -70,8 +74,12 @@ LIMITS = {
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
 }
 FEW = 20  # a system has learned nothing if it has more distinct references than this for each distinct output
-UNLEARNED = f"has learned: at most one different output for {FEW} different references"
-IN_GROUPS = "Of seeds in two groups, shares say more than means, whose 95 % interval held in 48 to 90 % when simulated."
+FLOOR = 0.01  # or if its score is within this share of the metric's range of the worst score
+UNLEARNED = f"has learned: one different output for {FEW} different references, or {100 * FLOOR:g} % of the best score"
+IN_GROUPS = (
+    "Seeds in two groups have no mean to compare. If all seeds of one variant are above all of the other, p is that of"
+    " a permutation of seeds, and otherwise that of Fisher's exact test on the shares above the gap."
+)
 
 
 @dataclass(frozen=True)
@@ -141,11 +149,14 @@ class ComparedPair:
         verdict: on b: `better`, `worse`, `even` if the interval lies within the margin, or `none`. `rate?` replaces the
             first three if `doubt` is not empty.
         p_value: accounts for seeds and test segments; None with one seed.
-        adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure.
-        why: why there is no verdict: the metric cannot tell any outputs apart, or the seeds fall in two groups.
+        adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure, and for looks.
+        why: why there is no verdict: trainings are missing, or the metric cannot tell any outputs apart; or that seeds
+            fall in two groups.
         doubt: the runs that are still needed, if the choice of a tuned value may explain the difference.
         most: the largest possible difference between two scores of the metric.
         limits: the limitations of the verdict, keys of `LIMITS`.
+        level: the confidence level of the interval.
+        groups: the gap between seeds in two groups, which replaces the interval; None without groups.
     """
 
     a: str
@@ -159,6 +170,8 @@ class ComparedPair:
     doubt: str = ""
     most: float = inf
     limits: tuple[str, ...] = ()
+    level: float = LEVEL
+    groups: Groups | None = None
 
     @property
     def words(self) -> str:
@@ -172,9 +185,11 @@ class ComparedPair:
         return self.estimate.value
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float] | tuple[None, None]:
         """The confidence interval of the difference, clipped to the range of the metric's differences."""
-        low, high = self.estimate.interval()
+        if self.groups is not None:
+            return None, None
+        low, high = self.estimate.interval(self.level)
         return max(low, -self.most), min(high, self.most)
 
 
@@ -194,6 +209,8 @@ class Comparison:
         tuning: the choices of the tuned key of a grid, as JSON values.
         equal_variances: if the seeds' variance is pooled, by measure the p-value of the test that all variants have the
             same variance; None if the test cannot be computed.
+        looks: how often these variants have been compared, with other seeds each time. Look k has 1/k of the first
+            look's probability of a false verdict.
     """
 
     variants: tuple[ComparedVariant, ...]
@@ -206,6 +223,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     tuning: Mapping[str, Any] = field(default_factory=dict)
     equal_variances: Mapping[str, float | None] = field(default_factory=dict)
+    looks: int = 1
 
     @property
     def seeds(self) -> int:
@@ -234,7 +252,8 @@ class Comparison:
         found = dict[ComparedPair, tuple[float, float, str]]()
         for measure in self.measures if self.seeds == 1 else ():
             pairs = [pair for pair in self.pairs if pair.metric == measure.key]
-            own = {name: rows[0] for (key, name), rows in self.statistics.items() if key == measure.key}
+            unit, of_measure = self.tests[measure.test].by_document, measure.key
+            own = {name: unit(rows[0]) for (key, name), rows in self.statistics.items() if key == of_measure}
             p_values = randomized(measure.metric, [(own[pair.a], own[pair.b]) for pair in pairs]) if pairs else []
             for pair, p, adjusted in zip(pairs, p_values, holm(p_values), strict=True):
                 word = "better" if (pair.difference > 0) is measure.metric.higher_is_better else "worse"
@@ -273,7 +292,7 @@ class Comparison:
         for pair in self.pairs:
             low, high = pair.interval
             by = f"{pair.difference:+.2f} {self.measure(pair.metric).label}"
-            numbers = f"{by}, 95 % interval {low:+.2f} to {high:+.2f}"
+            numbers = by if low is None else f"{by}, {100 * pair.level:.3g} % interval {low:+.2f} to {high:+.2f}"
             if (p := self.of_outputs.get(pair, (0, pair.adjusted_p_value))[1]) is not None:
                 of = " of these outputs" if self.seeds == 1 else ""
                 numbers += f", p{of} {p:.4f}" if p >= 0.0001 else f", p{of} < 0.0001"
@@ -290,6 +309,7 @@ class Comparison:
         tests = []
         for test in self.tests:
             facts = [counted(len(test), "segment")]
+            facts += [counted(len({*test.documents}), "document")] if test.documents else []
             facts += [f"{len(test.references)} reference sets"] if len(test.references) > 1 else []
             facts += [f"references normalised: {test.steps}"] if test.steps else []
             tests.append(f"{test.name} ({', '.join(facts)})")
@@ -305,7 +325,10 @@ class Comparison:
             alone = "The interval holds 95 % over this test set alone."
             of_p = f"p is of these outputs: approximate randomization, {TRIALS:,} trials, Holm's method over the pairs."
             return [f"{alone} One seed says nothing of the method: there is no verdict.", of_p]
-        notes = ["The interval holds 95 % over seeds and test sets; p is adjusted by Holm's method over the pairs."]
+        share = f"{100 * level_of(self.looks):.3g} %"
+        notes = [f"The interval holds {share} over seeds and test sets; p is adjusted by Holm's method over the pairs."]
+        if self.looks > 1:
+            notes += [f"This is look {self.looks} at these variants, by other seeds each time: p is multiplied by it."]
         margins = ", ".join(f"{name} ±{value:g}" for name, value in self.margin.items())
         notes += [f"Even is an interval within the margin: {margins}."] if margins else []
         notes += self._pooled_notes()
@@ -367,7 +390,8 @@ class Comparison:
             "metrics": metrics,
             "significance": significance,
         }
-        further = {"tuning": dict(self.tuning), "equal_variances": dict(self.equal_variances)}
+        further: dict[str, Any] = {"tuning": dict(self.tuning), "equal_variances": dict(self.equal_variances)}
+        further["looks"] = self.looks if self.looks > 1 else None
         return values | {"baseline": self.baseline} | {name: value for name, value in further.items() if value}
 
     def plot(self, metric: str | None = None, ax: Axes | None = None) -> Axes:
@@ -391,7 +415,8 @@ class Comparison:
         ax.axvline(0, color="0.4", linewidth=1)
         for row, pair in enumerate(pairs):
             low, high = pair.interval
-            ax.plot([low, high], [row, row], color=COLOURS[pair.verdict], linewidth=2)
+            ends = [end for end in (low, high) if end is not None]
+            ax.plot(ends, [row] * len(ends), color=COLOURS[pair.verdict], linewidth=2)
             filled = "none" if pair.verdict in ("none", "rate?") else COLOURS[pair.verdict]
             ax.plot([pair.difference], [row], "o", color=COLOURS[pair.verdict], markerfacecolor=filled)
         labels = [f"{pair.b} against {pair.a}: {pair.words}".replace("$", r"\$") for pair in pairs]
@@ -461,6 +486,8 @@ def compare_cells(
     any_tokenization: bool = False,
     pooled_variance: bool = False,
     doubts: Mapping[str, str] = MappingProxyType({}),
+    incomplete: Mapping[str, str] = MappingProxyType({}),
+    looks: int = 1,
 ) -> Comparison:
     """Compare variants: every pair, or every variant with a baseline.
 
@@ -474,6 +501,9 @@ def compare_cells(
         any_tokenization: allow some hypotheses to look tokenised and others not.
         pooled_variance: estimate the seeds' variance from all variants together (`pooled_difference`).
         doubts: by variant, the runs that are needed before the choice of its tuned value can be trusted.
+        incomplete: by variant, the trainings that are missing. The seeds that are left are a selection, so that pairs
+            of the variant have no verdict.
+        looks: how often the variants have been compared, with other seeds each time.
 
     Raises:
         UserError: the cells cannot be compared (see `check_cells`), or a margin or the baseline has an unknown name.
@@ -494,13 +524,16 @@ def compare_cells(
         by_each = list(references) if metric.each_reference and len(references) > 1 else []
         for name, row in by_variant.items():
             outputs = [cell.outputs[measure.test].hypotheses for cell in row]
-            if all(FEW * len(set(each)) <= len(set(references[0])) for each in outputs):
-                unlearned.add(name)
             alone = [
                 metric.score(outputs[0], [lines], test.sources).value for lines in by_each
             ]  # before the signature of all sets
             counts = tuple(metric.counted(output, references, test.sources) for output in outputs)
-            statistics[measure.key, name], linearised[name] = counts, linearise(metric, counts)
+            statistics[measure.key, name] = counts
+            linearised[name] = linearise(metric, [test.by_document(rows) for rows in counts])
+            if all(FEW * len(set(each)) <= len(set(references[0])) for each in outputs) or (
+                score_nothing(linearised[name].scores.tolist(), metric)
+            ):
+                unlearned.add(name)
             interval = linearised[name].interval(metric.bounds)
             scores.setdefault(name, {})[measure.key] = SeedScores(tuple(linearised[name].scores.tolist()), interval)
             if len(row) == 1:
@@ -509,16 +542,16 @@ def compare_cells(
                 notes += [f"{which}: {note}" for note in metric.notes(counts[0].sum(axis=0))]
         even = margin.get(metric.name, margin.get(metric.label, 0.0))
         missing = metric.missing(references)
-        for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance):
+        for pair in compared_pairs(measure, linearised, even, baseline, pooled_variance=pooled_variance, looks=looks):
             both = pair.a, pair.b
-            groups = in_groups({name: scores[name][measure.key].scores for name in both}, even)
-            why = groups if missing is None else re.split("[,;]", missing)[0]
-            if unlearned.issuperset(both):
+            why = "; ".join(dict.fromkeys(incomplete[name] for name in both if name in incomplete))
+            why = why or ("" if missing is None else re.split("[,;]", missing)[0])
+            if not why and unlearned.issuperset(both):
                 why = f"{'none' if len(unlearned) == len(by_variant) else 'neither'} {UNLEARNED}"
             doubt = "; ".join(doubts[name] for name in both if name in doubts)
             word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
-            pairs.append(replace(pair, verdict=word, why=why, doubt=doubt))
-            notes += [IN_GROUPS] if groups and IN_GROUPS not in notes else []
+            pairs.append(replace(pair, verdict=word, why=why or pair.why, doubt=doubt))
+            notes += [IN_GROUPS] if pair.groups and IN_GROUPS not in notes else []
         if pooled_variance:
             equal[measure.key] = equal_variances(list(linearised.values()))
     variants = tuple(
@@ -527,27 +560,62 @@ def compare_cells(
     )
     return Comparison(
         variants, tuple(pairs), measures, dict(margin), baseline, by_variant, statistics, tuple(notes),
-        equal_variances=equal,
+        equal_variances=equal, looks=looks,
     )  # fmt: skip
 
 
-def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> str:
-    """How many seeds of each variant score above a gap, if a variant's seeds fall in two groups; else empty.
+def score_nothing(scores: Sequence[float], metric: Metric) -> bool:
+    """Whether all scores are within `FLOOR` of the worst score, as a share of the range. False if there is no range."""
+    worst, best = metric.bounds if metric.higher_is_better else metric.bounds[::-1]
+    return isfinite(best - worst) and all(abs(score - worst) <= FLOOR * abs(best - worst) for score in scores)
 
-    A gap is `APART` times as wide as the deviation within the groups, and as the margin (by default one point).
+
+class Groups(NamedTuple):
+    """Two groups that the seeds of a variant fall in: the score between them, and the seeds above it in words."""
+
+    gap: float
+    why: str
+
+
+def in_groups(scores: Mapping[str, Sequence[float]], margin: float) -> Groups | None:
+    """The groups of the first variant whose seeds fall in two; else None.
+
+    A gap is `APART` times as wide as the deviation within the groups (with three or four seeds `FEW_APART` times), and
+    `APART` times as wide as the margin (by default one point).
     """
     for name, own in scores.items():
-        if len(own) < LEAST_SEEDS:  # fewer seeds have wide gaps by chance
+        if len(own) < min(FEW_APART):
             continue
         ordered = sorted(own)
         width, index = max((high - low, index) for index, (low, high) in enumerate(pairwise(ordered), 1))
         groups = ordered[:index], ordered[index:]
         squares = sum((score - fmean(group)) ** 2 for group in groups for score in group)
-        if width > APART * max(sqrt(squares / (len(own) - 2)), margin or POINT):
+        within = FEW_APART.get(len(own), APART) * sqrt(squares / (len(own) - 2))
+        if width > max(within, APART * (margin or POINT)):
             gap = fmean(ordered[index - 1 : index + 1])
             shares = [f"{sum(score > gap for score in row)} of {len(row)} of {each}" for each, row in scores.items()]
-            return f"the seeds of {name} fall in two groups, and above {gap:.2f} are {' and '.join(shares)}"
-    return ""
+            said = f"the seeds of {name} fall in two groups, and above {gap:.2f} are"
+            return Groups(gap, f"{said} {' and '.join(shares)}")
+    return None
+
+
+def permutation_p(a: Sequence[float], b: Sequence[float]) -> float:
+    """The two-sided p-value of a permutation of seeds if all seeds of one system are above all of the other; else 1."""
+    return 2 / comb(len(a) + len(b), len(a)) if min(a) > max(b) or min(b) > max(a) else 1.0
+
+
+def p_of_groups(a: Linearised, b: Linearised, gap: float) -> float:
+    """The p-value of a pair whose seeds fall in two groups: of a permutation, or Fisher's test on shares above `gap`.
+
+    It is never below the p-value over segments alone.
+    """
+    from scipy import stats  # imported late: it loads slowly
+
+    rows = [one.scores.tolist() for one in (a, b)]
+    above = [sum(score > gap for score in row) for row in rows]
+    of_shares = stats.fisher_exact([[count, len(row) - count] for count, row in zip(above, rows, strict=True)]).pvalue
+    over_segments = replace((b - a).estimate(), seed_variance=0.0).p_value() or 0.0
+    return max(min(permutation_p(*rows), float(of_shares)), over_segments)
 
 
 def compared_pairs(
@@ -557,8 +625,9 @@ def compared_pairs(
     baseline: str | None,
     *,
     pooled_variance: bool = False,
+    looks: int = 1,
 ) -> list[ComparedPair]:
-    """The verdicts by one measure on all pairs of systems, or on all systems against the baseline."""
+    """The verdicts by one measure on all pairs of systems, or on all systems against the baseline, at look `looks`."""
     names = list(linearised)
     pairs = [*combinations(names, 2)] if baseline is None else [(baseline, name) for name in names if name != baseline]
     every = list(linearised.values())
@@ -568,24 +637,36 @@ def compared_pairs(
         else (linearised[b] - linearised[a]).estimate()
         for a, b in pairs
     ]
-    p_values = [estimate.p_value() for estimate in estimates]
+    groups = [in_groups({name: linearised[name].scores.tolist() for name in pair}, margin) for pair in pairs]
+    p_values = [
+        estimate.p_value() if found is None else p_of_groups(linearised[a], linearised[b], found.gap)
+        for (a, b), estimate, found in zip(pairs, estimates, groups, strict=True)
+    ]
     known = [p for p in p_values if p is not None]
-    adjusted: list[float | None] = [*holm(known)] if len(known) == len(pairs) else [None] * len(pairs)
-    metric, (least, greatest) = measure.metric, measure.metric.bounds
+    adjusted: list[float | None] = [None] * len(pairs)
+    if known and len(known) == len(pairs):
+        by_dunnett = pooled_variance and baseline is not None and not any(groups)
+        first = estimates[0]
+        family = dunnett(known, first.pooled * (first.seeds - 1)) if by_dunnett else holm(known)
+        adjusted = [min(1.0, looks * p) for p in family]
+    metric, (least, greatest), level = measure.metric, measure.metric.bounds, level_of(looks)
     return [
         ComparedPair(
-            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric), p, adjusted_p, most=greatest - least
+            a, b, measure.key, one, verdict(one, adjusted_p, margin, metric, level, even=found is None), p, adjusted_p,
+            why=found.why if found else "", most=greatest - least, level=level, groups=found,
         )
-        for (a, b), one, p, adjusted_p in zip(pairs, estimates, p_values, adjusted, strict=True)
-    ]
+        for (a, b), one, p, adjusted_p, found in zip(pairs, estimates, p_values, adjusted, groups, strict=True)
+    ]  # fmt: skip
 
 
-def verdict(estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric) -> Verdict:
-    """The verdict on a difference: `none` with one seed, `even` if the interval lies within the margin."""
+def verdict(
+    estimate: Estimate, adjusted_p_value: float | None, margin: float, metric: Metric, level: float, *, even: bool
+) -> Verdict:
+    """The verdict on a difference: `none` with one seed, `even` (if allowed) if the interval lies within the margin."""
     if adjusted_p_value is None:
         return "none"
-    low, high = estimate.interval()
-    if -margin <= low and high <= margin:
+    low, high = estimate.interval(level)
+    if even and -margin <= low and high <= margin:
         return "even"
     if adjusted_p_value > SIGNIFICANT:
         return "none"

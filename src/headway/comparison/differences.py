@@ -196,11 +196,13 @@ def _range(low: int, high: int) -> str:
 
 
 def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucketing:
-    members = np.array(part.members)
+    members, test = np.array(part.members), comparison.tests[measure.test]
     chosen = [members == index for index in range(len(part.labels))]
     statistics = (
         {
-            variant.name: [rows[segments] for rows in comparison.statistics[measure.key, variant.name]]
+            variant.name: [
+                test.by_document(rows, segments) for rows in comparison.statistics[measure.key, variant.name]
+            ]
             for variant in comparison.variants
         }
         for segments in chosen
@@ -212,6 +214,7 @@ def _by_segments(comparison: Comparison, measure: Measure, part: _Part) -> Bucke
 
 def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
     """The share of segments whose score lies in each range. Empty if the metric only has the scores right and wrong."""
+    unit = comparison.tests[measure.test].by_document
     bins = {
         variant.name: [
             np.digitize(measure.metric.segment_scores(rows), range(SCORE_STEP, 100, SCORE_STEP))
@@ -224,7 +227,10 @@ def _by_score(comparison: Comparison, measure: Measure) -> Iterator[Bucketing]:
     if len(used) <= 2:
         return
     statistics = (
-        {name: [np.stack([row == index, np.ones(len(row))], axis=1) for row in seeds] for name, seeds in bins.items()}
+        {
+            name: [unit(np.stack([row == index, np.ones(len(row))], axis=1)) for row in seeds]
+            for name, seeds in bins.items()
+        }
         for index in used
     )
     lows = [SCORE_STEP * index for index in used]
@@ -270,7 +276,8 @@ def _word_bucketing(
     for segment, reference in enumerate(references):
         wanted.update(class_of(segment, word) for word in words_of(reference))
     used = [index for index in range(len(labels)) if wanted[index]]
-    statistics = ({name: [seed[index] for seed in seeds] for name, seeds in rows.items()} for index in used)
+    unit = comparison.tests[test].by_document
+    statistics = ({name: [unit(seed[index]) for seed in seeds] for name, seeds in rows.items()} for index in used)
     counts, kept = tuple(wanted[index] for index in used), tuple(labels[index] for index in used)
     scored = _scored(comparison, RATIO, statistics)
     return Bucketing(title, axis, kept, counts, "words of the references", *scored)
@@ -363,18 +370,15 @@ class BandedCurves:
         return Table(columns, rows, title=f"{self.metric} on dev, means over seeds", notes=notes)
 
 
-def with_limits(comparison: Comparison, *, tuned: bool | None) -> Comparison:
-    """A copy of the comparison with the limitations of each verdict.
-
-    `tuned`: whether a key was tuned for each variant; None if that is not known.
-    """
+def with_limits(comparison: Comparison, *, tuned: bool) -> Comparison:
+    """A copy of the comparison with the limitations of each verdict. `tuned`: whether a key was tuned by variant."""
     curves = {each.metric: each for each in banded_curves(comparison)}
     rates = {name: {cell.rate for cell in row} for name, row in comparison.cells.items()}
 
     def limited(pair: ComparedPair) -> ComparedPair:
         measure, limits = comparison.measure(pair.metric), list[str]()
         of_both = rates[pair.a] | rates[pair.b]
-        if not tuned and None not in of_both and (len(of_both) == 1 or tuned is False):
+        if not tuned and None not in of_both:
             limits.append(ONE_RATE if len(of_both) == 1 else UNTUNED)
         if lines := curves.get(measure.metric.name):
             gains = [lines.last_gain(name) or 0.0 for name in (pair.a, pair.b) if name in lines.lines]

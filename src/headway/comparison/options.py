@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 from headway.core.errors import option
@@ -15,6 +15,7 @@ from headway.formats.lines import check_file
 from headway.inspect.inspect_options import DeviceOptions, OutputOptions
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
+Documents = Literal["blank"] | Path  # see `headway.comparison.cells.documents_of`
 GRID_FILES = (".yaml", ".yml")
 USUAL_BUDGET: Final = "small"  # the default budget
 LOGPROB: Final = "logprob"  # a metric that needs a model, not only outputs
@@ -49,6 +50,11 @@ class ScoreOptions(Section):
         "Score the beginning of the sources too: 8, 3-sentences, 3-sentences-de, 20-characters.", ()
     )
     by: Path | None = _existing("A file with the group of each segment, such as its length: score each group.")
+    unit: Literal["segment", "group", "document"] = _existing(
+        "What is independent in the test set: segments; groups, each a document; or documents, which end at "
+        "blank lines.",
+        "segment",
+    )
     metric: tuple[str, ...] = _existing(
         f"{METRIC_NAMES} {METRIC_OPTIONS}", (), default_text="those of the runs, else bleu and chrf"
     )
@@ -86,6 +92,19 @@ class ScoreOptions(Section):
         if given is not None and not all(end.strip().isdecimal() for end in given.split(",")):
             raise ValueError("ends of bins are whole numbers with commas between them, as in 10,20,30")
         return given
+
+    @model_validator(mode="after")
+    def _groups_are_there(self) -> Self:
+        if self.unit == "group" and self.by is None:
+            raise ValueError(f"{option('unit')} group needs {option('by')} FILE, with the group of each segment")
+        return self
+
+    @property
+    def documents(self) -> Documents | None:
+        """The documents of the test set; see `documents_of`."""
+        if self.unit == "group" and self.by is not None:
+            return self.by.absolute()
+        return "blank" if self.unit == "document" else None
 
     @property
     def margins(self) -> dict[str, float]:

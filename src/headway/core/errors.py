@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import PurePath
 
+DIVERGED = "training has diverged"  # in the messages of runs whose loss or weights are not finite
 LONGEST_VALUE = 500  # characters of a value in a message
 LONGEST_PLACE = 1000  # characters of a file, a key or an override
 LONGEST_LINE = 2000  # characters of a line of a message

@@ -19,8 +19,10 @@ TAG = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 PRIVATE = re.compile("q[a-t][a-z]")  # codes reserved for private use
 UNDETERMINED = "und"  # the code of a language without rules
 HAN = frozenset(("Hans", "Hant", "Hani"))
-WITHOUT_SPACES = HAN | {
-    "Bali", "Hira", "Hrkt", "Java", "Jpan", "Kana", "Khmr", "Lana", "Laoo", "Mymr", "Talu", "Thai", "Tibt"
+JAPANESE = frozenset(("Hira", "Hrkt", "Jpan", "Kana"))
+RIGHT_TO_LEFT = frozenset(("Adlm", "Arab", "Aran", "Hebr", "Mand", "Mend", "Nkoo", "Rohg", "Syrc", "Thaa"))
+WITHOUT_SPACES = HAN | JAPANESE | {
+    "Bali", "Java", "Khmr", "Lana", "Laoo", "Mymr", "Talu", "Thai", "Tibt"
 }  # fmt: skip
 # The characters of these scripts, including marks, vowels and digits.
 WIDE = (
@@ -114,6 +116,16 @@ def nearest_variant(codes: Iterable[str], wanted: str, *, with_base: bool = True
 def has_no_spaces(code: str | None) -> bool:
     """Whether a language is written without spaces between words. False if no language is set."""
     return code is not None and (read := _read(code)) is not None and read.script in WITHOUT_SPACES
+
+
+def separates_sentences(code: str | None) -> bool:
+    """Whether a language has a space between two sentences. Chinese and Japanese have none."""
+    return code is None or (read := _read(code)) is None or read.script not in HAN | JAPANESE
+
+
+def is_right_to_left(code: str) -> bool:
+    """Whether a language is written from right to left."""
+    return (read := _read(code)) is not None and read.script in RIGHT_TO_LEFT
 
 
 def is_written_in_han(code: str) -> bool:

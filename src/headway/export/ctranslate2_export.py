@@ -66,7 +66,6 @@ from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 TYPES = {"float32": None, "bf16": "bfloat16", "int8": "int8"}
 BATCH = 32
-PAIRS = 256  # pairs aligned per batch
 ALIGNED = 20_000  # the most training pairs that are aligned for a vocabulary map
 FREQUENT = 100  # the number of frequent target tokens that every map includes
 
@@ -187,7 +186,7 @@ def _attended(run: Run, predictor: SequencePredictor, layer: str) -> Iterator[tu
     pairs = islice((each for each in texts if all(map(str.strip, each)) and predictor.can_read(*each)), ALIGNED)
     with progress("aligning training pairs", ALIGNED, "pairs") as line:
         done = 0
-        for some in batched(pairs, PAIRS):
+        for some in batched(pairs, predictor.window((layer,))):
             sources, targets = ([*texts] for texts in zip(*some, strict=True))
             with accounted(InputAccount()):
                 forced = predictor.force(sources, targets, capture=(layer,))

@@ -5,10 +5,10 @@ Shapes: n seeds, N sentences, P parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from itertools import chain, combinations, product
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, islice, product
 from math import atanh, log, sqrt, tanh
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.comparison.comparison import ComparedPair, Measure, compared_pairs, measures_of
+from headway.comparison.comparison import ComparedPair, Measure, Verdict, compared_pairs, measures_of
 from headway.comparison.options import LOGPROB, AblateOptions, How
 from headway.core.errors import UserError, option
 from headway.core.log import counted, progress, silenced
@@ -24,7 +24,7 @@ from headway.core.processes import batched
 from headway.core.tables import Cell, Column, Table
 from headway.grids.compare import Existing, name_runs
 from headway.metrics import metric_in
-from headway.metrics.intervals import Linearised, linearise
+from headway.metrics.intervals import SIGNIFICANT, Linearised, holm, linearise
 from headway.metrics.metric import Metric, Signature, Statistics
 from headway.models.interventions import Mean, Resample, Rules, named_parts, parts_of
 from headway.predictors.label_predictor import LabelPredictor
@@ -39,6 +39,8 @@ TOGETHER = 25  # sentences that share one draw of other sentences' values
 FIELLER = 1.06  # (P - 3) times the variance of atanh of a rank correlation (Fieller, Hartley and Pearson 1957)
 FAR = 10_007  # the offset between the random seeds of two runs
 GUESSING = 32_000  # vocabulary size; a model that knows nothing guesses among these tokens
+WORDS = {"worse": "matters", "better": "harms", "even": "makes no difference", "none": "no verdict"}
+HEAD, LEAST_RANKED = ":head=", 4  # in names of heads; the fewest sentences for ranks
 ENOUGH = 5  # the fewest parts for which the correlation has an interval
 
 
@@ -97,6 +99,8 @@ class Ablation:
         losses: (n, P), the score without the part minus the score of the whole model, for each seed.
         seen: for each part, the number of seeds whose interval over sentences alone excludes 0.
         stable: the agreement between seeds on the order of the parts.
+        ranks: the heads of each place by their rank within a seed (`by_rank`), against the whole model.
+        needed: by place, the number of heads that each seed needs, over its sentences alone.
     """
 
     measure: Measure
@@ -106,6 +110,8 @@ class Ablation:
     losses: Sequence[Sequence[float]]
     seen: Sequence[int]
     stable: Correlation | None
+    ranks: Sequence[ComparedPair] = ()
+    needed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def found(self) -> list[dict[str, Any]]:
         """The parts as JSON objects, the largest loss first."""
@@ -119,16 +125,33 @@ class Ablation:
     def table(self, of: str = "") -> Table:
         """A table with a row per part; `of` begins its title."""
         seeds, shown = len(self.losses), ("part", "difference", "low", "high", "p_holm")
-        words = {"worse": "matters", "better": "harms", "even": "makes no difference", "none": "no verdict"}
         rows: list[list[Cell]] = [
-            [*map(row.get, shown), f"{row['seen_in']} of {seeds}", words[row["verdict"]]] for row in self.found()
+            [*map(row.get, shown), f"{row['seen_in']} of {seeds}", WORDS[row["verdict"]]] for row in self.found()
         ]
         columns = [Column("without"), *(Column(name, format="+.3f") for name in ("change", "low", "high"))]
         columns += [Column("p", format=".4f"), Column("in seeds"), Column("the part")]
-        over = "seeds and sentences; p is adjusted by Holm's method over the parts."
+        over = "seeds and sentences; p is adjusted by Holm's method over all parts of all tables."
         over = over if seeds > 1 else "these sentences alone. One seed says nothing of the method: there is no verdict."
-        notes = [f"The interval holds 95 % over {over}", *self._stability()]
+        notes = [f"The interval holds 95 % over {over}", *self._stability(), *self._of_heads()]
         return Table(columns, rows, title=f"{of}{self.measure.label}, {self.how}", notes=notes)
+
+    def ranked(self) -> list[dict[str, Any]]:
+        """The ranks of heads as JSON objects."""
+        keys = ("rank", "difference", "low", "high", "p_holm", "verdict")
+        rows = ((p.b, p.difference, *p.estimate.interval(), p.adjusted_p_value, p.verdict) for p in self.ranks)
+        return [dict(zip(keys, row, strict=True)) for row in rows]
+
+    def rank_table(self, of: str = "") -> Table:
+        """A table with a row per place and rank."""
+        rows: list[list[Cell]] = [[*list(row.values())[:-1], WORDS[row["verdict"]]] for row in self.ranked()]
+        columns = [Column("without"), *(Column(name, format="+.3f") for name in ("change", "low", "high"))]
+        columns += [Column("p", format=".4f"), Column("the head of this rank")]
+        note = "Each seed ranks its heads by their losses on every second sentence; changes are those on the others."
+        return Table(columns, rows, title=f"{of}{self.measure.label}, {self.how}, heads by rank", notes=[note])
+
+    def _of_heads(self) -> Iterator[str]:
+        for place, counts in self.needed.items():
+            yield f"Heads of {place} that a seed needs: {', '.join(map(str, counts))}."
 
     def _stability(self) -> list[str]:
         if self.stable is None:
@@ -157,6 +180,7 @@ class Ablations:
         wholes = [f"{name} {', '.join(f'{score:.3f}' for score in scores)}" for name, scores in self.wholes.items()]
         read = f"{counted(self.sentences, 'sentence')} by each of {counted(len(self.runs), 'run')}: {'; '.join(wholes)}"
         tables = [each.table().text() for each in self.ablations]
+        tables += [each.rank_table().text() for each in self.ablations if each.ranks]
         if self.pruned is not None:
             gone = ", ".join(str(len(parts)) for parts in self.pruned)
             names = [f"{run}: {', '.join(parts) or 'none'}" for run, parts in zip(self.runs, self.pruned, strict=True)]
@@ -173,6 +197,7 @@ class Ablations:
             "ablations": [
                 {"metric": each.measure.key, "how": each.how, "parts": each.found()}
                 | {"rank_correlation": None if each.stable is None else vars(each.stable)}
+                | ({"ranks": each.ranked(), "needed": dict(each.needed)} if each.ranks else {})
                 for each in self.ablations
             ],
         } | ({} if self.pruned is None else {"pruned": [list(parts) for parts in self.pruned]})
@@ -194,6 +219,7 @@ class _Examined:
         self.points = self.model.points()
         named = {each: named_parts(self.points, each) for each in options.what}
         alone = {part: [part] for parts in named.values() for part in parts}
+        predictor.workers = 1  # interventions replace the values of all threads
         self.parts = named if options.together else alone  # by name, the parts that are cut together
 
     def record(self) -> None:
@@ -299,21 +325,101 @@ def cut(
         for one, (how, part) in work.over(product(seeds, plan)):
             with silenced() if how else nullcontext():  # warnings on the same sentences would repeat
                 scored[how, part].append(one.statistics(one.parts[part] if how else [], how or "zero"))
-    wholes, ablations = {}, []
+    wholes, ablations = {}, list[Ablation]()
     for index, measure in enumerate(measures):
         whole = linearise(measure.metric, [rows[index] for rows in scored["", WHOLE]])
         wholes[measure.key] = whole.scores.tolist()
         for how in options.how:
-            without = {part: linearise(measure.metric, [rows[index] for rows in scored[how, part]]) for part in parts}
+            rows = {part: [seed[index] for seed in scored[how, part]] for part in parts}
+            without = {part: linearise(measure.metric, row) for part, row in rows.items()}
             systems = {WHOLE: whole} | without
             pairs = compared_pairs(measure, systems, options.margin, WHOLE)
             seen = [_seen(without[part] - whole) for part in parts]
             losses = np.stack([each.scores - whole.scores for each in without.values()], 1).tolist()
-            ablations.append(Ablation(measure, how, systems, pairs, losses, seen, Correlation.of(losses)))
+            whole_rows = [seed[index] for seed in scored["", WHOLE]]
+            ranks = by_rank(measure, whole_rows, rows, options.margin)
+            needed = _needed(measure, {part: each - whole for part, each in without.items()}) if ranks else {}
+            stable = Correlation.of(losses)
+            ablations.append(Ablation(measure, how, systems, pairs, losses, seen, stable, ranks, needed))
+    ablations = as_one_family(ablations, options.margin)
     pruned = None
     if options.prune is not None:
         pruned = [_pruned(*row, options) for row in zip(seeds, ablations[0].losses, strict=True)]
     return Ablations(names, len(examples), wholes, ablations, parts, pruned)
+
+
+def by_rank(
+    measure: Measure, whole: Sequence[Statistics], without: Mapping[str, Sequence[Statistics]], margin: float
+) -> list[ComparedPair]:
+    """The heads of each place by their rank, against the whole model. Empty with one seed, or without heads.
+
+    The number of a head means nothing in another training, so that each seed ranks its own heads, the largest loss
+    first. The largest of equal losses is large by chance on the sentences that rank the heads. The other half of the
+    sentences is therefore what differences are computed on.
+    """
+    if len(whole) < 2 or len(whole[0]) < LEAST_RANKED:
+        return []
+    sign, metric = 1 if measure.metric.higher_is_better else -1, measure.metric
+    systems = {WHOLE: linearise(metric, [rows[1::2] for rows in whole])}
+    for place, heads in _heads(without).items():
+        scores = [
+            [sign * metric.aggregate(without[head][seed][::2].sum(0)) for head in heads] for seed in range(len(whole))
+        ]
+        orders = [np.argsort(row, kind="stable") for row in scores]
+        for rank in range(len(heads)):
+            rows = [without[heads[order[rank]]][seed][1::2] for seed, order in enumerate(orders)]
+            systems[f"{place}:rank={rank + 1}"] = linearise(metric, rows)
+    return compared_pairs(measure, systems, margin, WHOLE) if len(systems) > 1 else []
+
+
+def _heads(parts: Iterable[str]) -> dict[str, list[str]]:
+    """The heads among the parts, by their place."""
+    found = dict[str, list[str]]()
+    for part in parts:
+        place, head, _ = part.partition(HEAD)
+        if head:
+            found.setdefault(place, []).append(part)
+    return found
+
+
+def _needed(measure: Measure, differences: Mapping[str, Linearised]) -> dict[str, list[int]]:
+    """By place, the number of heads of each seed whose loss excludes 0 over sentences, at a level for all its heads."""
+    sign, counts = 1 if measure.metric.higher_is_better else -1, dict[str, list[int]]()
+    for place, heads in _heads(differences).items():
+        level = 1 - SIGNIFICANT / len(heads)
+        alone = [[each.estimate() for each in _alone(differences[head])] for head in heads]
+        lost = [[-sign * each.value > each.half_width(level) for each in row] for row in alone]
+        counts[place] = [sum(row[seed] for row in lost) for seed in range(len(lost[0]))]
+    return counts
+
+
+def as_one_family(ablations: Sequence[Ablation], margin: float) -> list[Ablation]:
+    """The ablations with verdicts that are adjusted over the parts of all metrics and kinds of ablation together.
+
+    Both verdicts are: that a part matters, and that it makes no difference.
+    """
+    every = [(each.measure.metric, pair) for each in ablations for pair in (*each.pairs, *each.ranks)]
+    differ, even = (
+        holm([1.0 if p is None else p for p in row])
+        for row in (
+            [pair.p_value for _, pair in every],
+            [None if pair.groups else pair.estimate.p_within(margin) for _, pair in every],
+        )
+    )
+    words: list[Verdict] = []
+    for (metric, pair), p, p_even in zip(every, differ, even, strict=True):
+        direction: Verdict = "better" if (pair.difference > 0) is metric.higher_is_better else "worse"
+        words.append("even" if p_even <= SIGNIFICANT else direction if p <= SIGNIFICANT else "none")
+    adjusted = iter(
+        [
+            replace(pair, verdict=word, adjusted_p_value=None if pair.p_value is None else p)
+            for (_, pair), word, p in zip(every, words, differ, strict=True)
+        ]
+    )
+    return [
+        replace(each, pairs=[*islice(adjusted, len(each.pairs))], ranks=[*islice(adjusted, len(each.ranks))])
+        for each in ablations
+    ]
 
 
 def _examples(run: Any, predictors: Sequence[Any], options: AblateOptions) -> list[Example]:
@@ -336,11 +442,13 @@ def _examples(run: Any, predictors: Sequence[Any], options: AblateOptions) -> li
 
 def _seen(difference: Linearised) -> int:
     """The number of seeds whose interval, over sentences alone, excludes 0."""
-    alone = [
-        replace(difference, scores=difference.scores[[seed]], influences=difference.influences[[seed]])
-        for seed in range(len(difference.scores))
-    ]
-    return sum(bool(abs(each.scores[0]) > each.estimate().half_width()) for each in alone)
+    return sum(bool(abs(each.scores[0]) > each.estimate().half_width()) for each in _alone(difference))
+
+
+def _alone(difference: Linearised) -> Iterator[Linearised]:
+    """The difference of each seed."""
+    for seed in range(len(difference.scores)):
+        yield replace(difference, scores=difference.scores[[seed]], influences=difference.influences[[seed]])
 
 
 def _pruned(one: _Examined, losses: Sequence[float], options: AblateOptions) -> list[str]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from headway.comparison.cells import (
     CellName,
     CellOutput,
@@ -24,6 +26,7 @@ from headway.comparison.cells import (
     check_set,
     content,
     corpus_files,
+    documents_of,
     learning_curve,
     name_of_corpus,
     read_kept,
@@ -39,9 +42,9 @@ from headway.comparison.options import OF_EXISTING, CompareOptions, GridOptions,
 from headway.comparison.report import draw_figures, write_report
 from headway.core.config import validated_options
 from headway.core.device import threads_set
-from headway.core.documents import parse_yaml
+from headway.core.documents import parse_yaml, read_json, shaped
 from headway.core.errors import RunError, UserError, option
-from headway.core.files import check_apart, exists, write_text
+from headway.core.files import check_apart, exists, write_json, write_text
 from headway.core.log import counted, duration, progress, say, silenced, warn
 from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
@@ -71,6 +74,7 @@ from headway.training.arithmetic import chosen, computing
 
 DEFAULT_METRICS = ("bleu", "chrf")
 AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
+LOOKS, _KEPT_LOOKS = "looks.json", TypeAdapter(list[dict[str, list[Any]]])
 SEVERAL = ("hypotheses", "references", "test")  # options that take one value or several
 
 Path_ = str | Path
@@ -147,15 +151,56 @@ def compare_existing(
         leads = _leads(options, scored)
         with progress("decoding", len(planned), "runs") as bar:
             from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
-        return with_limits(_verdicts([*from_runs, *from_files, *leads], chosen, options), tuned=None)
+        compared = _verdicts([*from_runs, *from_files, *leads], chosen, options, _unfinished(planned))
+        return with_limits(compared, tuned=all(map(_is_tuned, recipes)))
 
 
-def _verdicts(cells: Sequence[CellResult], metrics: Sequence[Metric], options: CompareOptions) -> Comparison:
+def _verdicts(
+    cells: Sequence[CellResult],
+    metrics: Sequence[Metric],
+    options: CompareOptions,
+    incomplete: Mapping[str, str] = MappingProxyType({}),
+) -> Comparison:
     """Compare cells as the options say. Raises UserError as `compare_cells`."""
-    freely, pooled = options.any_tokenization, options.pooled_variance
     return compare_cells(
-        cells, metrics, options.margins, options.baseline, any_tokenization=freely, pooled_variance=pooled
-    )
+        cells, metrics, options.margins, options.baseline, any_tokenization=options.any_tokenization,
+        pooled_variance=options.pooled_variance, incomplete=incomplete, looks=looks_at(options.output, cells),
+    )  # fmt: skip
+
+
+def looks_at(folder: Path | None, cells: Sequence[CellResult]) -> int:
+    """The number of this look at the variants of `cells`, which the folder keeps; 1 without a folder.
+
+    Each set of seeds that two of the variants were compared with is a look. One seed has no verdict, and is none.
+    """
+    variants, seeds = {cell.variant for cell in cells}, sorted({cell.seed for cell in cells})
+    if folder is None or len(seeds) < 2:
+        return 1
+    path, look = folder / LOOKS, {"variants": list[Any](sorted(variants)), "seeds": list[Any](seeds)}
+    kept = shaped(read_json(path, list, what="looks"), _KEPT_LOOKS, str(path), "these looks") if path.is_file() else []
+    if look not in kept:
+        kept.append(look)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, kept)
+    of_pairs = [each["seeds"] for each in kept if len(variants.intersection(each["variants"])) > 1]
+    return [*map(list, dict.fromkeys(map(tuple, of_pairs)))].index(seeds) + 1
+
+
+def _is_tuned(path: Path) -> bool:
+    """Whether a run is a cell of a grid that chose its recipe by short runs."""
+    folder = path.resolve().parent
+    return folder.name == CELLS and (folder.parent / TUNING).is_dir()
+
+
+def _unfinished(runs: Sequence[CellName]) -> dict[str, str]:
+    """By variant, the runs whose training is not complete, in words. Warns of each."""
+    found = dict[str, str]()
+    for run in runs:
+        assert run.path is not None
+        if open_run(run.path).manifest.get("status") not in ("finished", "imported"):
+            warn(f"{run.path}: training is not complete; its best weights so far are compared")
+            found[run.variant] = f"the training of {run} is not complete"
+    return found
 
 
 def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> list[NamedCorpus]:
@@ -289,14 +334,17 @@ def test_sets(options: CompareOptions, recipe: Recipe) -> list[NamedCorpus]:
         if recipe.data.dev is None:
             what = "the runs have no dev, so that there is no test set"
             raise UserError(what, where="data.dev", allowed=f"{option('test')} CORPUS")
-        return [NamedCorpus("dev", recipe.data.dev, groups, alignments, key="data.dev", links_from=options.links_from)]
-    corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
-    names = list(map(name_of_corpus, corpora))
+        corpora, names, keys = [recipe.data.dev], ["dev"], ["data.dev"]
+    else:
+        corpora = [paths_resolved(parse_corpus(value, option(key)), Path.absolute) for key, value in given]
+        names, keys = list(map(name_of_corpus, corpora)), [option(key) for key, _ in given]
     if len(set(names)) < len(names):
         names = [f"{name} {index}" for index, name in enumerate(names, start=1)]
     return [
-        NamedCorpus(name, corpus, groups, alignments, key=option(key), links_from=options.links_from)
-        for name, corpus, (key, _) in zip(names, corpora, given, strict=True)
+        NamedCorpus(
+            name, corpus, groups, alignments, key=key, links_from=options.links_from, documents=options.documents
+        )
+        for name, corpus, key in zip(names, corpora, keys, strict=True)
     ]
 
 
@@ -311,7 +359,8 @@ def evaluation_set(options: CompareOptions, metrics: Sequence[Metric], *, alone:
     sources, groups = (() if path is None else tuple(read_lines(path)) for path in (options.source, options.by))
     first, *_ = [*options.references, *([options.source] if options.source else [])]
     wanted = references or (("",) * len(sources),)  # no metric reads these
-    test = EvaluationSet(first.name.split(".")[0] or "test", wanted, sources, groups)
+    documents = documents_of(options.documents, sources or wanted[0], str(first))
+    test = EvaluationSet(first.name.split(".")[0] or "test", wanted, sources, groups, documents=documents)
     if not alone or not len(test):
         check_set(test, option("references"))
     beside = [(options.source, sources), (options.by, groups), *zip(options.references, references, strict=True)]
@@ -366,8 +415,6 @@ def _result_of_run(name: CellName, tests: Sequence[NamedCorpus], options: Compar
 
     assert name.path is not None
     manifest = open_run(name.path).manifest
-    if manifest.get("status") not in ("finished", "imported"):
-        warn(f"{name.path}: training is not complete; its best weights so far are compared")
     decoding = open_run(name.path).recipe.decoding.model_dump(mode="json")
     stamp: Mapping[str, Any] = {
         "run": str(name.path.resolve()),
@@ -427,7 +474,7 @@ def compare_grid(
         return GridComparison(None, result, 128 + result.stopped)
     for failure in result.failed:
         say(f"failed: {failure}")
-    comparison = comparison_of(run.grid, result)
+    comparison = comparison_of(run.grid, result, output)
     return GridComparison(comparison, result, 1 if result.failed or comparison is None else 0)
 
 
@@ -463,8 +510,11 @@ def check_sets(grid: Grid) -> dict[str, int]:
     return sizes
 
 
-def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
-    """The comparison of the variants that have cells, over their common seeds. None if nothing can be compared."""
+def comparison_of(grid: Grid, result: GridResult, folder: Path | None = None) -> Comparison | None:
+    """The comparison of the variants that have cells, over their common seeds. None if nothing can be compared.
+
+    `folder`: counts the looks.
+    """
     seeds: dict[str, set[int]] = {}
     for cell in result.cells:
         seeds.setdefault(cell.variant, set()).add(cell.seed)
@@ -488,11 +538,23 @@ def comparison_of(grid: Grid, result: GridResult) -> Comparison | None:
     found = compare_cells(
         cells, grid.metrics_of(), config.margin, None if absent else baseline,
         own_metrics=grid.own_metrics(), any_tokenization=config.any_tokenization,
-        pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices),
+        pooled_variance=config.pooled_variance, doubts=_doubts(grid, choices), incomplete=_lost(grid, result),
+        looks=looks_at(folder, cells),
     )  # fmt: skip
     notes = (*found.notes, *_notes(grid, result, left_out, absent), *_notes_on_tuning(grid, choices))
     found = replace(found, notes=notes, tuning=_tuning(grid, choices))
     return with_limits(found, tuned=config.tune is not None)
+
+
+def _lost(grid: Grid, result: GridResult) -> dict[str, str]:
+    """By variant, why its finished cells are a selection: cells failed or, for all variants, are not finished."""
+    if result.unfinished:
+        return dict.fromkeys((variant.name for variant in grid.variants), "cells of this grid are not finished")
+    lost = {variant.name: {*grid.config.seeds} for variant in grid.variants}
+    for cell in result.cells:
+        lost[cell.variant].discard(cell.seed)
+    named = {name: ", ".join(map(str, sorted(seeds))) for name, seeds in lost.items() if seeds}
+    return {name: f"{name} failed with seed {seeds}" for name, seeds in named.items()}
 
 
 def _notes(grid: Grid, result: GridResult, without_others: Sequence[str], baseline: str | None) -> Iterator[str]:

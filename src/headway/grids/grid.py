@@ -29,6 +29,7 @@ from headway.comparison.cells import (
     shared_references,
 )
 from headway.comparison.comparison import measures_of
+from headway.comparison.options import Documents
 from headway.core.config import Count, Metrics, Section, Seed, merge, validated, validated_options
 from headway.core.errors import UserError, nearest
 from headway.core.files import first_existing, sha256
@@ -74,7 +75,9 @@ class EvaluationSetConfig(Section):
     with the true word alignment of each pair; outputs are then the model's alignments. `evenness`: outputs are how far
     each word's self-attention deviates from its mean, in a tagger's last layer, or averaged by layer weights.
     `metrics`: of this set; by default `aer` for alignments, `deviation` for evenness, and otherwise those of the grid.
-    `links_from`: the number of the first word in `alignments`.
+    `links_from`: the number of the first word in `alignments`. `documents`: a file with the name of the document of
+    each example, or `blank` if a document ends at a line with a blank source. Segments of a document are not
+    independent.
     """
 
     corpus: CorpusField
@@ -84,6 +87,7 @@ class EvaluationSetConfig(Section):
     evenness: bool = False
     metrics: Metrics | None = None
     links_from: LinksFrom = None
+    documents: Documents | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> EvaluationSetConfig:
@@ -597,7 +601,8 @@ def _named_sets(config: GridConfig, resolve: Any) -> Iterator[NamedCorpus]:
         names.add(name)
         groups, alignments = (path and resolve(path) for path in (entry.groups, entry.alignments))
         own, first = entry.own_metrics(), entry.links_from
-        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, own, links_from=first)
+        documents = resolve(entry.documents) if isinstance(entry.documents, Path) else entry.documents
+        yield NamedCorpus(name, corpus, groups, alignments, entry.evenness, own, links_from=first, documents=documents)
 
 
 def _tuning_set(config: GridConfig, variants: Sequence[Variant], resolve: Any) -> NamedCorpus | None:

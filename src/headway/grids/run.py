@@ -34,7 +34,6 @@ from headway.core.documents import read_json
 from headway.core.errors import HeadwayError, RunError, UserError
 from headway.core.files import write_json
 from headway.core.log import logger, say
-from headway.core.processes import batched
 from headway.core.registry import foreign_code
 from headway.core.storage import locked
 from headway.formats.corpus_config import parse_corpus, paths_resolved
@@ -62,7 +61,6 @@ from headway.training.report import write_run_report
 
 TRAINING = "training.json"  # facts that only the training process knows
 LONGEST_WAIT = 120.0  # seconds to save and stop after the parent was killed
-TOGETHER = 128  # inputs decoded together; the frames of a recording take about 0.5 MB
 LENGTH = 32  # tokens of source and target for which FLOPs and decoding state are measured
 
 
@@ -133,9 +131,7 @@ def decode(
     Raises UserError if an input cannot be read.
     """
     with accounted():
-        chain = isinstance(predictor, SequencePredictor) and predictor.recipe.data.context.target
-        together = max(1, len(examples)) if chain else TOGETHER  # earlier outputs are context of later ones
-        found = [pair for some in batched(examples, together) for pair in _outputs(predictor, some, options)]
+        found = list(_outputs(predictor, examples, options))
     return [text for text, _ in found], [tokens for _, tokens in found]
 
 
@@ -143,31 +139,27 @@ def _outputs(
     predictor: AnyPredictor, examples: Sequence[Example], options: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
     """The output of each example with its number of tokens, including the end-of-sentence token."""
-    if isinstance(predictor, LabelPredictor):
-        for labelled in predictor.predict([example.words for example in examples], **options):
-            yield " ".join(labelled.labels), len(labelled.labels)
-        return
-    if not isinstance(predictor, SequencePredictor):
-        for output in predictor.predict([example.source for example in examples], **options):
-            yield str(output), 0
-        return
-    decoding = {"truncate": True, **options}
-    for prediction in predictor.predict(examples, **decoding):
-        # Metrics of trees repair the model's raw output, and count the repairs.
-        text = prediction.written if isinstance(predictor, TreePredictor) else prediction.text
-        yield text, len(prediction.tokens) + 1
+    labels, sequences = isinstance(predictor, LabelPredictor), isinstance(predictor, SequencePredictor)
+    inputs: Any = examples if sequences else [each.words if labels else each.source for each in examples]
+    outputs: Iterator[Any] = predictor.stream(inputs, **{**({"truncate": True} if sequences else {}), **options})
+    for output in outputs:
+        if output.problem is not None and not options.get("skip_broken"):
+            raise output.problem
+        if sequences:  # metrics of trees repair the model's raw output, and count the repairs
+            yield output.written if isinstance(predictor, TreePredictor) else output.text, len(output.tokens) + 1
+        else:
+            yield (" ".join(output.labels), len(output.labels)) if labels else (str(output), 0)
 
 
-def align(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
+def align(predictor: AnyPredictor, examples: Sequence[Example]) -> list[str]:
     """The word alignments from a run's attention. Raises UserError if the model does not write token by token."""
     if not isinstance(predictor, SequencePredictor):
         raise UserError("only models that write token by token align words", where="test.alignments")
     aligner = build_aligner(predictor)
-    for some in batched(examples, TOGETHER):
-        targets = [example.target or "" for example in some]
-        with accounted(InputAccount()):
-            forced = predictor.force(some, targets, capture=(aligner.layer,))
-        yield from (aligner(prediction).pharaoh() for prediction in forced)
+    targets = [example.target or "" for example in examples]
+    with accounted(InputAccount()):
+        forced = predictor.stream_forced(examples, targets, capture=(aligner.layer,))
+        return [aligner(output).pharaoh() for output in forced]
 
 
 def attend(predictor: AnyPredictor, examples: Sequence[Example]) -> Iterator[str]:
@@ -218,7 +210,8 @@ def result_of_run(
         tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
     costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
     curve, precision = tuple(learning_curve(run)), precision_of(manifest)
-    steps, rate = manifest.get("references", ""), recipe.optimizer.learning_rate
+    steps = manifest.get("references", "")
+    rate = None if manifest.get("status") == "imported" else recipe.optimizer.learning_rate
     return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps, rate)
 
 

@@ -38,7 +38,6 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.tensors.batch import Batch, collate
 from headway.tensors.names import counted_from_1
 
-TOGETHER = 32  # examples whose attention is in memory at once
 BATCH = 16  # pairs whose contributions are measured at once; their memory is that of all windows
 
 Floats = NDArray[np.floating[Any]]
@@ -112,7 +111,7 @@ def _read_sequences(
     predictor: SequencePredictor, examples: Iterable[Example], options: ReadOptions
 ) -> Iterator[Captured]:
     measured, account = options.contributions and not predictor.recipe.data.context.target, InputAccount()
-    for chunk in batched(examples, TOGETHER):
+    for chunk in batched(examples, predictor.window(options.capture)):
         shown = [example for example in chunk if example.source.strip()]
         if options.force:
             shown = [

@@ -30,7 +30,7 @@ from headway.core.registry import construct
 from headway.core.tables import Cell, Column, Table
 from headway.formats.alignments import Links, read_alignments
 from headway.formats.lines import read_lines
-from headway.inspect.capture import TOGETHER, Captured, Layer, ReadOptions, read
+from headway.inspect.capture import Captured, Layer, ReadOptions, read
 from headway.inspect.carried_model import carried_model
 from headway.inspect.inspect_options import AttributionOptions, HeatMapOptions, PageOptions
 from headway.losses.dependency_loss import DependencyLoss
@@ -58,6 +58,7 @@ SCRIPTS = (
     "layers.js", "recurrent.js", "model.js", "switches.js", "inspect.js",
 )  # fmt: skip
 LEAST_SHARE = 0.01  # tables name inputs above this share of the row's largest value
+FIRST = 32  # sentences that determine the bits per value
 MOST_EXACT = 8_000_000  # the most values stored with 16 bits
 
 
@@ -545,7 +546,7 @@ class Packed:
 def pack_sentences(sentences: Iterable[Inspected], count: int) -> Packed:
     """Pack `count` sentences one by one to save memory. The first sentences determine the bits per value."""
     rest = iter(sentences)
-    first = list(islice(rest, TOGETHER))
+    first = list(islice(rest, FIRST))
     maps = [map for sentence in first for map in sentence.maps]
     maps += [sentence.alignment.map for sentence in first if sentence.alignment]
     values = sum(layer.weights.size for map in maps for layer in map.layers)

@@ -1,6 +1,5 @@
 """Kinds of documents: which parts are translated, the encoding, and the translated document."""
 
-import codecs
 import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,10 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
-from headway.markup.inline import DEEPEST, Kind, Piece, Segment, depth
+from headway.core.log import say, warn
+from headway.markup.encodings import decoded_document
+from headway.markup.inline import DEEPEST, Kind, Piece, Segment
+from headway.markup.placement import depth
 from headway.markup.translating import (
     Translate,
     decoded,
@@ -28,8 +30,36 @@ class Languages(NamedTuple):
     target: str
 
 
+class Counts(NamedTuple):
+    """The numbers of characters of a document's text that were seen, translated, and left as they are."""
+
+    name: str
+    seen: int
+    translated: int
+    left: int
+
+    def tell(self) -> None:
+        counts = f"{self.seen:,} characters of text; {self.translated:,} translated, {self.left:,} left as they are"
+        say(f"{self.name}: {counts}")
+
+
+class Unit(NamedTuple):
+    """Segments that are written together, such as the plural forms of a message.
+
+    Attributes:
+        segments: the segments.
+        write: writes the unit with their translations, which need no review if the second argument is True. None if
+            the translations must not be used.
+        original: the unit as written in the document.
+    """
+
+    segments: Sequence[Segment]
+    write: Callable[[Sequence[str], bool], str | None]
+    original: str
+
+
 ENGLISH = Languages("en", "")
-Parts = Iterator[str | Segment]
+Parts = Iterator[str | Segment | Unit]
 
 
 def check_language(declared: str | None, run: Languages, side: Literal["source", "target"], line: int) -> None:
@@ -58,18 +88,14 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "srt": ((".srt",), "documents:subtitle_parts"),
     "vtt": ((".vtt",), "documents:subtitle_parts"),
 }
-MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
-DECLARED = {
-    "html": re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?([\w.:-]+)", re.I),
-    "po": re.compile(rb"^\"Content-Type:[^\"\n]*charset=([\w.:-]+)", re.M),
-} | dict.fromkeys(("xliff", "tmx"), re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"))
 TIMES = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s+-->\s+((?:\d+:)?\d+:\d+[.,]\d+).*")
-SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*[-–—][ \t]*)")
+SPEAKER = re.compile(r"((?:\A|\r\n|\n|\r)[ \t]*(?:[-–—]|>>+|&gt;&gt;)[ \t]*)")
+VOICE = re.compile(r"<v[. ][^>]*>")
 SOUNDS = tuple("[]()♪#")  # around sounds that are not speech
 PAUSE, LONGEST_SENTENCE = 3.0, 250  # seconds, characters
 FEW_STOPS = 0.1  # share of cues that end with a full stop
 CUE_TAG = re.compile(r"(</?(\w+)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
-SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’」)\]]*\s*$")
+SENTENCE_END = re.compile(r"[.!?…。！？।؟۔။។።༎།][\"'”’」』）)\]]*\s*$")
 
 
 def is_marked_up(path: PurePath) -> bool:
@@ -90,7 +116,16 @@ def kind_of(name: str, kind: str | None = None) -> str:
 
 
 def translate_document(
-    content: bytes, name: str, translate: Translate, languages: Languages = ENGLISH, kind: str | None = None
+    content: bytes,
+    name: str,
+    translate: Translate,
+    languages: Languages = ENGLISH,
+    kind: str | None = None,
+    *,
+    attributes: bool = True,
+    final: bool = True,
+    encoding: str | None = None,
+    report: Callable[[Counts], object] = Counts.tell,
 ) -> bytes:
     """Translate the text of a document. Its encoding and everything else stay unchanged.
 
@@ -100,49 +135,86 @@ def translate_document(
         translate: returns the translations of sentences, in order.
         languages: the languages of the document and of its translation.
         kind: one of `KINDS`.
+        attributes: whether the texts in attributes of HTML, such as `title`, are translated.
+        final: False marks the translations of PO and XLIFF as to be reviewed.
+        encoding: the encoding of a document that declares none; by default UTF-8.
+        report: is called with the numbers of characters; by default they are logged.
 
     Raises:
         UserError: with its line, the document is not of its kind; or there is no such kind.
     """
     kind = kind_of(name, kind)
-    module, _, function = KINDS[kind][1].partition(":")
-    parser: Parser = getattr(importlib.import_module(f"headway.markup.{module}"), function)
-    text, encoding, mark = _decoded(content, kind, name)
+    file, _, function = KINDS[kind][1].partition(":")
+    module = importlib.import_module(f"headway.markup.{file}")
+    text, encoded = decoded_document(content, name, kind, encoding)
+    result, all_of, done = text, 0, 0
+    if kind == "html" and attributes:
+        result, all_of, done = _translated(result, name, module.attribute_parts, translate, languages)
+    result, found, changed = _translated(result, name, getattr(module, function), translate, languages, final=final)
+    seen = all_of + (module.visible(text) if kind == "html" else found)
+    report(Counts(name, seen, done + changed, seen - done - changed))
+    if kind == "html" and result != text:
+        result = module.relabelled(result, languages)
+    if result == text:
+        return content
+    try:
+        return encoded.encode(result)
+    except UnicodeEncodeError as error:
+        what = f"the translation has a character that {encoded.codec}, the encoding of this document, has not"
+        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+
+
+def _translated(
+    text: str, name: str, parser: Parser, translate: Translate, languages: Languages, *, final: bool = True
+) -> tuple[str, int, int]:
+    """A text with the translations of the segments that a parser finds, and their characters, all and changed."""
     try:
         parts = list(parser(text, languages))
     except UserError as error:
         where = f"{name}:{error.where}"
         raise UserError(error.what, where=where, received=error.received, allowed=error.allowed) from error
-    segments = [part for part in parts if isinstance(part, Segment)]
+    segments = [segment for part in parts for segment in _segments(part)]
     for number, part in enumerate(parts):
-        if isinstance(part, Segment) and len(part.pieces) > DEEPEST and (found := depth(part)) > DEEPEST:
-            line = 1 + sum((one if isinstance(one, str) else one.raw).count("\n") for one in parts[:number])
+        found = max((depth(one) for one in _segments(part) if len(one.pieces) > DEEPEST), default=0)
+        if found > DEEPEST:
+            line = 1 + "".join(map(_raw, parts[:number])).count("\n")
             what = "tags are nested too deep"
             raise UserError(what, where=f"{name}:{line}", received=found, allowed=f"up to {DEEPEST}")
-    translated = iter(translate_segments(segments, translate, languages.source))
-    result = "".join(part if isinstance(part, str) else next(translated) for part in parts)
-    if result == text:
-        return content
-    try:
-        return mark + result.encode(encoding, "xmlcharrefreplace" if kind in ("html", "xliff", "tmx") else "strict")
-    except UnicodeEncodeError as error:
-        what = f"the translation has a character that {encoding}, the encoding of this document, has not"
-        raise UserError(what, where=name, received=result[error.start], allowed="the document in UTF-8") from error
+    translations = iter(translate_segments(segments, translate, *languages))
+    out, changed, refused = list[str](), 0, 0
+    for part in parts:
+        given = [(segment, *next(translations)) for segment in _segments(part)]
+        texts, written = [text for _, text, _ in given], _raw(part)
+        if isinstance(part, Segment):
+            written = texts[0]
+        elif isinstance(part, Unit) and all(complete for *_, complete in given):
+            filled = part.write(texts, final)
+            refused += filled is None
+            written = written if filled is None else filled
+        out.append(written)
+        changed += sum(size(one.text) for one, text, _ in given if text != one.raw and written != _raw(part))
+    if refused:
+        units = sum(isinstance(part, Unit) for part in parts)
+        warn(f"{refused:,} of {units:,} messages stay as they are: their translations have other arguments")
+    return "".join(out), sum(size(segment.text) for segment in segments), changed
 
 
-def _decoded(content: bytes, kind: str, name: str) -> tuple[str, str, bytes]:
-    """A document's text, encoding and byte order mark. Raises UserError if it cannot be decoded."""
-    encoding, mark = next(((one, mark) for one, mark in MARKS.items() if content.startswith(mark)), ("utf-8", b""))
-    declared = DECLARED[kind].search(content[:4096]) if kind in DECLARED and not mark else None
-    if declared is not None and declared[1] != b"CHARSET":
-        encoding = declared[1].decode("ascii")
-    try:
-        return content.removeprefix(mark).decode(encoding), encoding, mark
-    except LookupError as error:
-        raise UserError("this encoding is not known", where=f"{name}:1", received=encoding) from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"this is not {encoding} ({error.reason})", where=f"{name}:{line}") from error
+def size(text: str) -> int:
+    """The number of characters that are not white space."""
+    return sum(map(len, text.split()))
+
+
+def _segments(part: str | Segment | Unit) -> Sequence[Segment]:
+    return part.segments if isinstance(part, Unit) else [part] if isinstance(part, Segment) else []
+
+
+def _raw(part: str | Segment | Unit) -> str:
+    return part if isinstance(part, str) else part.raw if isinstance(part, Segment) else part.original
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text with their ends, which are LF, CR LF and CR. Other separators are characters of a line."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z", text)
 
 
 def text_parts(text: str, languages: Languages) -> Parts:
@@ -168,12 +240,12 @@ class Cue(NamedTuple):
 def subtitle_parts(text: str, languages: Languages) -> Parts:
     """Segments of as many cues as form a sentence. Raises UserError if there are no subtitles, or a time is invalid.
 
-    A sentence also ends at a pause, at the dash of a speaker, at a sound in brackets, and if it becomes too long. If
-    few cues of a file end with a full stop, each cue is a sentence.
+    A sentence also ends at a pause, a speaker, a sound in brackets or a comment, and if it becomes too long. If few
+    cues of a file end with a full stop, each cue is a sentence.
     """
     web = text.startswith("WEBVTT")
     escape = html_escape if web else partial(CUE_TAG.sub, "")
-    *cues, rest = _cues(text.splitlines(keepends=True))
+    *cues, rest = _cues(lines(text))
     if text.strip() and not (cues or web):
         raise UserError("there are no subtitles", where="1", received=text.strip()[:40])
     stopped = sum(bool(SENTENCE_END.search(cue.plain)) for cue in cues) > FEW_STOPS * len(cues)
@@ -233,7 +305,12 @@ def _seconds(time: str) -> float:
 def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
     """Whether a cue begins a sentence although the preceding `length` characters have no full stop."""
     sounds = cue.plain.startswith(SOUNDS) or last.plain.endswith(SOUNDS)
-    return sounds or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
+    voices = [VOICE.search(each.text) for each in (last, cue)]
+    is_other = voices[1] is not None and (voices[0] is None or voices[0][0] != voices[1][0])
+    has_comment = any(line.startswith("NOTE") for line in cue.before)
+    return (
+        sounds or is_other or has_comment or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
+    )
 
 
 def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ from headway.markup.documents import Languages, Parts
 from headway.markup.gettext import tag_piece
 from headway.markup.hypertext import html_parts
 from headway.markup.inline import Piece, Segment
-from headway.markup.translating import PLACEHOLDER, decoded, raw_pieces
+from headway.markup.placeholders import PLACEHOLDER
+from headway.markup.translating import decoded, raw_pieces
 
 FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
@@ -23,8 +24,12 @@ LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 LEADING = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\](?:\n|\Z)|:::[^\n]*(?:\n|\Z)|\[\^[^\]\s]+\]:\s*)*")
 TRAILING = re.compile(r"\n:::\s*\Z")
 MARKS = r"\[\^[^\]\s]+\]|\$(?!\s)[^$\n]+(?<!\s)\$(?!\d)|"
-SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
-BLOCK_BEGINS = re.compile(r"^(\s*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|])))(?=.)")
+MARKED = re.compile(MARKS + PLACEHOLDER)
+# Marks at the beginning of a line inside a paragraph: a definition, a container, a footnote, a check box.
+LINE_MARK = re.compile(r"[:~] +|:::[^\n]*(?=\n|\Z)|\[\^[^\]\s]+\]:\s*|\[[ xX]\] +")
+READ_OTHERWISE = re.compile(r"\\(?=[!-/:-@\[-`{-~\n])|&(?=#?\w+;)")
+SPECIAL = re.compile(r"[\\`*_\[\]<]|~(?=~)|&(?=#?\w+;)")
+BLOCK_BEGINS = re.compile(r"^([ \t>]*(?:\d{1,9}(?=[.)])|(?=[-+=#:>~|*])))(?=.)", re.MULTILINE)
 
 
 class Construct(NamedTuple):
@@ -46,15 +51,17 @@ class _Inline(ParserInline):
         self.constructs.append(Construct("label", state.pos, state.posMax))
         end, rules = state.posMax, list(zip(self.ruler.get_active_rules(), self.ruler.getRules(""), strict=True))
         while state.pos < end:
-            begin, number = state.pos, len(self.constructs)
+            begin, number, count = state.pos, len(self.constructs), len(state.tokens)
             for name, rule in rules if state.level < state.md.options["maxNesting"] else ():
                 if rule(state, False):
                     made, at = list[tuple[int, Token]](), state.pos
-                    for token in reversed(state.tokens):
+                    for token in reversed(state.tokens[count:]):
                         at -= len(token.content) if name in ("emphasis", "strikethrough") else state.pos - begin
                         if at < begin:
                             break
                         made.insert(0, (at, token))
+                        if at == begin:
+                            break
                     self.constructs.insert(number, Construct(name, begin, state.pos, made))
                     break
             else:
@@ -100,9 +107,11 @@ def markdown_parts(text: str, languages: Languages) -> Parts:
                 content, characters = token.content[first:last], characters[first:last]
                 yield text[at:begin]
                 cell = token.level == 4 and "|" in text[begins[token.map[0]] : begins[token.map[0] + 1]]
-                pieces = list(_pieces(content, characters, inline.read(content, parser, env)))
-                keeps = partial(_same_markup, text[begin:end], parser, env, inline)
-                yield Segment(pieces, _escaped_in_cell if cell else _escaped, text[begin:end], keeps)
+                pieces, references = _referring(_pieces(content, characters, inline.read(content, parser, env)))
+                read = partial(_markup, parser=parser, env=env, inline=inline)
+                mended = partial(_mended, text[begin:end], read, references)
+                least, escape = (_read_in_cell, _escaped_in_cell) if cell else (_read_as_written, _escaped)
+                yield Segment(pieces, escape, text[begin:end], MARKED, least, mended)
                 at = end
     yield text[at:]
 
@@ -114,19 +123,35 @@ def _marked(content: str) -> tuple[int, int]:
     return first, max(first, trailing.start() if trailing else len(content))
 
 
-def _same_markup(before: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline, after: str) -> bool:
-    """Whether two texts have the same constructs, each equally often. For emphasis, the tokens are compared."""
-    counts, blank = [], re.compile(r"\n[\s>]*(?:\n|\Z)")
-    if blank.search(after):  # a blank line would end the paragraph
-        return False
-    for text in (before, after):
-        found = inline.read(text, parser, env)
-        marks = Counter((token.type, token.tag) for one in found for _, token in one.tokens if token.nesting)
-        others = Counter(one.rule for one in found if one.rule in ("link", "image", "html_inline", "autolink"))
-        hard = Counter(one.rule for one in found if one.rule == "newline" and text[: one.begin].endswith("  "))
-        codes = Counter(token.content for one in found for _, token in one.tokens if token.type == "code_inline")
-        counts.append((marks, others, hard, codes))
-    return counts[0] == counts[1]
+Markup = tuple[list[str], Counter[Any]]
+
+
+def _mended(before: str, read: Callable[[str], Markup], references: Mapping[str, str], after: str) -> str | None:
+    """A translation with the same markup as `before`, with escaped marks of blocks if needed. None if this fails.
+
+    Args:
+        before: the text of the source.
+        read: reads the markup of a text.
+        references: the source's ends of links whose text is the label of their definition, by this label.
+        after: the translation, in which the labels are explicit.
+    """
+    for label, end in references.items():
+        after = after.replace(f"[{label}][{label}]", f"[{label}{end}")
+    forms = (after, BLOCK_BEGINS.sub(r"\1\\", after))
+    return next((form for form in forms if read(form) == read(before)), None)
+
+
+def _markup(text: str, parser: MarkdownIt, env: dict[str, Any], inline: _Inline) -> Markup:
+    """The blocks of a paragraph's text, and how often it has each construct. Line breaks count if they are hard."""
+    blocks = [token.type for token in parser.parse(text, dict(env))]
+    counts = Counter[Any]()
+    for one in inline.read(text, parser, env):
+        counts.update((token.type, token.tag) for _, token in one.tokens if token.nesting)
+        counts.update((token.type, token.content) for _, token in one.tokens if token.type == "code_inline")
+        is_hard = one.rule == "newline" and text[: one.begin].endswith("  ")
+        is_counted = one.rule in ("link", "image", "html_inline", "autolink")
+        counts.update([one.rule] if is_hard or is_counted else [])
+    return blocks, counts
 
 
 def _written(token: Token, text: str, begins: Sequence[int], at: int) -> tuple[int, int, list[str]] | None:
@@ -146,7 +171,7 @@ def _written(token: Token, text: str, begins: Sequence[int], at: int) -> tuple[i
     return first, end, characters
 
 
-def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct]) -> Iterator[Piece]:
+def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct]) -> list[Piece]:
     """The pieces of inline content, whose characters are written in the document as in `written`."""
     run, prefix, at, labels = list[tuple[str, str]](), "", 0, list[tuple[int, int]]()
     out = list[Piece]()
@@ -157,7 +182,7 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
     def flush(end: int) -> None:
         nonlocal at
         run.extend(zip(content[at:end], written[at:end], strict=True))
-        out.extend(raw_pieces(run, MARKS + PLACEHOLDER))
+        out.extend(raw_pieces(run))
         run.clear()
         at = end
 
@@ -171,7 +196,7 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
             at = end
 
     for index, one in enumerate(constructs):
-        if one.rule in ("label", "text"):
+        if one.rule in ("label", "text") or one.begin < at:
             continue
         close_links(one.begin)
         kinds = {token.type for _, token in one.tokens}
@@ -183,8 +208,10 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
         elif one.rule in ("newline", "escape"):
             hard = one.rule == "escape" or content[: one.begin].endswith("  ")
             flush(max(at, len(content[: one.begin].rstrip(" "))))
-            out.append(Piece("break" if hard else "space", raw(at, one.end), " "))
-            at = one.end
+            marked = LINE_MARK.match(content, one.end)
+            after = marked.end() if marked else one.end
+            out.append(Piece("cut" if marked else "break" if hard else "space", raw(at, after), " "))
+            at = after
         elif one.rule in ("emphasis", "strikethrough"):
             flush(one.begin)
             for place, token in one.tokens:
@@ -218,25 +245,37 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
             at = one.end
     close_links(len(content))
     flush(len(content))
-    yield from _referring(out)
+    return out
 
 
-def _referring(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """The pieces, with an explicit label for links whose text is also the label of their definition."""
-    begun = list[int]()
+def _referring(pieces: list[Piece]) -> tuple[list[Piece], dict[str, str]]:
+    """The pieces with an explicit label for links whose text is the label of their definition; their ends by label."""
+    begun, references = list[int](), dict[str, str]()
     for number, piece in enumerate(pieces):
         if piece.key == "link" and piece.kind == "open":
             begun.append(number)
         elif piece.key == "link":
-            label = "".join(one.raw for one in pieces[begun.pop() + 1 : number])
-            yield piece._replace(raw=f"][{label}]") if piece.raw in ("]", "][]") else piece
-            continue
-        yield piece
+            begin = begun.pop()
+            label = "".join(one.raw for one in pieces[begin + 1 : number])
+            if piece.raw in ("]", "][]"):
+                pieces[begin] = pieces[begin]._replace(exact=True)
+                references[label] = piece.raw
+                pieces[number] = piece._replace(raw=f"][{label}]")
+    return pieces, references
 
 
 def _escaped(text: str) -> str:
-    return BLOCK_BEGINS.sub(r"\1\\", SPECIAL.sub(r"\\\g<0>", text))
+    return SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _read_as_written(text: str) -> str:
+    """A text without escapes and entities, which would be read as other signs."""
+    return READ_OTHERWISE.sub(r"\\\g<0>", text)
 
 
 def _escaped_in_cell(text: str) -> str:
     return _escaped(text).replace("|", r"\|")
+
+
+def _read_in_cell(text: str) -> str:
+    return _read_as_written(text).replace("|", r"\|")

@@ -129,6 +129,11 @@ class Estimate:
             return LEAST_P
         return exp(optimize.brentq(lambda log_p: distance - self._half_width(exp(log_p) / 2), log(LEAST_P), 0.0))
 
+    def p_within(self, margin: float) -> float | None:
+        """The smallest 1 - level whose interval lies within the margin on both sides of 0. None with one seed."""
+        distance = max(0.0, margin - abs(self.value))
+        return replace(self, value=distance).p_value()
+
     def _half_width(self, tail: float) -> float:
         """`half_width` for the probability of one tail."""
         if self.segments < 2:
@@ -189,6 +194,36 @@ class Linearised:
         return Interval(estimate.value, max(low, bounds[0]), min(high, bounds[1]), half)
 
 
+class Unpaired(NamedTuple):
+    """A difference of means over unequal numbers of seeds, with its variances apart from that of the seeds.
+
+    Attributes:
+        value: the difference.
+        segments: N.
+        segment_variance: the variance of the difference that is due to the segments.
+        interaction: the variance of seed x segment, pooled over both systems.
+    """
+
+    value: float
+    segments: int
+    segment_variance: float
+    interaction: float
+
+
+def unpaired(a: Linearised, b: Linearised) -> Unpaired:
+    """The difference b - a of systems whose seeds are not paired, on the same segments, which are paired."""
+    value, segments = float(b.scores.mean() - a.scores.mean()), a.influences.shape[1]
+    if segments < 2:
+        return Unpaired(value, segments, 0.0, 0.0)
+    means = b.influences.mean(axis=0) - a.influences.mean(axis=0)
+    rests = [one.influences - one.influences.mean(axis=0) for one in (a, b)]
+    degrees = (sum(map(len, rests)) - 2) * (segments - 1)
+    interaction = sum(float((rest**2).sum()) for rest in rests) / degrees if degrees else 0.0
+    of_both = interaction * sum(1 / len(rest) for rest in rests) / segments
+    alone = max(0.0, float(means @ means) / (segments * (segments - 1)) - of_both)
+    return Unpaired(value, segments, alone + _unseen(value + means, max(a.span, b.span)), interaction)
+
+
 def pooled_difference(a: Linearised, b: Linearised, every: Sequence[Linearised]) -> Estimate:
     """The estimate of b - a with the seeds' variance pooled over all systems, or with none if there is one seed."""
     estimate = (b - a).estimate()
@@ -238,6 +273,14 @@ def linearise(metric: Metric, statistics: Sequence[Statistics]) -> Linearised:
     return Linearised(scores, influences, greatest - least if np.isfinite(greatest - least) else 100.0)
 
 
+def summed(statistics: Statistics, units: Sequence[str]) -> Statistics:
+    """The sums of statistics (N, k) over the segments of each unit, such as a document."""
+    names, index = np.unique(np.asarray(units), return_inverse=True)
+    sums = np.zeros((len(names), statistics.shape[1]))
+    np.add.at(sums, index.reshape(-1), statistics)
+    return sums
+
+
 def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
     segments, totals = len(statistics), statistics.sum(axis=0)
     score = metric.aggregate(totals)
@@ -252,6 +295,11 @@ def _jackknife(metric: Metric, statistics: Statistics) -> tuple[float, Floats]:
     return score, influence - influence.mean()
 
 
+def level_of(look: int) -> float:
+    """The confidence level of a look: look k has 1/k of the first look's probability of a false finding."""
+    return 1 - (1 - LEVEL) / look
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values of several tests, adjusted to control the family-wise error rate (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
@@ -260,6 +308,36 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def dunnett(p_values: Sequence[float], degrees: int) -> list[float]:
+    """The p-values of comparisons with one baseline, adjusted by the step-down method of Dunnett and Tamhane (1991).
+
+    The p-values are two-sided, of Student's t with `degrees`. Comparisons of systems of one variance with a baseline
+    have a correlation of 1/2, since they share the baseline's scores. Holm's method, which allows for any correlation,
+    gives p-values that are never smaller.
+    """
+    order = np.argsort(-np.asarray(p_values), kind="stable")  # the largest first
+    adjusted, tails = (
+        [1.0] * len(p_values),
+        [_greatest_of(count + 1, p_values[index], degrees) for count, index in enumerate(order)],
+    )
+    highest = 0.0
+    for index, tail in zip(order[::-1], tails[::-1], strict=True):
+        adjusted[index] = highest = max(highest, tail)
+    return adjusted
+
+
+def _greatest_of(count: int, p_value: float, degrees: int) -> float:
+    """The probability that any of `count` t statistics of correlation 1/2 is as far from 0 as `p_value` says."""
+    from scipy import stats  # imported late: it loads slowly
+
+    at, weights = np.polynomial.hermite_e.hermegauss(64)
+    shares = (np.arange(400) + 0.5) / 400  # quantiles of the shared deviation
+    limits = _quantile(p_value / 2, degrees) * np.sqrt(stats.chi2.ppf(shares, degrees) / degrees)
+    ends = np.sqrt(2) * limits[:, None], at[None]
+    inside = special.ndtr(ends[0] - ends[1]) - special.ndtr(-ends[0] - ends[1])
+    return float(1 - np.mean(inside**count @ (weights / weights.sum())))
 
 
 def randomized(metric: Metric, pairs: Sequence[tuple[Statistics, Statistics]]) -> list[float]:

@@ -86,6 +86,10 @@ class Backend(ABC):
         """The number of hypotheses that search keeps of each input."""
         return options.nbest if options.sample else search.beam if search.kind == "beam" else search.samples
 
+    def divisible(self) -> bool:
+        """Whether several threads may search at once. False for engines, which have threads of their own."""
+        return False
+
     @abstractmethod
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first: as many as the options ask for, or all that the search has."""
@@ -124,6 +128,9 @@ class TorchBackend(Backend):
         self.model, self.device = model, device
         record = recorder(device) if isinstance(model, Seq2Seq | Ensemble) else None
         self.recorded = None if record is None else RecordedModel(model, record)
+
+    def divisible(self) -> bool:
+        return self.device.type == "cpu" and not self._changed()
 
     def hypotheses(self, request: SearchRequest) -> list[list[Hypothesis]]:
         options, search = request.options, request.search

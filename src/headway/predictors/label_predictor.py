@@ -5,7 +5,9 @@ Shapes: N words of a sentence, V labels, J heads over layers, L layers, K heads,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, memory_named, option
 from headway.core.files import sha256, write_json
 from headway.core.log import say
+from headway.core.workers import Work
 from headway.corpora.word_corpus import collate_windows
 from headway.formats.lines import WORDS, check_texts, line_place
 from headway.metrics.label_metrics import best_threshold
@@ -34,6 +37,7 @@ from headway.tensors.batch import TokenBatch
 RED, RESET = "\x1b[4;31m", "\x1b[0m"  # escape codes of a terminal
 THRESHOLD = "threshold.json"  # in the folder of a run
 Floats = NDArray[np.float32]
+Scored = list[tuple[Window, Floats]]
 Sentence = str | Sequence[str]
 LabelledSentence = tuple[Sequence[str], Sequence[str]]
 
@@ -99,10 +103,23 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         ]
         return Request(rows, chosen)
 
-    def answer(self, request: Request) -> list[LabelledWords]:
+    def jobs(self, request: Request) -> list[Work]:
+        options, sentences = request.options, [row.encoded.values for row in request.rows]
+        size = options.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
+        found = list[Work]()
+        for run in self.runs:
+            windows = self._windows(run, sentences)
+            for chosen in batches([len(window.ids) for window in windows], size):
+                found.append(partial(self._probabilities, run, [windows[index] for index in chosen]))
+        return found
+
+    def joined(self, request: Request, results: Iterable[Scored]) -> list[LabelledWords]:
         options, sentences = request.options, [row.encoded.values for row in request.rows]
         assert isinstance(options, LabelOptions)
-        size = options.given().get("batch_tokens", self.recipe.decoding.batch_tokens)
+        totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
+        for window, probabilities in chain.from_iterable(results):
+            total = totals[window.sentence][window.start : window.start + len(window.first)]
+            total[:] = probabilities[: len(window.first)] / len(self.runs) + total
         return [
             LabelledWords.of(
                 words,
@@ -112,9 +129,7 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
                 tuple(self.capture(words)) if options.capture else (),
                 row.raw if isinstance(row.raw, Example) else None,
             )
-            for row, words, probabilities in zip(
-                request.rows, sentences, self._probabilities(sentences, size), strict=True
-            )
+            for row, words, probabilities in zip(request.rows, sentences, totals, strict=True)
         ]
 
     def force(
@@ -201,22 +216,13 @@ class LabelPredictor(Predictor[Sentence, LabelledWords]):
         return best_threshold(scores, np.array(wanted))
 
     @torch.inference_mode()
-    def _probabilities(self, sentences: Sequence[Sequence[str]], size: int) -> list[Floats]:
-        """The label probabilities (N, V) of each sentence, averaged over all models, in batches of `size` tokens."""
-        totals = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
-        for run in self.runs:
-            windows = self._windows(run, sentences)
-            for chosen in batches([len(window.ids) for window in windows], size):
-                batch = [windows[index] for index in chosen]
-                with memory_named(f"in labelling {len(batch)} sentences together", SMALLER_BATCHES):
-                    inputs = collate_windows(batch, _processor(run).padding).to(self.device)
-                    scores = run.model(inputs).logits.float().softmax(-1)
-                    check_scores(scores.isnan().any(keepdim=True))
-                    labelled = scores.cpu().numpy()
-                for window, probabilities in zip(batch, labelled, strict=True):
-                    total = totals[window.sentence][window.start : window.start + len(window.first)]
-                    total[:] = probabilities[: len(window.first)] / len(self.runs) + total
-        return totals
+    def _probabilities(self, run: Run, windows: list[Window]) -> Scored:
+        """The label probabilities (N, V) of each window, in one batch, by one model."""
+        with memory_named(f"in labelling {len(windows)} sentences together", SMALLER_BATCHES):
+            inputs = collate_windows(windows, _processor(run).padding).to(self.device)
+            scores = run.model(inputs).logits.float().softmax(-1)
+            check_scores(scores.isnan().any(keepdim=True))
+            return list(zip(windows, scores.cpu().numpy(), strict=True))
 
     def _windows(self, run: Run, sentences: Sequence[Sequence[str]]) -> list[Window]:
         longest, processor = run.recipe.data.max_length, _processor(run)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,7 +17,8 @@ import torch
 from pydantic import BaseModel
 
 from headway.core.errors import UserError, option
-from headway.core.processes import batched
+from headway.core.processes import batched, cores
+from headway.core.workers import Work, workers
 from headway.models import Model
 from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture, CaptureOptions, checked_options
@@ -107,7 +111,9 @@ class Predictor(ABC, Generic[In, Out]):
 
     Attributes:
         Options: the options of `predict`: keywords in Python, flags of the command line, and fields of JSON requests.
-        together: the number of inputs of a stream that are in memory at once.
+        together: the largest number of inputs of a stream that are in memory at once (see `window`).
+        workers: the number of threads that decode the batches of a list or stream, each on one core. None lets
+            `worker_count` decide.
         answered: is called with the number of outputs after each batch.
     """
 
@@ -121,6 +127,7 @@ class Predictor(ABC, Generic[In, Out]):
 
     def __init__(self, runs: Sequence[Run], device: torch.device) -> None:
         self.runs, self.device, self.recipe = tuple(runs), device, runs[0].recipe
+        self.workers: int | None = None
         self.answered: Callable[[int], None] = lambda count: None
 
     def __repr__(self) -> str:
@@ -150,7 +157,8 @@ class Predictor(ABC, Generic[In, Out]):
         """
         request = self.request(each(inputs), checked_options(self.Options, options, keywords), first_line)
         request.check()
-        return self.answer(request)
+        (outputs,) = self._answers([request])
+        return outputs
 
     def stream(
         self, inputs: Iterable[In | Example], options: BaseModel | None = None, *, first_line: int = 1, **keywords: Any
@@ -163,13 +171,58 @@ class Predictor(ABC, Generic[In, Out]):
             UserError: options are not allowed or contradict each other.
         """
         chosen = checked_options(self.Options, options, keywords)
-        for some in batched(inputs, self.together):
-            request = self.request(some, chosen, first_line).until_broken()
-            outputs = self.answer(request)
+
+        def requests() -> Iterator[Request]:
+            number = first_line
+            for some in batched(inputs, self.window(chosen.capture)):
+                request = self.request(some, chosen, number).until_broken()
+                yield request
+                if request.rows[-1].problem is not None and not chosen.skip_broken:
+                    return
+                number += len(some)
+
+        for outputs in self._answers(requests()):
             yield from outputs
-            if request.rows[-1].problem is not None and not chosen.skip_broken:
-                return
-            first_line, chosen = first_line + len(some), self.following(chosen, outputs)
+            chosen = self.following(chosen, outputs)
+
+    def _answers(self, requests: Iterable[Request]) -> Iterator[list[Out]]:
+        """Yield the outputs of each request. Several workers begin later requests before the first is finished."""
+        count, begin, begun = 0, None, deque[tuple[Request, list[Work]]]()
+        with ExitStack() as stack:
+            for request in requests:
+                jobs = self.jobs(request)
+                count = count or (self.worker_count() if len(jobs) > 1 else 1)
+                if count == 1:
+                    yield self.joined(request, (work() for work in jobs))
+                    continue
+                begin = begin or stack.enter_context(workers(count))
+                begun.append((request, list(map(begin, jobs))))
+                while sum(len(later) for _, later in islice(begun, 1, None)) >= count:
+                    first, results = begun.popleft()
+                    yield self.joined(first, (wait() for wait in results))
+            for request, results in begun:
+                yield self.joined(request, (wait() for wait in results))
+
+    def worker_count(self) -> int:
+        """The number of workers of several jobs: by default one for each core that torch and the system allow."""
+        return (self.workers or min(cores(), torch.get_num_threads())) if self.divisible() else 1
+
+    def divisible(self) -> bool:
+        """Whether several threads may decode: on a CPU, if no output is context of later inputs."""
+        in_order = self.recipe.data.context.most > 0
+        return self.device.type == "cpu" and not in_order and not torch.is_autocast_enabled("cpu")
+
+    def stream_forced(
+        self, inputs: Iterable[In | Example], targets: Iterable[Any], *, capture: Capture = ()
+    ) -> Iterator[Out]:
+        """Yield outputs as `force` returns them, for any number of pairs. Only a few of them are in memory at once."""
+        for pairs in batched(zip(inputs, targets, strict=True), self.window(capture)):
+            sources, texts = zip(*pairs, strict=True)
+            yield from self.force(sources, texts, capture=capture)
+
+    def window(self, capture: Capture) -> int:
+        """The number of inputs of a stream that are in memory at once, if the attention in `capture` is kept."""
+        return self.together
 
     def following(self, options: Any, outputs: Sequence[Output]) -> Any:
         """The options for the inputs that follow `outputs`, which may be context of these inputs."""
@@ -184,8 +237,16 @@ class Predictor(ABC, Generic[In, Out]):
         """
 
     @abstractmethod
+    def jobs(self, request: Any) -> list[Work]:
+        """The work of predicting the outputs of a request, in parts that may be done by several threads at once."""
+
+    @abstractmethod
+    def joined(self, request: Any, results: Iterable[Any]) -> list[Out]:
+        """The outputs of all rows of a request, from the results of its jobs."""
+
     def answer(self, request: Any) -> list[Out]:
-        """Predict the outputs of all rows of a request."""
+        """Predict the outputs of all rows of a request in this thread."""
+        return self.joined(request, (work() for work in self.jobs(request)))
 
     @abstractmethod
     def force(self, inputs: Sequence[In], targets: Sequence[Any], *, capture: Capture = ()) -> list[Out]:

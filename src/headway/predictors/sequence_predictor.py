@@ -6,8 +6,9 @@ Shapes: K heads; S positions of the memory (source tokens) and T target tokens, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from headway.core.errors import UserError, memory_named, option
 from headway.core.registry import is_foreign
+from headway.core.workers import Work
 from headway.formats.corpus_config import parts
 from headway.formats.lines import check_texts, line_place
 from headway.formats.terms import Glossary
@@ -45,7 +47,10 @@ from headway.search.limits import Hypothesis, check_scores
 from headway.search.recorded_model import few
 from headway.tensors.batch import EOS, UNKNOWN, Batch, collate
 
-RECORDINGS = 128  # in memory at once: the frames of each take about 0.5 MB
+# In memory at once:
+RECORDINGS = 128  # the frames of each take about 0.5 MB
+ATTENTION = 256  # layers of captured attention
+PARTS, LEAST_PART = 16, 1024  # batches of a window, and source positions of a batch, at least, for several workers
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,12 @@ class SequencePredictor(Predictor[Recording, Output]):
     def formatter(self, options: PredictOptions) -> Formatter:
         """The formatter between lines and the model's text. Tasks with other formats override this."""
         return Formatter()
+
+    def window(self, capture: Capture) -> int:
+        if not capture:
+            return self.together
+        self._own_model(option("capture"))
+        return max(1, min(self.together, ATTENTION // max(1, len(self.attention_names(capture)))))
 
     def check_texts(self, lines: Sequence[Any], *, first_line: int = 1) -> None:
         """Raise UserError if the model reads text, and all lines look like rows of a table or JSON objects."""
@@ -216,28 +227,51 @@ class SequencePredictor(Predictor[Recording, Output]):
             raise UserError(what, where=where, received=f"{needed} tokens", allowed=f"up to {length}")
         return text, source, length
 
-    def answer(self, request: PredictionRequest) -> list[Output]:
-        rows = request.rows
-        results: list[Output | None] = [None] * len(rows)
-        for places, contexts in self._batches(request, results):
-            some = [rows[place] for place in places]
-            with memory_named(f"in decoding {len(some)} inputs together", SMALLER_BATCHES):
-                vocabulary = self.target.vocabulary
-                asked = SearchRequest(
-                    some, request.options, request.search, contexts, vocabulary.mark, len(vocabulary.beginning)
-                )
-                outputs = request.backend.hypotheses(asked)
-                best = [hypotheses[0] for hypotheses in outputs]
-                captured = self._capture(asked.sources, best, request.options.capture, contexts)
-                replaced = self._replace_unknown(request, some, outputs)
-            for place, hypotheses, attention, end in zip(places, replaced, captured, asked.limits.ends(), strict=True):
-                output = self._output(rows[place], request.formatter, hypotheses, attention, end)
-                results[place] = request.backend.annotated(rows[place], output)
-            self.answered(len(some))
+    def divisible(self) -> bool:
+        return super().divisible() and self.backend.divisible()
+
+    def jobs(self, request: PredictionRequest) -> list[Work]:
+        search = request.search
+        size = few if search.cuda_graphs else int  # batches of a graph have the same number of rows
+        lengths = [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
+        # Sampling uses no more rows than a beam search.
+        samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
+        budget = int(search.batch_tokens * min(1, search.beam / samples))
+        if self.recipe.data.context.target:
+            return [partial(self._decode_in_rounds, request, lengths, budget)]
+        part = max(LEAST_PART, sum(lengths) // PARTS)
+        fixed = "batch_tokens" in request.options.model_fields_set
+        if part < min(budget, sum(lengths)) and not fixed and self.divisible():
+            budget = part  # whatever the number of workers, so that outputs do not depend on it
+        return [partial(self._decode, request, places) for places in batches(lengths, budget, end_marks=1)]
+
+    def joined(self, request: PredictionRequest, results: Iterable[dict[int, Output]]) -> list[Output]:
+        rows, outputs = request.rows, dict[int, Output]()
+        for part in results:
+            outputs |= part
+            self.answered(len(part))
         with accounted() as account:
             first_line = rows[0].number if rows else 1
             account.read_inputs(self.runs[0], [row.text for row in rows], [row.encoded for row in rows], first_line)
-        return [output or self._empty(row, request) for row, output in zip(rows, results, strict=True)]
+        return [outputs.get(place) or self._empty(row, request) for place, row in enumerate(rows)]
+
+    def _decode(
+        self, request: PredictionRequest, places: Sequence[int], contexts: Sequence[list[int]] = ()
+    ) -> dict[int, Output]:
+        """The outputs of the rows at `places`, by place. The decoder reads the ids in `contexts` first."""
+        rows, vocabulary = [request.rows[place] for place in places], self.target.vocabulary
+        with memory_named(f"in decoding {len(rows)} inputs together", SMALLER_BATCHES):
+            begun = len(vocabulary.beginning)
+            asked = SearchRequest(rows, request.options, request.search, contexts, vocabulary.mark, begun)
+            outputs = request.backend.hypotheses(asked)
+            best = [hypotheses[0] for hypotheses in outputs]
+            captured = self._capture(asked.sources, best, request.options.capture, contexts)
+            replaced = self._replace_unknown(request, rows, outputs)
+        written, ends = {}, asked.limits.ends()
+        for place, row, some, attention, end in zip(places, rows, replaced, captured, ends, strict=True):
+            output = self._output(row, request.formatter, some, attention, end)
+            written[place] = request.backend.annotated(row, output)
+        return written
 
     def _empty(self, row: Row, request: PredictionRequest) -> Output:
         """The output of a row that is blank or has a problem."""
@@ -264,22 +298,13 @@ class SequencePredictor(Predictor[Recording, Output]):
         """An encoded source without its context."""
         return source[self.source.after_mark(source) :] if isinstance(self.source, TextProcessor) else source
 
-    def _batches(
-        self, request: PredictionRequest, results: Sequence[Output | None]
-    ) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """Yield the rows of each batch, and the target context ids that the decoder reads first, if there are any.
+    def _decode_in_rounds(self, request: PredictionRequest, lengths: Sequence[int], budget: int) -> dict[int, Output]:
+        """The outputs of all rows, by place, if the decoder reads the outputs of earlier rows.
 
         A sentence is decoded after the sentences of its context, together with others whose context has this length.
         """
-        search, before = request.search, request.options.before
-        size = few if search.cuda_graphs else int  # batches of a graph have the same number of rows
-        lengths = [size(len(row.encoded.values) + 1) - 1 for row in request.rows]
-        # Sampling uses no more rows than a beam search.
-        samples = search.samples if search.kind == "mbr" and not request.options.sample else search.beam
-        budget = int(search.batch_tokens * min(1, search.beam / samples))
-        if not (count := self.recipe.data.context.target):
-            yield from ((rows, []) for rows in batches(lengths, budget, end_marks=1))
-            return
+        results: dict[int, Output] = {}
+        before, count = request.options.before, self.recipe.data.context.target
         links = list(earlier_inputs([row.raw for row in request.rows], before, count))
         plain = {"capture": (), "nbest": 1, "prefixes": None, "before": (), "skip_broken": True, "truncate": True}
         lines = [line for _, others in links if others for line in (*others, "")]
@@ -293,14 +318,15 @@ class SequencePredictor(Predictor[Recording, Output]):
             contexts = dict[int, list[int]]()
             for row in rows:
                 for place in range(row - links[row][0], row):  # a negative place is in `before`
-                    output = results[place] if place >= 0 else None
+                    output = results.get(place)
                     texts[row].append(before[place][1] if place < 0 else output.text if output else "")
                 contexts[row] = self._context(request.rows[row], texts[row])
             for read in sorted({len(ids) for ids in contexts.values()}):
                 alike = {row for row, ids in contexts.items() if len(ids) == read}
                 some = [length if row in alike else 0 for row, length in enumerate(lengths)]
                 for chosen in batches(some, budget, end_marks=1):
-                    yield chosen, [contexts[row] for row in chosen] if read else []
+                    results |= self._decode(request, chosen, [contexts[row] for row in chosen] if read else [])
+        return results
 
     def _context(self, row: Row, texts: Sequence[str]) -> list[int]:
         """The ids of earlier outputs that the decoder reads first: as many of the latest as leave room for this output.

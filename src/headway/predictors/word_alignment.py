@@ -188,10 +188,11 @@ def error_rates(predictor: SequencePredictor, gold: Path, heads: Sequence[int] |
         )
     names, sources, targets = cross_layers(predictor), [pair.source for pair in pairs], [pair.target for pair in pairs]
     check_gold(predictor, sources, targets, references, where)
+    aligners = [Aligner(name, None if heads is None else tuple(heads)) for name in names]
     with accounted(InputAccount()):
-        forced = predictor.force(sources, targets, capture=tuple(names))
-    rates = {}
-    for name in names:
-        aligner = Aligner(name, None if heads is None else tuple(heads))
-        rates[name] = metric.score([aligner(output).pharaoh() for output in forced], [references]).value
-    return rates
+        forced = predictor.stream_forced(sources, targets, capture=tuple(names))
+        links = [[aligner(output).pharaoh() for aligner in aligners] for output in forced]
+    return {
+        name: metric.score(found, [references]).value
+        for name, found in zip(names, map(list, zip(*links, strict=True)), strict=True)
+    }

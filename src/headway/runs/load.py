@@ -20,6 +20,7 @@ from headway.runs.run_folder import float32_of
 from headway.tensors.linear import PRECISIONS, prepare
 from headway.tensors.precision import use_float32
 
+MOST_WORKERS = 1024
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
 
 
@@ -30,6 +31,7 @@ def load(
     average: int | None = None,
     precision: str = "float32",
     engine: str | None = None,
+    workers: int | None = None,
     allow_code: bool = False,
 ) -> AnyPredictor:
     """Load the predictor of a run, or of several runs as an ensemble.
@@ -44,6 +46,8 @@ def load(
             process multiply float32 in TF32 from then on; runs that differ in this are multiplied exactly.
         engine: `ctranslate2`, or another engine of `ENGINES`, to decode with instead of torch. Its export of the run is
             made on first use, and kept in the cache.
+        workers: the number of threads that decode the batches of many inputs, each on one core of the CPU; by default
+            as many as torch and the system let this process use. The outputs do not depend on it.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
@@ -60,6 +64,7 @@ def load(
         for name, value, usual, what in (
             ("precision", precision, ("float32",), "an engine computes in the precision of its export"),
             ("device", device, ("auto", "cpu"), "an engine decodes on the CPU"),
+            ("workers", workers, (None, 1), "an engine has threads of its own"),
         ):
             if value not in usual:
                 allowed = f"{option(name)} without an engine"
@@ -68,6 +73,12 @@ def load(
             what, allowed = "an engine runs the final weights of one run", f"one run, without {option('average')}"
             raise UserError(what, where=option("engine"), received=engine, allowed=allowed)
     where = CPU if engine is not None else pick_device(device)
+    if workers is not None and not 1 <= workers <= (MOST_WORKERS if where.type == "cpu" else 1):
+        what, allowed = (
+            "this number of workers is not possible",
+            f"1 to {MOST_WORKERS} on a CPU, and 1 on an accelerator",
+        )
+        raise UserError(what, where=option("workers"), received=workers, allowed=allowed)
     with foreign_code(allow_code or None):
         runs = [open_run(path, device=where, average=average) for path in paths]
     if engine is not None:
@@ -93,4 +104,6 @@ def load(
             say(f"{each.path}: precision {used}")
         each.as_stored = each.as_stored and used == "float32"
     with runs[0].trusted():
-        return task.predictor(runs, where)
+        predictor = task.predictor(runs, where)
+    predictor.workers = workers
+    return predictor

@@ -109,32 +109,16 @@ class _Finished:
         return bool(((self.rows[sentences, -1, 0] > -torch.inf) & ~self.done[sentences]).any())
 
 
-class _Steps:
-    """The back-pointers of a search: for each step, the active sentences and their surviving candidates."""
-
-    def __init__(self) -> None:
-        self.steps: list[tuple[Tensor, _Candidates]] = []
-
-    def append(self, sentences: Tensor, chosen: _Candidates) -> None:
-        self.steps.append((sentences, chosen))
-
-    def log_probabilities(self, like: Tensor) -> Tensor:
-        """The log probabilities of all stored tokens in one vector of the type and device of `like`."""
-        return torch.cat([like.new_zeros(0), *(chosen.log_probabilities.flatten() for _, chosen in self.steps)])
-
-    def hypotheses(self, finished: _Finished) -> list[list[Hypothesis]]:
-        """The finished hypotheses of each sentence, best first."""
-        pointers = self._back_pointers()
-        return [
-            [_follow(pointers, sentence, *row) for row in rows if row[0] > -math.inf]
-            for sentence, rows in enumerate(finished.rows.tolist())
-        ]
-
-    def _back_pointers(self) -> BackPointers:
-        return [
-            dict(zip(sentences.tolist(), zip(*(part.tolist() for part in chosen[1:]), strict=True), strict=True))
-            for sentences, chosen in self.steps
-        ]
+def _hypotheses(steps: Sequence[tuple[Tensor, _Candidates]], finished: _Finished) -> list[list[Hypothesis]]:
+    """The finished hypotheses of each sentence, best first. `steps` has the sentences and survivors of each step."""
+    pointers: BackPointers = [
+        dict(zip(sentences.tolist(), zip(*(part.tolist() for part in chosen[1:]), strict=True), strict=True))
+        for sentences, chosen in steps
+    ]
+    return [
+        [_follow(pointers, sentence, *row) for row in rows if row[0] > -math.inf]
+        for sentence, rows in enumerate(finished.rows.tolist())
+    ]
 
 
 def _follow(pointers: BackPointers, sentence: int, score: float, end: float, step: float, parent: float) -> Hypothesis:
@@ -174,7 +158,7 @@ def beam_search(
     state = model.start(memory, steps + last.shape[1])
     scores, history = torch.zeros(count, 1, device=device), last[:, :0]
     raw, state = model.extend(last, state)
-    stored, finished, waiting = _Steps(), _Finished(count, beam, ranking, raw), False
+    stored, finished, waiting = list[tuple[Tensor, _Candidates]](), _Finished(count, beam, ranking, raw), False
     for time in range(steps + 1):
         check_waited_for()
         width = scores.shape[1]
@@ -185,7 +169,7 @@ def beam_search(
         if time == steps:
             break
         chosen = candidates.survivors(beam) if ending else candidates.first(beam)
-        stored.append(sentences, chosen)
+        stored.append((sentences, chosen))
         if ending or waiting:
             finished.mark_done(sentences, time, chosen.scores[:, 0])
         rows = torch.arange(len(sentences), device=device)
@@ -196,7 +180,10 @@ def beam_search(
             sentences, chosen = sentences[rows], chosen.rows(rows)
             waiting = device.type != "cpu" or finished.some_wait(sentences)
         index = rows[:, None] * width + chosen.parents
-        state, last = state.select(index), chosen.tokens.reshape(-1, 1)
+        # No copy where no row moves, as in greedy search; on an accelerator, the comparison would wait for the device.
+        if device.type != "cpu" or not torch.equal(index.flatten(), torch.arange(len(last))):
+            state = state.select(index)
+        last = chosen.tokens.reshape(-1, 1)
         if limits.no_repeat:
             history = torch.cat([history[index.flatten()], last], 1)
         scores = chosen.scores
@@ -204,12 +191,12 @@ def beam_search(
             scores = scores.where(scores == -torch.inf, 0.0)
         raw, state = model.extend(last, state)
     unsound = (
-        stored.log_probabilities(raw).isnan().any(),
+        torch.cat([raw.new_zeros(0), *(chosen.log_probabilities.flatten() for _, chosen in stored)]).isnan().any(),
         raw.isnan().any(),
         (finished.rows[:, 0, 0] == -torch.inf).any(),
     )
     check_scores(torch.stack(unsound))
-    return stored.hypotheses(finished)
+    return _hypotheses(stored, finished)
 
 
 def _rows_to_go(finished: _Finished, sentences: Tensor, longest: Tensor, time: int) -> Tensor:

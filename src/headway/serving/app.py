@@ -13,16 +13,18 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import copy_context
+from functools import partial
 from importlib import resources
 from itertools import chain
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_json
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -32,8 +34,9 @@ from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
 from headway.core.processes import AbandonedError, check_waited_for
 from headway.core.version import VERSION
-from headway.markup.documents import KINDS, Languages, translate_document
+from headway.markup.documents import KINDS, Counts, Languages, lines, translate_document
 from headway.markup.inline import Aligned
+from headway.markup.placeholders import same_placeholders
 from headway.pages.page import page_text
 from headway.predictors.captured_attention import patterns_of
 from headway.serving.guard import Guard, Numbers, RefusedError, aside, in_time
@@ -61,16 +64,26 @@ class Detection(BaseModel):
     language: str
 
 
-class DetectBody(BaseModel):
-    """A text whose language is sought."""
+class LenientBody(BaseModel):
+    """A body in which null means that a field is missing, as LibreTranslate has it."""
+
+    api_key: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, values: Any) -> Any:
+        return {name: each for name, each in values.items() if each is not None} if isinstance(values, dict) else values
+
+
+class DetectBody(LenientBody):
+    """A text whose language is sought, or several in one language."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["q"]})
 
-    q: str = Field(default="", description="A text.")
-    api_key: str = ""
+    q: str | list[str] = Field(default="", description="A text, or several.")
 
 
-class TranslateBody(BaseModel):
+class TranslateBody(LenientBody):
     """Texts to translate, as LibreTranslate has them."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["q", "source", "target"]})
@@ -79,11 +92,12 @@ class TranslateBody(BaseModel):
     source: str = Field(default="", description=f"The code of a language, or {AUTO}.")
     target: str = Field(default="", description="The code of a language.")
     format: str = Field(default="text", description="text or html.", json_schema_extra={"enum": ["text", "html"]})
-    alternatives: int = Field(default=0, description="Further translations.", ge=0)
-    api_key: str = ""
+    alternatives: Annotated[int, AfterValidator(partial(max, 0))] = Field(
+        default=0, description="Further translations."
+    )
 
 
-class FileBody(BaseModel):
+class FileBody(LenientBody):
     """A file to translate."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["file", "source", "target"]})
@@ -91,7 +105,14 @@ class FileBody(BaseModel):
     file: str = Field(default="", description="The file.", json_schema_extra={"format": "binary"})
     source: str = Field(default="", description=f"The code of a language, or {AUTO}.")
     target: str = Field(default="", description="The code of a language.")
-    api_key: str = ""
+
+
+class Characters(BaseModel):
+    """The numbers of characters of a document's text."""
+
+    seen: int
+    translated: int
+    left: int = Field(description="As they are: code, and what must not or could not be translated.")
 
 
 class Translated(BaseModel):
@@ -100,12 +121,14 @@ class Translated(BaseModel):
     translatedText: str | list[str]  # noqa: N815 - LibreTranslate's names
     alternatives: list[str] | list[list[str]] | None = None
     detectedLanguage: Detection | list[Detection] | None = None  # noqa: N815
+    characters: Characters | list[Characters] | None = Field(default=None, description="Of HTML.")
 
 
 class TranslatedFile(BaseModel):
     """Where a translated file can be fetched, once."""
 
     translatedFileUrl: str  # noqa: N815
+    characters: Characters
 
 
 class Language(BaseModel):
@@ -146,13 +169,16 @@ def body_of(*models: type[BaseModel], forms: Sequence[str] = ()) -> dict[str, An
 
 
 async def parsed(request: Request, model: type[Body], most: int) -> Body:
-    """The body of a request, JSON with `most` commas or a form. Raises RefusedError if it does not fit the model."""
-    kind = request.headers.get("content-type", "")
+    """The body of a request, JSON with `most` commas or a form, to which parameters of the address belong.
+
+    Raises RefusedError if it does not fit the model.
+    """
+    kind = request.headers.get("content-type", "").lower()
     try:
-        if not kind.startswith(FORMS):
-            return model.model_validate_json(await _small(request, most))
+        if not kind.startswith(FORMS) and (raw := await _small(request, most)):
+            return model.model_validate_json(raw)
         async with request.form(max_files=1, max_fields=100) as form:
-            many = {name: form.getlist(name) for name in form}
+            many = {name: given.getlist(name) for given in (request.query_params, form) for name in given}
         return model.model_validate({name: each[0] if len(each) == 1 else each for name, each in many.items()})
     except ValidationError as error:
         first = error.errors()[0]
@@ -197,6 +223,7 @@ class Server:
                 raise RefusedError(400, f"Invalid request: missing {name} parameter")
         if body.format not in ("text", "html"):
             raise RefusedError(400, f"{body.format} format is not supported")
+        body.source, body.target = map(self.translator.code, (body.source, body.target))
         texts = [body.q] if isinstance(body.q, str) else body.q
         check_limit("sentences", "texts", len(texts), self.options.sentences)
         self.check_size(texts, self.options.characters)
@@ -210,26 +237,42 @@ class Server:
         if body.source == AUTO:
             found = await aside(texts, lambda: [self.translator.detect(text)[0] for text in texts])
         sources = [body.source] * len(texts) if found is None else [each["language"] for each in found]
-        answers: list[list[str]] = [[] for _ in texts]
+        answers, characters = [list[str]() for _ in texts], dict[int, Characters]()
         for source in dict.fromkeys(sources):
             rows = [row for row, each in enumerate(sources) if each == source]
             some = [texts[row] for row in rows]
             if body.format == "html":
-                pages = [self._document("q.html", q.encode(), source, body.target) for q in some]
-                written = [[page.decode()] for page in await asyncio.gather(*pages)]
+                pages = await asyncio.gather(*(self._document("q.html", q.encode(), source, body.target) for q in some))
+                written = [[page.decode()] for page, _ in pages]
+                characters |= {row: counts for row, (_, counts) in zip(rows, pages, strict=True)}
             else:
-                written = await self.translator.translate(some, source, body.target, body.alternatives)
+                plain = await self.translator.translate(some, source, body.target, body.alternatives)
+                pairs = zip(some, plain, strict=True)
+                whole = [self._with_placeholders(text, answers, source, body.target) for text, answers in pairs]
+                written = await asyncio.gather(*whole)
             for row, answer in zip(rows, written, strict=True):
                 answers[row] = answer
         best, others = [answer[0] for answer in answers], [answer[1:] for answer in answers]
         detected = None if found is None else [Detection(**each) for each in found]
+        counts = [characters[row] for row in sorted(characters)]
         if isinstance(body.q, str):
             return Translated(
                 translatedText=best[0], alternatives=others[0] if body.alternatives else None,
-                detectedLanguage=detected[0] if detected else None,
+                detectedLanguage=detected[0] if detected else None, characters=counts[0] if counts else None,
             )  # fmt: skip
         alternatives = others if body.alternatives else None
-        return Translated(translatedText=best, alternatives=alternatives, detectedLanguage=detected)
+        return Translated(
+            translatedText=best, alternatives=alternatives, detectedLanguage=detected, characters=counts or None
+        )
+
+    async def _with_placeholders(self, text: str, answers: list[str], source: str, target: str) -> list[str]:
+        """The translations of a text that keep its placeholders. The first is translated again if it does not."""
+        kept = [answer for answer in answers if same_placeholders(text, answer)]
+        if answers[0] in kept or self.translator.reads_context(source, target):
+            return [answers[0], *(answer for answer in kept if answer != answers[0])]
+        content, _ = await self._document("q.txt", text.encode(), source, target)
+        best = content.decode()
+        return [best, *(answer for answer in kept if answer != best)]
 
     async def detect(self, request: Request) -> list[Detection]:
         """Say in which languages a text may be."""
@@ -237,14 +280,18 @@ class Server:
         self.check_key(request, body.api_key)
         if not body.q:
             raise RefusedError(400, "Invalid request: missing q parameter")
-        self.check_size([body.q], self.options.characters)
-        work = aside([body.q], lambda: self.translator.detect(body.q))
+        text = body.q if isinstance(body.q, str) else "\n".join(body.q)
+        self.check_size([text], self.options.characters)
+        work = aside([text], lambda: self.translator.detect(text))
         return [Detection(**each) for each in await in_time(request, work, self.options.deadline)]
 
     async def translate_file(self, request: Request) -> TranslatedFile:
         """Translate a file."""
         async with request.form(max_files=1, max_fields=100) as form:
-            given = {key: str(form.get(key) or "") for key in ("source", "target", "api_key")}
+            values = request.query_params, form
+            given = {
+                key: str(values[1].get(key) or values[0].get(key) or "") for key in ("source", "target", "api_key")
+            }
             self.check_key(request, given["api_key"])
             if not isinstance(file := form.get("file"), UploadFile):
                 raise RefusedError(400, "Invalid request: missing file parameter")
@@ -254,14 +301,16 @@ class Server:
                 raise RefusedError(400, f"Invalid request: missing {key} parameter")
         if not name.lower().endswith(FILES):
             raise RefusedError(400, "Invalid request: file format not supported")
-        if given["source"] != AUTO:
-            self.translator.route(given["source"], given["target"])
-        work = self._document(name, data, given["source"], given["target"])
-        written = await in_time(request, work, self.options.file_deadline)
+        source, target = map(self.translator.code, (given["source"], given["target"]))
+        if source != AUTO:
+            self.translator.route(source, target)
+        work = self._document(name, data, source, target)
+        written, characters = await in_time(request, work, self.options.file_deadline)
         stem, _, ending = name.rpartition(".")
         token = secrets.token_urlsafe(24)
-        self.keep(token, request.client.host if request.client else "", f"{stem}.{given['target']}.{ending}", written)
-        return TranslatedFile(translatedFileUrl=f"{request.base_url}download_file/{token}")
+        self.keep(token, request.client.host if request.client else "", f"{stem}.{target}.{ending}", written)
+        address = f"{request.base_url}download_file/{token}"
+        return TranslatedFile(translatedFileUrl=address, characters=characters)
 
     def keep(self, token: str, client: str, name: str, content: bytes) -> None:
         """Keep a file for download. Beyond the limit, the client that holds most loses its oldest files."""
@@ -273,8 +322,8 @@ class Server:
             oldest = next(each for each, (owner, *_) in self.files.items() if owner == most)
             held[most] -= len(self.files.pop(oldest)[2]) + FILE_BYTES
 
-    async def _document(self, name: str, data: bytes, source: str, target: str) -> bytes:
-        """Translate a document. The thread that parses it stops when nobody waits for it any more."""
+    async def _document(self, name: str, data: bytes, source: str, target: str) -> tuple[bytes, Characters]:
+        """Translate a document, and count its characters. The thread that parses it stops when nobody waits for it."""
         loop, text = asyncio.get_running_loop(), data.decode(errors="ignore")
         turn = self.turns[len(text) > self.options.characters]
 
@@ -287,13 +336,16 @@ class Server:
             finally:
                 turn.acquire()
 
-        def translated() -> bytes:
+        def translated() -> tuple[bytes, Characters]:
+            counts = list[Counts]()
             with turn:
-                return translate_document(data, name, translate, Languages(source, target))
+                languages = Languages(source, target)
+                content = translate_document(data, name, translate, languages, final=False, report=counts.append)
+            return content, Characters(**counts[0]._asdict())
 
         self.check_size([text], self.options.file_characters)
         # The time for splitting sentences is quadratic in the length of a line.
-        self.check_size([max(text.splitlines(), key=len, default="")], self.options.characters)
+        self.check_size([max(lines(text), key=len, default="")], self.options.characters)
         if source == AUTO:
             source = (await aside([text], lambda: self.translator.detect(text)))[0]["language"]
         return await loop.run_in_executor(self.documents, copy_context().run, translated)
@@ -347,11 +399,11 @@ class Server:
             for each in self.models.values()
         ]  # fmt: skip
 
-    def download(self, token: str) -> Response:
-        """A translated file, which is forgotten then."""
+    def download(self, token: str, request: Request) -> Response:
+        """A translated file, which is forgotten once it is fetched."""
         if token not in self.files:
             raise RefusedError(404, "there is no such file")
-        _, name, content = self.files.pop(token)
+        _, name, content = self.files[token] if request.method == "HEAD" else self.files.pop(token)
         disposition = f"attachment; filename*=UTF-8''{quote(name)}"
         return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
 
@@ -451,4 +503,9 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         """The page that translates."""
         return HTMLResponse(index, headers={"content-security-policy": policy})
 
+    app.get("/spec", include_in_schema=False)(app.openapi)
+    app.openapi()  # describes GET alone; it is made once
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.methods == {"GET"}:
+            route.methods = {"GET", "HEAD"}
     return Guard(app, options, numbers, open=not server.keys)

@@ -11,12 +11,12 @@ from typing import Any
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from headway.core.errors import UserError, option
-from headway.core.languages import base_language, has_no_spaces, language_name
+from headway.core.languages import base_language, language_name
 from headway.core.processes import check_waited_for
 from headway.markup.inline import Aligned
 from headway.predictors.predict_options import checked_options
 from headway.predictors.sentence_translator import aligned, check_alone
-from headway.processing.text.sentences import sentences
+from headway.processing.text.sentences import between, sentences, warn_without_rules
 from headway.serving.guard import aside
 from headway.serving.models import ServedModel, TooLargeError
 from headway.serving.options import ServeOptions
@@ -50,6 +50,15 @@ class Translator:
         codes = sorted({code for pair in self.directions for code in pair})
         targets = {code: [other for other in codes if other != code and self._route(code, other)] for code in codes}
         return [{"code": code, "name": language_name(code), "targets": targets[code]} for code in codes]
+
+    def code(self, given: str) -> str:
+        """The code of a served language, or `auto`, in its own letters; any other code as it is."""
+        codes = [AUTO, *(each["code"] for each in self.languages)]
+        return next((code for code in codes if code.lower() == given.lower()), given)
+
+    def reads_context(self, source: str, target: str) -> bool:
+        """Whether a model on the route reads the sentences before each."""
+        return any(model.predictor.recipe.data.context.most for model in self.route(source, target))
 
     def _route(self, source: str, target: str) -> list[ServedModel]:
         direct, pivot = self.directions.get((source, target)), self.options.pivot
@@ -95,17 +104,18 @@ class Translator:
         models = self.route(source, target)
         if not models:
             return [[text] for text in texts]
-        cut = await aside(texts, lambda: [list(documents(text, source)) for text in texts])
+        warn_without_rules(source)
+        cut = await aside(texts, lambda: [list(documents(text, source, target)) for text in texts])
         found = [[piece for piece, is_sentence in part if is_sentence] for some in cut for part in some]
         if (count := sum(map(len, found))) > self.options.sentences:
             raise TooLargeError(f"request ({count} sentences) exceeds text limit ({self.options.sentences})")
-        ends = [""] if any(model.predictor.recipe.data.context.most for model in models) else []
+        ends = [""] if self.reads_context(source, target) else []
         lines = [line for some in found if some for line in [*some, *ends]]  # empty lines end a document
         answered = zip(lines, await self.sentences(lines, source, target, alternatives), strict=True)
         written = iter([answer for line, answer in answered if line])
         answers = []
         for some in map(chain.from_iterable, cut):
-            parts = [next(written) if is_sentence else [between(piece, source, target)] for piece, is_sentence in some]
+            parts = [next(written) if is_sentence else [piece] for piece, is_sentence in some]
             ranks = range(max([1, *map(len, parts)]))
             joined = ["".join(part[min(rank, len(part) - 1)] for part in parts) for rank in ranks]
             answers.append(list(dict.fromkeys(joined)))
@@ -145,26 +155,22 @@ class Translator:
         return await self.aligned(texts[:half], source, target) + await self.aligned(texts[half:], source, target)
 
 
-def documents(text: str, language: str) -> Iterator[list[tuple[str, bool]]]:
+def documents(text: str, source: str, target: str) -> Iterator[list[tuple[str, bool]]]:
     """The pieces of each paragraph of a text, and the empty lines between them."""
     for number, part in enumerate(re.split(r"(\n\s*\n)", text)):
-        yield [(part, False)] if number % 2 else list(pieces(part, language))
+        yield [(part, False)] if number % 2 else list(pieces(part, source, target))
 
 
-def pieces(text: str, language: str) -> Iterator[tuple[str, bool]]:
-    """The sentences of a text, each with True, and the text between them, with False."""
+def pieces(text: str, source: str, target: str) -> Iterator[tuple[str, bool]]:
+    """The sentences of a text, each with True, and what is between them in the translation, with False."""
     for line in re.split(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)", text):
         end = 0
-        for sentence in sentences(line, language) if line.strip() else ():
+        for sentence in sentences(line, source) if line.strip() else ():
             begin = line.index(sentence, end)
-            if begin > end:
-                yield line[end:begin], False
+            blank = line[end:begin]
+            if blank := between(blank, source, target) if end and blank in ("", " ") else blank:
+                yield blank, False
             yield sentence, any(map(str.isalnum, sentence))
             end = begin + len(sentence)
         if line[end:]:
             yield line[end:], False
-
-
-def between(blank: str, source: str, target: str) -> str:
-    """The blank between sentences on the target side: empty if only the target language has no spaces."""
-    return "" if blank == " " and has_no_spaces(target) and not has_no_spaces(source) else blank

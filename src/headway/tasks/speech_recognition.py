@@ -27,7 +27,7 @@ from headway.losses import Objective
 from headway.models import Model, ModelConfig, Seq2Seq, build_model
 from headway.predictors.output import Example, Output, TestSet
 from headway.predictors.predictor import Run
-from headway.predictors.sequence_predictor import RECORDINGS, SequencePredictor
+from headway.predictors.sequence_predictor import SequencePredictor
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.audio.features import AudioConfig, check_bins
 from headway.processing.processor import Processors
@@ -132,7 +132,7 @@ class SpeechRecognition(Task):
         def predictor(model: Model[Any], device: torch.device) -> SequencePredictor:
             return SequencePredictor([Run(recipe, *processors, model)], device)
 
-        return Corpora(processors, train, DevSet(dev, _examples(dev.utterances), predictor, RECORDINGS))
+        return Corpora(processors, train, DevSet(dev, _examples(dev.utterances), predictor))
 
     def processors(self, folder: Path) -> Processors:
         return Processors(AudioProcessor.load(folder), TextProcessor.load(folder / TARGET))

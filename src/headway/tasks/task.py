@@ -8,7 +8,6 @@ and knows no flags.
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ import torch
 
 from headway.core.errors import UserError, option
 from headway.core.log import progress
-from headway.core.processes import batched
 from headway.corpora.data_checks import DataCheck
 from headway.formats.corpus_config import AnyCorpus
 from headway.formats.lines import check_file
@@ -79,13 +77,11 @@ class DevSet(NamedTuple):
         corpus: the examples, encoded.
         examples: the examples as text.
         predictor: returns the predictor of a model in evaluation mode on a device; it draws no random numbers.
-        together: the number of examples in memory at once.
     """
 
     corpus: TrainingCorpus
     examples: Sequence[Example]
     predictor: Callable[[Model[Any], torch.device], Predictor[Any, Any]]
-    together: int = sys.maxsize
 
     @property
     def references(self) -> list[list[str]]:
@@ -94,14 +90,12 @@ class DevSet(NamedTuple):
 
     def outputs(self, model: Model[Any], device: torch.device) -> list[str]:
         """The raw text that a model writes for each example, before the task converts it."""
-        predictor, texts = self.predictor(model, device), list[str]()
+        predictor = self.predictor(model, device)
         cut: dict[str, Any] = {"truncate": True} if "truncate" in predictor.Options.model_fields else {}
         shown = progress("decoding dev", len(self.examples), "examples")
         with accounted(InputAccount()), shown as line:  # training has logged these warnings already
             predictor.answered = lambda count: line.update(line.done + count)
-            for some in batched(self.examples, self.together):
-                texts += [output.written for output in predictor.predict(some, **cut)]
-        return texts
+            return [output.written for output in predictor.stream(self.examples, **cut)]
 
     def sample(self, most: int) -> DevSet:
         """A copy with at most `most` evenly spread examples. The encoded corpus stays complete."""
@@ -263,7 +257,7 @@ def outputs_of(predictor: Any, examples: Sequence[Example]) -> list[Output]:
     """Outputs with their cross-attention, if the model has it. Examples without a source have no output."""
     capture = tuple(name for name in predictor.attention_names() if name.endswith(".cross"))
     shown = [example for example in examples if example.source.strip()]
-    outputs = predictor.predict(shown, capture=capture, truncate=True, skip_broken=True)
+    outputs = predictor.stream(shown, capture=capture, truncate=True, skip_broken=True)
     return [output for output in outputs if output.problem is None]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.core.errors import NotFiniteError, RunError, memory_named, option
+from headway.core.errors import DIVERGED, NotFiniteError, RunError, memory_named, option
 from headway.core.log import logger, progress, say, warn
 from headway.losses.cross_entropy import smoothed_cross_entropy
 from headway.metrics import Metric
@@ -206,9 +206,7 @@ class Session:
             " data.train"
         )
         if count >= limit:
-            raise RunError(
-                f"{message}\n{limit} such updates in a row: training has diverged. Look at these lines, or {REMEDY}"
-            )
+            raise RunError(f"{message}\n{limit} such updates in a row: {DIVERGED}. Look at these lines, or {REMEDY}")
         warn(f"{message}; skipped ({count} in a row, {limit} end the run)")
 
     def progress_text(self, left: str) -> str:
@@ -257,7 +255,7 @@ class Session:
         if bad := not_finite(weights, self.model):
             raise RunError(
                 f"update {self.state.update}: {len(bad)} of {len(weights)} weights are not finite (first: {bad[0]}):"
-                f" training has diverged, and no checkpoint is made of them. Now {REMEDY}"
+                f" {DIVERGED}, and no checkpoint is made of them. Now {REMEDY}"
             )
         self.records.sync()
         if folder_of(self.folder.checkpoints, self.state.update).exists():  # only the state may differ

@@ -3,8 +3,10 @@ const forest = (() => {
   const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
   const probability = (p) => (p === null ? "" : p < 0.0001 ? "< 0.0001" : p.toFixed(4));
 
+  const range = ({ low, high }) => (low === null ? "" : `${signed(low)} to ${signed(high)}`); // seeds in two groups have none
+
   function scaleOf(pairs, margin) {
-    const ends = pairs.flatMap(({ low, high }) => [low, high]);
+    const ends = pairs.flatMap(({ difference, low, high }) => [low ?? difference, high ?? difference]);
     const round = ticks(Math.min(...ends, -margin, 0), Math.max(...ends, margin, 0), 5);
     const low = round[0], span = round.at(-1) - low, share = (value) => (value - low) / span;
     return { round, share, at: (value) => `${(share(value) * 100).toFixed(3)}%`, width: (value) => `${((value / span) * 100).toFixed(3)}%` };
@@ -25,9 +27,9 @@ const forest = (() => {
 
   function row(pair, scale, margin) {
     const track = element("div", { class: "track", "aria-hidden": "true" }, ...ground(scale, margin),
-      placed("interval", { left: scale.at(pair.low), width: scale.width(pair.high - pair.low) }),
+      ...(pair.low === null ? [] : [placed("interval", { left: scale.at(pair.low), width: scale.width(pair.high - pair.low) })]),
       placed("dot", { left: scale.at(pair.difference) }));
-    const numbers = [`${signed(pair.difference)} `, element("small", {}, `${signed(pair.low)} to ${signed(pair.high)}`)];
+    const numbers = [`${signed(pair.difference)} `, element("small", {}, range(pair))];
     return element("tr", { class: pair.verdict, tabindex: "0" },
       element("th", { scope: "row" }, text(pair.b), element("small", {}, " against "), text(pair.a)),
       element("td", { class: "plot" }, track),
@@ -67,9 +69,9 @@ const forest = (() => {
       const y = (index + 0.5) * ROW, fill = colours[pair.verdict] ?? ink;
       svg.append(
         shape("text", { x: NAME - 12, y: y + 4, fill: ink, "text-anchor": "end" }, names[index]),
-        shape("line", { x1: x(pair.low), x2: x(pair.high), y1: y, y2: y, stroke: fill, "stroke-width": 3 }),
+        ...(pair.low === null ? [] : [shape("line", { x1: x(pair.low), x2: x(pair.high), y1: y, y2: y, stroke: fill, "stroke-width": 3 })]),
         shape("circle", { cx: x(pair.difference), cy: y, r: 5, fill }),
-        shape("text", { x: NAME + PLOT + 14, y: y + 4, fill: ink }, `${signed(pair.difference)} (${signed(pair.low)} to ${signed(pair.high)}), ${pair.words}`));
+        shape("text", { x: NAME + PLOT + 14, y: y + 4, fill: ink }, `${signed(pair.difference)}${pair.low === null ? "" : ` (${range(pair)})`}, ${pair.words}`));
     });
     svg.append(...scale.round.map((tick) => shape("text", { x: x(tick), y: bottom + 16, fill: muted, "text-anchor": "middle" }, tidy(tick))),
       shape("text", { x: NAME, y: bottom + 36, fill: muted }, higher ? "← worse" : "← better"),

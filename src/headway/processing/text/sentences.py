@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
-from headway.core.languages import base_language
+from headway.core.languages import base_language, language_name, separates_sentences
+from headway.core.log import warn
 from headway.core.processes import check_waited_for
 
 WINDOW, MOST = 500, 2000  # characters of a window: at first, and at most if no sentence ends within it
@@ -23,6 +25,26 @@ def has_several_sentences(text: str) -> bool:
     return False
 
 
+# The signs that end a sentence in languages without rules (STerm of UAX 29), and Chinese closing quotes and brackets.
+STOPS = "।॥۔؟։።፧၊။។៕᠃᠉༎།༏༐༑༔᙮⸮꓿"
+AFTER_STOP = re.compile(rf"(?<=[{STOPS}])\s+(?=\S)")
+CLOSING = re.compile(r"[”’」』】）》〉〕〗｠]+")
+
+
+def between(blank: str, source: str, target: str) -> str:
+    """The separator of two sentences in a translation. In the source it is `blank`: nothing, or a space."""
+    if separates_sentences(source) == separates_sentences(target):
+        return blank
+    return " " if separates_sentences(target) else ""
+
+
+@cache
+def warn_without_rules(language: str) -> None:
+    """Warn once of a language that has no rules for sentences."""
+    if language and language_of_rules(language) is None:
+        warn(f"there are no rules for sentences of {language_name(language)}: they are found by the rules of English")
+
+
 def sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a text, in order and stripped; a line break always ends a sentence.
 
@@ -35,9 +57,22 @@ def sentences(text: str, language: str = "en") -> list[str]:
     """
     import pysbd  # imported late: it loads the rules of all languages
 
-    segmenter = pysbd.Segmenter(language=language_of_rules(language) or "en", clean=False)  # not thread-safe
+    rules = language_of_rules(language)
+    segmenter = pysbd.Segmenter(language=rules or "en", clean=False)  # not thread-safe
     spans = [sentence for line in text.splitlines() for sentence in _windows(line, segmenter.segment)]
+    if rules is None:
+        spans = [part for sentence in spans for part in AFTER_STOP.split(sentence)]
+    elif rules == "zh":
+        spans = list(_with_closing(spans))
     return [stripped for sentence in spans if (stripped := sentence.strip())]
+
+
+def _with_closing(found: Sequence[str]) -> Iterator[str]:
+    """Sentences, with the closing quotes and brackets at the beginning of a sentence moved to the one before."""
+    for number, sentence in enumerate(found):
+        own = CLOSING.match(sentence) if number else None
+        following = CLOSING.match(found[number + 1]) if number + 1 < len(found) else None
+        yield sentence[own.end() if own else 0 :] + (following[0] if following else "")
 
 
 def languages_of_rules() -> list[str]:

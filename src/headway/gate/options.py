@@ -1,0 +1,72 @@
+"""The options of `headway gate`, as Python keywords and command-line flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, FiniteFloat, field_validator
+
+from headway.comparison.options import METRIC_NAMES, Workers
+from headway.core.config import Section
+
+
+def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
+    """A field with its help text; `shown` is further information for the command line."""
+    return Field(default, description=description, json_schema_extra=shown)
+
+
+class NewOptions(Section):
+    """The rules and the sets of a loop."""
+
+    baseline: tuple[str, ...] = _option(
+        "A recipe, NAME:SEED=RUN for each run, a folder of a program, or a name for a file of scores.", ...
+    )
+    public: str | None = _option("The public set: a .tsv file, or as a recipe names a corpus.")
+    sealed: str | None = _option("The sealed set.", default_text="the public set is halved")
+    metric: str | None = _option(f"The metric that decides: {METRIC_NAMES}")
+    preset: Literal["small", "usual", "thorough"] = _option("How many seeds confirm a proposal.", "usual")
+    least: FiniteFloat = _option("The effect that must be exceeded; below 0 for what simplifies.", 0.0)
+    not_worse: tuple[str, ...] = _option("METRIC=NUMBER: what a further metric may lose at most.", ())
+    run: str | None = _option(
+        "The command of programs, in their folders, with {seed} and {scores}: 'python train.py {seed} {scores}'."
+    )
+    scores: Path | None = _option("The scores of the baseline, of which lines are added as the gate asks for seeds.")
+    lower: bool = _option("Less is better, in the scores of programs.", False)
+
+    @field_validator("not_worse")
+    @classmethod
+    def _numbers(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        names = [text.rpartition("=")[0] for text in given]
+        for name, text in zip(names, given, strict=True):
+            try:
+                valid = name and 0 <= float(text.rpartition("=")[2]) < float("inf")
+            except ValueError:
+                valid = False
+            if not valid or names.count(name) > 1:
+                raise ValueError("this is METRIC=NUMBER, one of a metric, and not below 0")
+        return given
+
+    @property
+    def margins(self) -> dict[str, float]:
+        return {name: float(number) for name, _, number in (text.rpartition("=") for text in self.not_worse)}
+
+
+class GateOptions(Section):
+    """How cells are made, and a proposal."""
+
+    propose: tuple[str, ...] = _option(
+        "A recipe, [NAME=]FILE; NAME, with changes to the recipe of the baseline; NAME:SEED=RUN for each run; a folder "
+        "of a program; or a name for a file of scores.",
+        (),
+    )
+    scores: Path | None = _option("The scores of the proposal: seed, segment, score, and set, separated by tabs.")
+    baseline: tuple[str, ...] = _option("NAME:SEED=RUN: further runs of the baseline.", ())
+    withdraw: bool = _option("Drop the proposal; what its confirmation has spent stays spent.", False)
+    workers: Workers | None = _option(
+        "Cells that are made at a time.", default_text="models: what there is room for; programs: 1"
+    )
+    threads: Workers = _option("Threads of each cell.", 1)
+    wait: Annotated[float, Field(ge=0)] | None = _option(
+        "Seconds to wait for another process that writes this ledger.", default_text="as long as it takes"
+    )
