@@ -19,8 +19,9 @@ from contextvars import copy_context
 from itertools import chain
 from pathlib import Path
 from queue import Empty, Queue
+from tempfile import TemporaryFile
 from threading import Thread
-from typing import IO, Any, NoReturn, cast
+from typing import IO, NoReturn, cast
 
 import psutil
 
@@ -29,7 +30,7 @@ from headway.core.errors import RunError, UserError, option
 from headway.core.log import counted
 from headway.core.processes import batched
 from headway.core.system import kill_with_children
-from headway.formats.lines import LONGEST_LINE, check_texts, line_place
+from headway.formats.lines import LONGEST_LINE, check_texts
 from headway.processing.text.line_ends import on_one_line
 
 GROUP = 1000  # lines between empty lines
@@ -39,18 +40,13 @@ TAIL = 500  # bytes of standard error in messages
 
 
 def program_of(command: str) -> list[str]:
-    """The program and its arguments, as a shell would split the command. No shell runs it.
-
-    Raises:
-        UserError: the command is empty or has an open quote, or there is no such program.
-    """
+    """The program and its arguments, split as by a shell. Raises UserError if there is no such program."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UserError(f"this is no command ({error})", where=option("teacher"), received=command) from error
     if not words or shutil.which(words[0]) is None:
-        allowed = "a program and its arguments, such as apertium spa-ast"
-        raise UserError("there is no such program", where=option("teacher"), received=command, allowed=allowed)
+        raise UserError("there is no such program", where=option("teacher"), received=command)
     return words
 
 
@@ -66,20 +62,18 @@ class CommandTeacher(Teacher):
     group = GROUP
 
     def __init__(self, words: list[str], licence: str, silence: float = 60) -> None:
-        self.words, self.silence = words, silence
-        name, command = Path(words[0]).stem, shlex.join(words)
+        self.words, self.silence, name = words, silence, Path(words[0]).stem
         if name == "apertium":
             self.marks, self.group = "apertium", 1
-        self.identity = {
-            "teacher": {"name": name, "licence": licence, "command": command, "version": _version(words[0])}
-        }
+        teacher = {"name": name, "licence": licence, "command": shlex.join(words), "version": _version(words[0])}
+        self.identity = {"teacher": teacher}
 
     def check(self, chunks: Iterable[list[str]]) -> int:
         """Raise UserError if the first lines are rows of a table, and return the number of all lines."""
         total = 0
         for chunk in chunks:
             if not total:
-                check_texts(chunk, frozenset(), line_place(1))
+                check_texts(chunk, frozenset(), option("input"))
             total += len(chunk)
         return total
 
@@ -97,42 +91,35 @@ class CommandTeacher(Teacher):
 
 def _version(program: str) -> str | None:
     """The first line that the program prints for `-V`, or None if it fails."""
+    command, nothing = [program, "-V"], subprocess.DEVNULL
     try:
-        told = subprocess.run(  # noqa: S603  # the user's own program
-            [program, "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=True
-        )
+        told = subprocess.run(command, stdin=nothing, capture_output=True, timeout=PATIENCE, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
     return next(iter(told.stdout.decode(errors="replace").splitlines()), None)
 
 
 class _Running:
-    """A running program, which ends with this context.
-
-    Attributes:
-        lines: the range of the lines in the current chunk, for messages.
-    """
+    """A running program, which ends with this context. `lines` is the range of the current chunk, for messages."""
 
     def __init__(self, teacher: CommandTeacher, chunks: Iterable[list[str]], first_line: int) -> None:
         self.words, self.group, self.silence, self.chunks = teacher.words, teacher.group, teacher.silence, chunks
         self.lines = range(first_line, first_line)
         self._sent: Queue[list[str] | BaseException | None] = Queue()
         self._written: Queue[bytes] = Queue(WAITING)  # empty bytes at the end
-        self._errors = bytearray()
+        self._errors = TemporaryFile()  # noqa: SIM115  # closed by __exit__
 
     def __enter__(self) -> _Running:
         pipe = subprocess.PIPE
-        try:
-            self._process = subprocess.Popen(  # noqa: S603  # the user's own program
-                self.words, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-            )
-        except OSError as error:
-            what = f"this program cannot be started ({error.strerror})"
-            raise UserError(what, where=option("teacher"), received=shlex.join(self.words)) from error
-        context = copy_context()  # the feeding thread reads the input, with the pipes that are kept
-        works = (lambda: context.run(self._feed)), self._collect, self._collect_errors
-        self._threads = [Thread(target=work, daemon=True) for work in works]
+        self._process = subprocess.Popen(  # noqa: S603  # the user's own program
+            self.words, stdin=pipe, stdout=pipe, stderr=self._errors, start_new_session=True
+        )
+        self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+        # The feeding thread reads the input, with the pipes that are kept in this context.
+        feed, collect = Thread(target=copy_context().run, args=(self._feed,)), Thread(target=self._collect)
+        self._threads = (feed, collect)
         for thread in self._threads:
+            thread.daemon = True
             thread.start()
         return self
 
@@ -143,12 +130,12 @@ class _Running:
         while any(thread.is_alive() for thread in self._threads):
             with suppress(Empty):  # makes room for a thread that waits with an output
                 self._written.get(timeout=0.01)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+        for stream in (self._input, self._output, self._errors):
             with suppress(OSError):  # lines that the program has not read
-                cast(IO[bytes], stream).close()
+                stream.close()
 
     def next_chunk(self) -> list[str] | None:
-        """The next chunk that was begun to be sent; None after the last one."""
+        """The next chunk that the feeding thread has begun to send; None after the last one."""
         sent = self._sent.get()
         if isinstance(sent, OSError):
             self._fail("it has stopped reading")
@@ -163,6 +150,12 @@ class _Running:
         written = chain.from_iterable(self._outputs(len(group)) for group in self._groups(chunk))
         return [next(written) if line.strip() else "" for line in chunk]
 
+    def check_end(self) -> None:
+        """Raise RunError if another output follows."""
+        if self._next_output() is not None:
+            self._fail("it has written more lines than it has read")
+        self._ended()
+
     def _groups(self, chunk: list[str]) -> Iterator[list[str]]:
         """The lines to be sent, each group before an empty line."""
         return batched((on_one_line(line) for line in chunk if line.strip()), self.group)
@@ -171,31 +164,21 @@ class _Running:
         """The outputs for a group of lines. Raises RunError unless the output after them is empty."""
         written = list[str]()
         while len(written) <= count:
-            if (output := self._output()) is None:
-                ended = self._ended()
-                self._fail(f"{ended} after {counted(len(written), 'output')} for {counted(count, 'line')}")
+            if (output := self._next_output()) is None:
+                outputs, lines = counted(len(written), "output"), counted(count, "line")
+                self._fail(f"{self._ended()} after {outputs} for {lines}")
             written.append(output)
         if written.pop():
             what = "more" if all(written) else "fewer"  # if the empty output came early
             self._fail(f"it has written {what} lines than it has read, or a text for the empty line after these lines")
         return written
 
-    def check_end(self) -> None:
-        """Raise RunError if another output follows."""
-        if self._output() is not None:
-            self._fail("it has written more lines than it has read")
-        self._ended()
-
-    def _output(self) -> str | None:
+    def _next_output(self) -> str | None:
         """The next output; None at the end."""
         try:
-            raw = self._written.get(timeout=self.silence)
+            return raw.decode().strip() if (raw := self._written.get(timeout=self.silence)) else None
         except Empty:
             self._fail(f"it has written nothing for {self.silence:g} seconds")
-        if not raw:
-            return None
-        try:
-            return raw.decode().strip()
         except UnicodeDecodeError:
             self._fail("it has written bytes that are not UTF-8")
 
@@ -206,34 +189,25 @@ class _Running:
             return "it has closed its output"
 
     def _fail(self, what: str) -> NoReturn:
-        self._threads[-1].join(0.2)
-        errors = self._errors.decode(errors="replace").split("\n")
-        last = next((f"; its last message: {line.strip()}" for line in reversed(errors) if line.strip()), "")
+        self._errors.seek(max(0, self._errors.seek(0, 2) - TAIL))
+        told = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
         where = f"{shlex.join(self.words)}: lines {self.lines.start:,} to {self.lines.stop - 1:,}"
-        raise RunError(f"{where}: {what}{last}")
+        raise RunError(f"{where}: {what}" + (f"; its last message: {told}" if told else ""))
 
     def _feed(self) -> None:
-        """Send all chunks, each followed by an empty line."""
+        """Send all chunks, with an empty line after each group."""
         try:
-            stream: Any = self._process.stdin
             for chunk in self.chunks:
                 self._sent.put(chunk)
                 for group in self._groups(chunk):
-                    stream.write("".join(f"{line}\n" for line in (*group, "")).encode())
-                stream.flush()
-            stream.close()
+                    self._input.write("".join(f"{line}\n" for line in (*group, "")).encode())
+                self._input.flush()
+            self._input.close()
             self._sent.put(None)
         except BaseException as error:  # raised by next_chunk, in the thread that waits for it
             self._sent.put(error)
 
     def _collect(self) -> None:
-        stream: Any = self._process.stdout
-        while raw := stream.readline(LONGEST_LINE):
+        while raw := self._output.readline(LONGEST_LINE):
             self._written.put(raw)
         self._written.put(b"")
-
-    def _collect_errors(self) -> None:
-        stream: Any = self._process.stderr
-        while text := stream.read1(1 << 16):
-            self._errors += text
-            del self._errors[:-TAIL]
