@@ -14,7 +14,7 @@ from headway.augment.bulk_decoding import decode_corpus
 from headway.augment.bulk_input import lines_of_file
 from headway.augment.bulk_options import DecodedOptions
 from headway.augment.command_teacher import CommandTeacher
-from headway.augment.marks import Unmarked
+from headway.augment.marks import Unmarked, unmarked
 from headway.augment.teacher import without_scores
 from headway.core.errors import RunError
 from tests.conftest import Command, Reversal
@@ -183,20 +183,28 @@ def test_mistakes_leave_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "two.txt"]
 
 
-def test_marks_are_removed_and_lines_with_several_unknown_words_known() -> None:
-    written = ["*xyz casa", "*xyz, «*qwe»", "*Xyz #Qwe", "2*3 is #1 * *xyz", "@a *b#c", "foo##bar"]
-    marked = Unmarked(without_scores(written, written))
-    lines = list(marked)
-    assert [line.written for line in lines] == [
-        "xyz casa",
-        "xyz, «qwe»",
-        "Xyz Qwe",
-        "2*3 is #1 * xyz",
-        "a b#c",
-        "foo#bar",
-    ]
-    assert [line.unknown for line in lines] == [False, True, False, False, True, False]
-    assert marked.record() == {"unknown_words": 9 / 14}
+@pytest.mark.parametrize(
+    ("read", "written", "expected", "marked"),
+    [
+        ("xyz casa", "*xyz casa", "xyz casa", ["xyz"]),
+        ("xyz, «qwe»", "*xyz, «*qwe»", "xyz, «qwe»", ["xyz", "qwe"]),
+        ("2*tres es #1 * xyz", "2*tres ye #1 * *xyz", "2*tres ye #1 * xyz", ["xyz"]),
+        ("va a comer", "@va #comer", "va comer", ["va", "comer"]),
+        ("SF_Array 32bit", "SF_*Array 32*bit", "SF_Array 32bit", ["Array", "bit"]),
+        ("foo#bar #etiqueta 5*x a@b.es", "*foo##bar #*etiqueta 5**x a@b.es", "foo#bar #etiqueta 5*x a@b.es",
+         ["foo", "bar", "etiqueta", "x"]),
+    ],
+)  # fmt: skip
+def test_marks_are_removed_and_signs_of_the_line_stay(
+    read: str, written: str, expected: str, marked: list[str]
+) -> None:
+    assert unmarked(read, written) == (expected, marked)
+
+
+def test_capitalised_words_may_be_unknown() -> None:
+    lines = Unmarked(without_scores(["a b", "a b", "a b"], ["*Xyz *Qwe", "*xyz *Qwe", "*xyz *qwe"]))
+    assert [line.unknown for line in lines] == [False, False, True]
+    assert lines.record() == {"unknown_words": 1}
 
 
 def test_lines_with_unknown_words_are_left_out(tmp_path: Path, run_headway: Command) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 from headway.augment.teacher import DecodedLine
 
-MARK = re.compile(r"(?<!\w)[*@#](?=\w*[^\W\d_])")
-MARKED = re.compile(rf"{MARK.pattern}(\w+)")
+MARKED = re.compile(r"([*@#]*)([*@#])(\w*[^\W\d_]\w*)")  # other signs, the mark, and a word with a letter
 MOST = 1  # marked lower-case words of an output that is kept
 
 
@@ -24,12 +23,25 @@ class Unmarked(Iterable[DecodedLine]):
 
     def __iter__(self) -> Iterator[DecodedLine]:
         for line in self.lines:
-            marked = MARKED.findall(line.written)
+            written, marked = unmarked(line.read, line.written)
             self.words += len(line.written.split())
             self.marked += len(marked)
-            unknown = sum(word[0].islower() for word in marked) > MOST
-            yield line._replace(written=MARK.sub("", line.written), unknown=unknown)
+            yield line._replace(written=written, unknown=sum(word[0].islower() for word in marked) > MOST)
 
     def record(self) -> dict[str, Any]:
         """The share of marked words in all outputs that were read."""
         return {"unknown_words": self.marked / max(1, self.words)}
+
+
+def unmarked(read: str, written: str) -> tuple[str, list[str]]:
+    """An output without marks, and the words that were marked. A sign that the line has before this word is no mark."""
+    marked = list[str]()
+
+    def replaced(found: re.Match[str]) -> str:
+        others, mark, word = found.groups()
+        if not others and f"{mark}{word}" in read:
+            return found[0]
+        marked.append(word)
+        return f"{others}{word}"
+
+    return MARKED.sub(replaced, written), marked
