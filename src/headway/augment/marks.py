@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.augment.teacher import DecodedLine
 
-MARKED = re.compile(r"([*@#]*)([*@#])(\w*[^\W\d_]\w*)")  # other signs, the mark, and a word with a letter
+MARKED = re.compile(r"([*@#]?)([*@#])(\w*[^\W\d_]\w*)")  # another sign, the mark, and a word with a letter
 MOST = 1  # marked lower-case words of an output that is kept
 
 
@@ -38,10 +38,10 @@ def unmarked(read: str, written: str) -> tuple[str, list[str]]:
     marked = list[str]()
 
     def replaced(found: re.Match[str]) -> str:
-        others, mark, word = found.groups()
-        if not others and f"{mark}{word}" in read:
+        other, mark, word = found.groups()
+        if not other and f"{mark}{word}" in read:
             return found[0]
         marked.append(word)
-        return f"{others}{word}"
+        return f"{other}{word}"
 
     return MARKED.sub(replaced, written), marked

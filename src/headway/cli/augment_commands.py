@@ -63,25 +63,22 @@ class TeacherOptions(Section):
 
     def check(self, runs_and_keys: Sequence[str]) -> None:
         """Raise UserError unless the options of one kind of teacher are complete."""
-        given = self.model_fields_set
+        given, command = self.model_fields_set, f"'{BEGIN} PROGRAM ...'"
         check_companions(given, {"through": ("input",)})
-        for name in () if self.is_command() else ("silence", "yes"):
-            if name in given:
-                what = "alone, this option does nothing"
-                raise UserError(what, where=option(name), allowed=f"beside {option('teacher')} '{BEGIN} PROGRAM ...'")
+        if not self.is_command() and (idle := sorted(given & {"silence", "yes"})):
+            what, allowed = "alone, this option does nothing", f"beside {option('teacher')} {command}"
+            raise UserError(what, where=option(idle[0]), allowed=allowed)
         if self.is_run():
             if self.teacher is not None and not Path(self.teacher).exists():
-                allowed = f"a run, '{BEGIN} PROGRAM ...', or a name beside {option('outputs')}"
+                allowed = f"a run, {command}, or a name beside {option('outputs')}"
                 raise UserError("there is no such run", where=option("teacher"), received=self.teacher, allowed=allowed)
             return
-        needed = ["input", "teacher", "licence"] if self.is_command() else ["input", "outputs", "teacher", "licence"]
-        missing = [name for name in needed if name not in given]
-        surplus = ["outputs"] if self.is_command() and "outputs" in given else []
-        if runs_and_keys or missing or surplus:
-            what = "outputs of another system are paired with the lines that it read, without a run"
+        needed = ["input", "teacher", "licence"] + ["outputs"] * (not self.is_command())
+        wrong = [name for name in needed if name not in given] or sorted(given & {"outputs"} - {*needed})
+        if runs_and_keys or wrong:
             raise UserError(
-                what, where=next(map(option, missing + surplus), "headway augment"),
-                received=" ".join(runs_and_keys) or None,
+                "outputs of another system are paired with the lines that it read, without a run",
+                where=option(wrong[0]) if wrong else "headway augment", received=" ".join(runs_and_keys) or None,
                 allowed=f"all of {', '.join(map(option, needed))}, and no RUN",
             )  # fmt: skip
 
