@@ -13,9 +13,9 @@ from tools.measure_house import Room, functions, rooms
 HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
-    "augment": Room(493, 9, 56, 4),  # + 2: a teacher of links is refused, whatever leave training has
+    "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
     "claims": Room(993, 18, 53, 0),  # + 1 name: data are prepared in a workspace, which an interruption removes
-    "cli": Room(3019, 56, 201, 10),  # + 117: the verb gate, with seven of its own
+    "cli": Room(3201, 61, 211, 10),  # + 73: options of teachers, and a file of their own for augment
     "comparison": Room(3146, 22, 72, 0),  # + 10: executors hand on the leave for code
     "core": Room(2964, 78, 0, 0),  # + 11: leave for code is a context, which 60 arguments were
     "corpora": Room(3012, 24, 96, 0),  # + 4: docstrings describe every key

@@ -11,10 +11,14 @@ import pytest
 
 import headway
 from headway.augment import bulk_decoding
-from headway.augment.bulk_decoding import ForeignTeacher, decode_corpus, pair_corpus
+from headway.augment.bulk_decoding import decode_corpus
+from headway.augment.bulk_input import lines_of_file
 from headway.augment.bulk_options import BulkOptions
+from headway.augment.outputs_teacher import OutputsTeacher
+from headway.augment.run_teacher import RunTeacher
 from headway.core.errors import UserError
 from headway.core.storage import locked
+from headway.runs.load import AnyPredictor
 from tests.command_server import commands
 from tests.conftest import Command, Reversal
 
@@ -24,6 +28,10 @@ def made(folder: Path) -> tuple[list[str], list[str], dict[str, Any]]:
         (folder / f"{side}.txt").read_text(encoding="utf-8").splitlines() for side in ("source", "target")
     )
     return source, target, json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+
+def decoded(predictor: AnyPredictor, lines: Path, options: BulkOptions, loaded: dict[str, Any]) -> dict[str, Any]:
+    return decode_corpus("distill", RunTeacher(predictor, options, loaded), lines_of_file(lines), options)
 
 
 def test_backtranslation_has_outputs_as_sources(reversal: Reversal, tmp_path: Path, run_headway: Command) -> None:
@@ -75,21 +83,21 @@ def test_filters_leave_out_and_count(reversal: Reversal, tmp_path: Path) -> None
         scores.append(sum(values) / len(values))
     limit = (scores[0] + min(scores)) / 2
     options = BulkOptions(output=tmp_path / "new", min_score=limit, chunk=2)
-    manifest = decode_corpus("distill", predictor, tmp_path / "in.txt", options, {})
+    manifest = decoded(predictor, tmp_path / "in.txt", options, {})
     source, _, stored = made(tmp_path / "new")
     assert source == [line for line, score in zip(lines, scores, strict=True) if score >= limit]
     assert manifest["counts"]["dropped"] == {"min_score": 4 - len(source)} == stored["counts"]["dropped"]
     ratio = BulkOptions(output=tmp_path / "ratio", max_ratio=1.0)
-    decode_corpus("distill", predictor, tmp_path / "in.txt", ratio, {})
+    decoded(predictor, tmp_path / "in.txt", ratio, {})
     source, target, _ = made(tmp_path / "ratio")
     assert all(len(read) == len(written) for read, written in zip(source, target, strict=True))
     nothing = BulkOptions(output=tmp_path / "none", min_score=0)
     with pytest.raises(UserError, match=r"min_score: no pair is left; received .*min_score.*a weaker filter"):
-        decode_corpus("distill", predictor, tmp_path / "in.txt", nothing, {})
+        decoded(predictor, tmp_path / "in.txt", nothing, {})
     assert not (tmp_path / "none").exists()
     (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"input: no pair is left; received {'empty': 2}$"):
-        decode_corpus("distill", predictor, tmp_path / "blank.txt", BulkOptions(output=tmp_path / "blank"), {})
+        decoded(predictor, tmp_path / "blank.txt", BulkOptions(output=tmp_path / "blank"), {})
 
 
 def test_outputs_whose_ends_may_be_missing_are_counted(
@@ -125,10 +133,10 @@ def test_a_killed_process_goes_on(reversal: Reversal, tmp_path: Path) -> None:
     loaded = {"average": None, "engine": None, "precision": "float32"}
     options = {"sample": True, "seed": 3, "chunk": 40}
     with pytest.raises(UserError, match=r"output: another work was begun here; it differs in decoding"):
-        decode_corpus("distill", predictor, tmp_path / "in.txt", BulkOptions(output=tmp_path / "new", chunk=40), loaded)
+        decoded(predictor, tmp_path / "in.txt", BulkOptions(output=tmp_path / "new", chunk=40), loaded)
     assert all(file.stat().st_mtime_ns == time_of for file, time_of in kept.items())
     for name in ("new", "whole"):
-        decode_corpus("distill", predictor, tmp_path / "in.txt", BulkOptions(output=tmp_path / name, **options), loaded)
+        decoded(predictor, tmp_path / "in.txt", BulkOptions(output=tmp_path / name, **options), loaded)
     for file in ("source.txt", "target.txt", "manifest.json"):
         assert (tmp_path / "new" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert not work.exists()
@@ -238,11 +246,7 @@ def test_another_system_is_a_teacher(tmp_path: Path, run_headway: Command) -> No
 
 def test_probabilities_of_another_system_are_not_known(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a\n", encoding="utf-8")
-    teacher = ForeignTeacher(tmp_path / "lines.txt", "a system", "cc0")
+    teacher = OutputsTeacher(tmp_path / "lines.txt", "a system", "cc0")
+    options = BulkOptions(output=tmp_path / "new", min_score=-1)
     with pytest.raises(UserError, match="probabilities of another system"):
-        pair_corpus(
-            "distill",
-            teacher,
-            tmp_path / "lines.txt",
-            BulkOptions(output=tmp_path / "new", min_score=-1),
-        )
+        decode_corpus("distill", teacher, lines_of_file(tmp_path / "lines.txt"), options)

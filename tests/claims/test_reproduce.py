@@ -21,7 +21,7 @@ import headway
 from headway.claims import reproduce
 from headway.claims.claims import ClaimData, ClaimPath, read_claims
 from headway.claims.reproduce import prepare, read_record, record_of
-from headway.cli.compare_commands import _confirmed
+from headway.cli.console import confirmed
 from headway.comparison.cells import CurvePoint
 from headway.comparison.options import GridOptions, ReproduceOptions
 from headway.core.errors import RunError, UserError
@@ -197,11 +197,11 @@ def test_someone_at_a_terminal_is_asked(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     monkeypatch.setattr("rich.prompt.Confirm.ask", lambda *given, **named: allowed)
-    monkeypatch.setattr("headway.cli.compare_commands.sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("headway.cli.console.sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(reproduce, "compare_grid", lambda *given: GridComparison(None, GridResult((), (), {}), 0))
     options = ReproduceOptions(output=tmp_path / "out", data=place / "data", claims=place / "claims")
     with nullcontext() if allowed else pytest.raises(UserError, match=r"the commands .* were not allowed"):
-        reproduce.reproduce(ClaimPath("nobody2024", "words"), options, confirmed=_confirmed)
+        reproduce.reproduce(ClaimPath("nobody2024", "words"), options, confirmed=confirmed)
     assert (tmp_path / "out" / "nobody2024-words" / "data").exists() == allowed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from headway.core.config import WRITES_FOLDER, Section
 from headway.predictors.predict_options import SamplingOptions
 from headway.search.decoding_options import SearchOptions
 
+Marks = Literal["apertium", "none"]
 FILTERS: dict[str, Any] = {"group": "Filters"}
 
 
@@ -32,6 +33,12 @@ class DecodedOptions(Section):
         ge=1,
         le=1e9,
         json_schema_extra={**FILTERS, "default_text": "any"},
+    )
+    marks: Marks | None = Field(
+        default=None,
+        description="Remove Apertium's marks of unknown words from outputs, and leave out outputs with two or more"
+        " marked lower-case words.",
+        json_schema_extra={**FILTERS, "default_text": "apertium if the teacher is apertium, else none"},
     )
 
 

@@ -5,15 +5,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from rich.prompt import Confirm
-
-from headway.cli.console import console
+from headway.cli.console import confirmed
 from headway.cli.shell import argument, flag_of, verb
 from headway.cli.standard_streams import write
 from headway.comparison.options import CompareOptions, GridOptions, ReproduceOptions, is_grid
 from headway.core.errors import UserError, check_companions, option
-from headway.core.log import say
-from headway.core.tables import Table
 
 
 @verb()
@@ -72,13 +68,13 @@ def reproduce(
     if claim is not None and claim.endswith(".zip"):
         from headway.claims.paper import replay
 
-        tables, code = replay(Path(claim), options, overrides, _command(), _confirmed)
+        tables, code = replay(Path(claim), options, overrides, _command(), confirmed)
         write("\n\n".join(table.text() for table in tables))
         return code
     if claim is None:
         write(listed_claims(claims_folder(options.claims)).text())
         return 0
-    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides, _command(), _confirmed)
+    tables, code = decide_claims(ClaimPath.parse(claim), options, overrides, _command(), confirmed)
     if tables:
         write("\n\n".join(table.text() for table in tables))
     return code
@@ -88,10 +84,3 @@ def _command() -> str:
     """The command that makes all runs, for the record, even if this one only compares finished runs."""
     left_out = (flag_of("only_finished"), flag_of("yes"))
     return shlex.join(["headway", *(word for word in sys.argv[1:] if word not in left_out)])
-
-
-def _confirmed(commands: Table) -> bool:
-    """Show commands, and ask whether to run them. False if standard input is not a terminal."""
-    say(commands.text())
-    asked = sys.stdin is not None and sys.stdin.isatty()
-    return asked and Confirm.ask("Run these commands?", console=console, default=False)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -25,6 +25,9 @@ from rich.text import Text
 
 from headway.core.errors import printable
 from headway.core.log import Progress, logger, progress_shown, say
+
+if TYPE_CHECKING:
+    from headway.core.tables import Table
 
 
 class LogConsole(Console):
@@ -107,6 +110,15 @@ def prompt(text: str) -> None:
     """Show a text without a line end, if standard error is a terminal."""
     if console.is_terminal and logger.isEnabledFor(logging.INFO):
         console.print(text, end="")
+
+
+def confirmed(commands: "Table") -> bool:
+    """Show commands, and ask whether to run them. False if standard input is not a terminal."""
+    from rich.prompt import Confirm
+
+    say(commands.text())
+    asked = sys.stdin is not None and sys.stdin.isatty()
+    return asked and Confirm.ask("Run these commands?", console=console, default=False)
 
 
 class _BarsAndLines(Bars):

@@ -63,8 +63,8 @@ VERBS = (
         "Score files of hypotheses against references; or, with RUN, given targets under its model.",
     ),
     Verb(
-        "augment", TRAIN, "train_commands:augment",
-        "Make a corpus of lines and what a run, or another system, writes for them.\n\n"
+        "augment", TRAIN, "augment_commands:augment",
+        "Make a corpus of lines and what a teacher (a run, a command or another system) writes for them.\n\n"
         "If it is killed, the same command continues where it stopped.",
     ),
     Verb("inspect", TRAIN, "inspect_commands:inspect_app", "Look inside a model. RUN alone makes a page."),
