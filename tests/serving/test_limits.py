@@ -330,7 +330,7 @@ def test_documents_take_turns_while_they_are_read(loaded: dict[str, Any], monkey
     reading, most = list[int](), list[int]()
     translate_document = app.translate_document
 
-    def watched(data: bytes, name: str, translate: Any, languages: Any) -> bytes:
+    def watched(data: bytes, name: str, translate: Any, languages: Any, **options: Any) -> bytes:
         reading.append(1)
         most.append(len(reading))
         time.sleep(0.05)
@@ -341,7 +341,7 @@ def test_documents_take_turns_while_they_are_read(loaded: dict[str, Any], monkey
             reading.append(1)
             return outputs
 
-        written = translate_document(data, name, translated, languages)
+        written = translate_document(data, name, translated, languages, **options)
         reading.pop()
         return written
 

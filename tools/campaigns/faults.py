@@ -46,6 +46,9 @@ FAULTS = {
     "pairs of tags are left out": Fault(
         "markup", "markup.placement", "                stack[-1].children.append(node)\n", "                pass\n",
     ),
+    "pairs of tags of real documents are left out": Fault(
+        "documents", "markup.placement", "                stack[-1].children.append(node)\n", "                pass\n",
+    ),
     "a placeholder may come twice": Fault(
         "markup", "markup.translating", "if self._alike(theirs) > self._alike(self.masked):", "if False:",
     ),
@@ -61,8 +64,8 @@ FAULTS = {
     ),
     "rows of a large batch swapped": Fault(
         "same-answer", "predictors.sequence_predictor",
-        "zip(places, replaced, captured, asked.limits.ends(), strict=True):",
-        "zip(places, replaced[:50] + replaced[50:52][::-1] + replaced[52:], captured, asked.limits.ends()):",
+        "zip(places, rows, replaced, captured, ends, strict=True):",
+        "zip(places, rows, replaced[:50] + replaced[50:52][::-1] + replaced[52:], captured, ends):",
     ),
     "padding is read": Fault(
         "same-answer", "tensors.batch", "return values, padding_mask(lengths + 1, values.shape[1])",

@@ -20,6 +20,7 @@ from headway.gate.rules import Evidence, Pool, Preset, Word, word_at
 Part = Literal["public", "sealed", "test"]
 SEALED_SEEDS, NEW_SEEDS = 100, 1000  # before the first seed of the sealed set; between baselines
 WITHDRAWN = "withdrawn"
+FEWEST_GROUPED = 5  # seeds
 WHY = {"keep": "the gain exceeds its bound", "open": "a gain is neither shown nor excluded", "drop": "no gain in sight"}
 
 
@@ -263,12 +264,15 @@ class Loop:
         return Due("look", {"look": trial.looks + 1, "seeds": list(seeds)}, "sealed", seeds)
 
     def _falls_in_groups(self, trial: Trial) -> bool:
-        """Whether the seeds of either system fall in two groups, as in compare. Scores of programs have any scale."""
+        """Whether the seeds of either system fall in two groups, as in compare. Scores of programs have any scale.
+
+        Without a scale, three or four seeds fall in groups by chance too often, and are not looked at.
+        """
         for metric, measured in trial.confirmed.items():
             scores = {trial.name: measured.scores, self.baseline.name: self.baseline.banks["sealed"][metric].scores}
             every = [score for row in scores.values() for score in row]
             margin = self.settings.least if self.settings.corpora is not None else (max(every) - min(every)) / 100
-            if in_groups(scores, abs(margin)):
+            if in_groups({name: row for name, row in scores.items() if len(row) >= FEWEST_GROUPED}, abs(margin)):
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""What an import of Hugging Face's models keeps: outputs of the run beside those of transformers, line by line."""
+"""Compares imports of Hugging Face's models with transformers: the outputs of both, line by line."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def verify(words: Sequence[str], lines: Path, keys: Sequence[str] = ()) -> Table
 def _written(
     folder: Path, texts: Sequence[str], beams: Sequence[int], longest: int, codes: dict[str, str]
 ) -> list[list[str]]:
-    """What transformers writes for each text, by width of the beam."""
+    """The outputs of transformers for each text, by width of the beam."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
