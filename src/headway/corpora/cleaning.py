@@ -25,7 +25,6 @@ from headway.core.storage import check_new, put_in_place, workspace
 from headway.core.version import VERSION
 from headway.corpora.split import open_parallel, open_table, suffix_of
 from headway.formats.corpus_format import Broken, Pair, RowErrors
-from headway.formats.lines import kept_pipes
 
 ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z][a-z\d]*);", re.IGNORECASE)
 # Marks of a wiki, and what stays of them: footnotes, links with a label, and headings.
@@ -89,9 +88,9 @@ class Facts:
             say(f"{side}: the language of texts is not judged: py3langid does not know {language_name(code)}")
         return label
 
-    def with_words(self, texts: Texts) -> Iterator[str]:
-        """The texts whose words can be compared in number."""
-        return (text for text, spaced in zip(texts, self.spaced, strict=True) if spaced)
+    def words(self, texts: Texts) -> Iterator[list[str]]:
+        """The words of each text whose words can be compared in number."""
+        return (text.split() for text, spaced in zip(texts, self.spaced, strict=True) if spaced)
 
     def is_foreign(self, text: str, label: str | None) -> bool:
         """Whether a text is certainly in another language than its side."""
@@ -118,6 +117,10 @@ def _share(holds: Callable[[str], bool], items: Collection[str]) -> float:
 def _is_letter(character: str) -> bool:
     """Whether a character is a letter, or a mark of one, such as a vowel sign of Hindi."""
     return unicodedata.category(character)[0] in "LM"
+
+
+def _has_letter(word: str) -> bool:
+    return any(map(_is_letter, word))
 
 
 def _ratio(texts: Texts) -> float:
@@ -147,16 +150,10 @@ RULES: dict[str, dict[str, Rule]] = {
         "empty": lambda texts, facts: not all(texts),
         "markup": lambda texts, facts: _differ(MARKUP, texts) or any(STYLES in text for text in texts),
         "length": lambda texts, facts: any(len(text.split()) > 150 for text in texts),
-        "word_length": lambda texts, facts: any(
-            len(word) > 150 for text in facts.with_words(texts) for word in text.split()
-        ),
+        "word_length": lambda texts, facts: any(len(word) > 150 for words in facts.words(texts) for word in words),
         "ratio": lambda texts, facts: all(facts.spaced) and _ratio(texts) > 2,
-        "words": lambda texts, facts: any(
-            _share(lambda word: any(map(_is_letter, word)), text.split()) < 0.4 for text in facts.with_words(texts)
-        ),
-        "letters": lambda texts, facts: any(
-            _share(_is_letter, text.replace(" ", "")) < 0.5 for text in facts.with_words(texts)
-        ),
+        "words": lambda texts, facts: any(_share(_has_letter, words) < 0.4 for words in facts.words(texts)),
+        "letters": lambda texts, facts: any(_share(_is_letter, "".join(words)) < 0.5 for words in facts.words(texts)),
         "numbers": lambda texts, facts: (
             all(facts.spaced)
             and len(_numbers(texts[0]) ^ _numbers(texts[1])) > len(_numbers(texts[0]) & _numbers(texts[1]))
@@ -196,7 +193,6 @@ class Cleaned(NamedTuple):
         return "\n".join(lines + [f"left out {self.unreadable:,}: rows that cannot be read"] * (self.unreadable > 0))
 
 
-@kept_pipes()
 def clean_corpus(
     files: Sequence[Path], columns: Sequence[str], output: Path, languages: Sequence[str | None], *,
     rules: str = "mozilla", without: Sequence[str] = (), broken: Broken = "error",
@@ -237,9 +233,10 @@ def clean_corpus(
             raise UserError("no pair is left", where=pairs.name, received={n: c for n, c in rejected.items() if c})
         cleaned = Cleaned(counts["kept"], counts["repaired"], pairs.row_errors.count, rejected)
         manifest = {
-            "headway": VERSION, "command": "headway data filter", "files": [str(file.absolute()) for file in files],
-            "input": pairs.fingerprint(), "rules": rules, "without": [*without], "languages": [*languages],
-            "identified": facts.labels, "counts": cleaned._asdict(),
+            "headway": VERSION, "command": "headway data filter",
+            "files": {str(file.absolute()): sha256(file) if file.is_file() else None for file in files},
+            "columns": [*columns] if len(files) == 1 else None, "languages": [*languages], "identified": facts.labels,
+            "rules": rules, "without": [*without], "counts": cleaned._asdict(),
             "sha256": {name: sha256(folder / name) for name in names},
         }  # fmt: skip
         write_json(folder / "manifest.json", manifest)
