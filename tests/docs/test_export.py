@@ -38,6 +38,7 @@ def test_the_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "train fine-tune.yaml": f"train fine-tune.yaml {short}",
         "train more.yaml": "train more.yaml training.updates=4 training.checkpoint_every=2 decoding.max_length=20",
         "train adapted.yaml": "train adapted.yaml training.updates=4 training.checkpoint_every=2",
+        "filter train.tsv": "filter train.tsv --without language",  # the words are of a, b, c and d
         "train backwards.yaml": f"train backwards.yaml {small}",
         "train both.yaml": f"train both.yaml {small} training.updates=4 training.checkpoint_every=2",
         "train student.yaml": f"train student.yaml {small} training.updates=4 training.checkpoint_every=2",

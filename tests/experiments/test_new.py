@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.experiments.new import language_of_side, languages_of_names, recipe_tree
+from headway.core.languages import languages_of_names
+from headway.experiments.new import language_of_side, recipe_tree
 from headway.export.exporting import destinations
 from headway.predictors.predictor import Run
 from headway.processing.processor import Processors

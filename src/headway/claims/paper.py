@@ -45,7 +45,7 @@ SAME_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 class PaperConfig(Section):
-    """The facts of a pack about itself. `data` and `tests`: hashes of the prepared files, and of those with test sets."""
+    """The facts of a pack. `data` and `tests`: hashes of the prepared files, and of those with test sets."""
 
     claims: str
     budget: str

@@ -9,6 +9,7 @@ from headway.cli.shell import Overrides, argument, command, flag, new_app, secti
 from headway.cli.standard_streams import output_to, write
 from headway.core.config import WRITES_FILE, WRITES_FOLDER, Count, Section, Seed, Whole
 from headway.core.errors import UserError, check_companions, option
+from headway.core.languages import LanguageCode
 
 if TYPE_CHECKING:
     from headway.formats.corpus_format import Broken
@@ -96,6 +97,39 @@ def data_split(
     else:
         split = split_sentences(file, output, options)
     write(split.text())
+
+
+@command(data_app, "filter")
+def data_filter(
+    file: Annotated[Path, argument("FILE", "A pair a row (.tsv, .jsonl); or, with TARGET, the sources.")],
+    target: Annotated[Path | None, argument("TARGET", "The sources' targets, a line each.")] = None,
+    /,
+    *,
+    output: Annotated[Path, WRITES_FOLDER, flag("The folder to make.")],
+    rules: Annotated[Literal["mozilla"], flag("The rules that pairs must keep.", "mozilla")] = "mozilla",
+    without: Annotated[
+        list[str] | None, flag("Rules that are not applied, such as untranslated.", consume_multiple=True)
+    ] = None,
+    source_language: Annotated[LanguageCode | None, flag("Such as ja.", "by the names of files or columns")] = None,
+    target_language: Annotated[LanguageCode | None, flag("Such as en.", "likewise")] = None,
+    columns: Annotated[
+        tuple[str, str] | None, flag("Those of source and target in FILE: numbers or names.", "1 2")
+    ] = None,
+    skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
+) -> None:
+    """Clean a corpus for training: repair its texts, and reject pairs that are probably no translations."""
+    from headway.core.languages import languages_of_names
+    from headway.corpora.cleaning import clean_corpus
+
+    if columns is not None and target is not None:
+        raise UserError("pairs stand in columns or in two files, not both", where=option("columns"))
+    files, chosen = [file] if target is None else [file, target], columns or ("1", "2")
+    named = zip((source_language, target_language), languages_of_names(files, chosen), strict=True)
+    cleaned = clean_corpus(
+        files, chosen, output, [given or hint for given, hint in named],
+        rules=rules, without=without or (), broken="skip" if skip_broken else "error",
+    )  # fmt: skip
+    write(cleaned.text())
 
 
 @command(data_app, "annotate")

@@ -4,9 +4,10 @@ Codes are accepted in all usual forms: `fr`, `fr-FR`, `fr_FR`, `FR`, `fra` and `
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from babel import Locale, UnknownLocaleError
@@ -143,6 +144,16 @@ def look_unspaced(texts: Iterable[str]) -> bool:
     between = [bool(blank) for blank in BETWEEN_CHARACTERS.findall(text)]
     more = len(WIDE_CHARACTER.findall(text)) > len(OTHER_WORD.findall(text))
     return more and sum(between) <= HARDLY_ANY * len(between)
+
+
+def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[str | None]:
+    """The languages of both sides from names of columns, or of files: train.ja, corpus.en.gz, x.de-en.tsv."""
+    words: list[Sequence[str]] = [file.name.split(".")[1:] for file in files]
+    if len(files) == 1:
+        pair = re.search(r"\.([a-z]{2})[-_]([a-z]{2})\.", files[0].name) if [*columns] == ["1", "2"] else None
+        words = [[word] for word in (pair.groups() if pair else columns)]
+    codes = [[word for word in some if re.fullmatch("[a-z]{2}", word) and is_language(word)] for some in words]
+    return [some[-1] if some and (len(files) == 2 or all(codes)) else None for some in codes]
 
 
 def language_name(code: str) -> str:

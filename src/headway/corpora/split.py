@@ -137,11 +137,7 @@ def split_parallel(
     The parts have the suffixes of the files, such as `train.ja` and `train.en`. Raises UserError also if the files have
     different numbers of lines, or the same suffix.
     """
-    suffixes = [suffix_of(path) for path in (source, target)]
-    if suffixes[0] == suffixes[1]:
-        what = "both files have the same suffix, so that their parts would have one name"
-        raise UserError(what, where=f"{source}, {target}", received=suffixes[0], allowed="suffixes such as .ja and .en")
-    return _split_pairs(ParallelFiles(source, target), output, options, broken)
+    return _split_pairs(open_parallel(source, target), output, options, broken)
 
 
 @kept_pipes()
@@ -163,15 +159,28 @@ def split_table(
     Raises:
         UserError: the file cannot be read, lacks the columns, or has too few pairs for all parts.
     """
+    header = suffix_of(path) != ".jsonl" and not all(map(str.isdecimal, columns))
+    return _split_pairs(open_table(path, columns), output, options, broken, header=header)
+
+
+def open_parallel(source: Path, target: Path) -> PairSource:
+    """Open two line-aligned files. Raises UserError if they have the same suffix, which distinguishes their outputs."""
+    suffixes = [suffix_of(path) for path in (source, target)]
+    if suffixes[0] == suffixes[1]:
+        what = "both files have the same suffix, so that their parts would have one name"
+        raise UserError(what, where=f"{source}, {target}", received=suffixes[0], allowed="suffixes such as .ja and .en")
+    return ParallelFiles(source, target)
+
+
+def open_table(path: Path, columns: Sequence[str]) -> PairSource:
+    """Open a file with a pair per row, as `split_table` does. Raises UserError if columns are not a pair's."""
     numbers = tuple(int(column) for column in columns if column.isdecimal())
     if len(set(columns)) < max(2, len(columns)) or 0 in numbers:
         what = "columns are one of the source and one or more of targets, all different, counted from 1"
         raise UserError(what, where=option("columns"), received=list(columns))
     if suffix_of(path) == ".jsonl":
-        return _split_pairs(JsonLines(path, tuple(columns)), output, options, broken)
-    if len(numbers) == len(columns):
-        return _split_pairs(TabSeparated(path, numbers), output, options, broken)
-    return _split_pairs(TabSeparated(path, tuple(columns)), output, options, broken, header=True)
+        return JsonLines(path, tuple(columns))
+    return TabSeparated(path, numbers if len(numbers) == len(columns) else tuple(columns))
 
 
 def _split_pairs(

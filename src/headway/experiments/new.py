@@ -1,7 +1,6 @@
 """`headway new`: a folder with train, dev and test sets of the user's pairs, and a recipe that suits their number."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from headway.core.documents import dump_yaml
 from headway.core.errors import UserError, option
 from headway.core.files import write_text
-from headway.core.languages import UNDETERMINED, is_language, language_name
+from headway.core.languages import UNDETERMINED, language_name, languages_of_names
 from headway.core.log import counted, duration
 from headway.corpora.split import Split, SplitOptions, split_parallel, split_table, suffix_of
 from headway.formats.corpus_format import Broken
@@ -139,16 +138,6 @@ def _corpus(beginning: Path, ends: Sequence[str], columns: Sequence[str]) -> dic
     numbers = [int(column) if column.isdecimal() else column for column in columns]
     kind = "jsonl" if ends[0] == ".jsonl" else "tsv"
     return {kind: files[0]} if numbers == [1, 2] and kind == "tsv" else {kind: files[0], "columns": numbers}
-
-
-def languages_of_names(files: Sequence[Path], columns: Sequence[str]) -> list[str | None]:
-    """The languages of both sides from names of columns, or of files: train.ja, corpus.en.gz, x.de-en.tsv."""
-    words: list[Sequence[str]] = [file.name.split(".")[1:] for file in files]
-    if len(files) == 1:
-        pair = re.search(r"\.([a-z]{2})[-_]([a-z]{2})\.", files[0].name) if [*columns] == ["1", "2"] else None
-        words = [[word] for word in (pair.groups() if pair else columns)]
-    codes = [[word for word in some if re.fullmatch("[a-z]{2}", word) and is_language(word)] for some in words]
-    return [some[-1] if some and (len(files) == 2 or all(codes)) else None for some in codes]
 
 
 def language_of_side(side: str, given: str | None, named: str | None, texts: Sequence[str]) -> tuple[str | None, str]:

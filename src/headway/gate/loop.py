@@ -12,9 +12,10 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from headway.comparison.comparison import in_groups
-from headway.core.config import Section
+from headway.core.config import Count, Section
 from headway.gate import rules
 from headway.gate.ledger import Ledger, Line, unsealed
+from headway.gate.options import Score
 from headway.gate.rules import Evidence, Pool, Preset, Word, word_at
 
 Part = Literal["public", "sealed", "test"]
@@ -27,10 +28,10 @@ WHY = {"keep": "the gain exceeds its bound", "open": "a gain is neither shown no
 class Measured(Section):
     """The scores of seeds by one metric. The variances are of the difference from the baseline, as in `Unpaired`."""
 
-    scores: tuple[float, ...]
-    segments: int = 1
-    segment_variance: float = 0.0
-    interaction: float = 0.0
+    scores: tuple[Score, ...]
+    segments: Count = 1
+    segment_variance: Score = 0.0
+    interaction: Score = 0.0
 
 
 Measures = Mapping[str, Measured]  # by the name of the metric
@@ -46,7 +47,7 @@ class Settings(Section):
     """
 
     preset: Literal["small", "usual", "thorough"] = "usual"
-    least: float = 0.0
+    least: Score = 0.0
     metrics: tuple[str, ...] = Field(min_length=1)
     higher: tuple[str, ...] = ()
     margins: dict[str, float] = Field(default={})

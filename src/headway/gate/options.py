@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, field_validator
+from pydantic import Field, field_validator
 
 from headway.comparison.options import METRIC_NAMES, Workers
 from headway.core.config import Section
+
+Score = Annotated[float, Field(ge=-1e300, le=1e300)]  # by any metric
 
 
 def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
@@ -26,7 +28,7 @@ class NewOptions(Section):
     sealed: str | None = _option("The sealed set.", default_text="the public set is halved")
     metric: str | None = _option(f"The metric that decides: {METRIC_NAMES}")
     preset: Literal["small", "usual", "thorough"] = _option("How many seeds confirm a proposal.", "usual")
-    least: FiniteFloat = _option("The effect that must be exceeded; below 0 for what simplifies.", 0.0)
+    least: Score = _option("The effect that must be exceeded; below 0 for what simplifies.", 0.0)
     not_worse: tuple[str, ...] = _option("METRIC=NUMBER: what a further metric may lose at most.", ())
     run: str | None = _option(
         "The command of programs, in their folders, with {seed} and {scores}: 'python train.py {seed} {scores}'."
@@ -67,6 +69,6 @@ class GateOptions(Section):
         "Cells that are made at a time.", default_text="models: what there is room for; programs: 1"
     )
     threads: Workers = _option("Threads of each cell.", 1)
-    wait: Annotated[float, Field(ge=0)] | None = _option(
+    wait: Annotated[float, Field(ge=0, le=86_400)] | None = _option(
         "Seconds to wait for another process that writes this ledger.", default_text="as long as it takes"
     )
