@@ -14,10 +14,10 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1283, 26, 73, 0),  # papers in one file are packed and replayed; looks are counted; models that learned nothing decide nothing
-    "cli": Room(3235, 62, 214, 10),  # the verb gate, data filter, teachers, options of documents, papers and checkpoints; augment in a file of its own
+    "claims": Room(1283, 26, 73, 0),  # papers are packed and replayed; looks are counted; the unlearned decide nothing
+    "cli": Room(3235, 62, 214, 10),  # gate, data filter, teachers; options of documents, papers, checkpoints
     "comparison": Room(3293, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
-    "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; where languages have no spaces between sentences
+    "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
     "experiments": Room(624, 9, 57, 2),
     "export": Room(3766, 22, 156, 21),
@@ -28,7 +28,7 @@ HOUSE = {
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
-    "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks, HTML ends as in browsers, PO, XLIFF and encodings as their standards ask
+    "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
     "metrics": Room(2393, 27, 50, 0),  # differences of seeds that are not paired; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4242, 49, 57, 0),  # + 25: docstrings describe every key
