@@ -28,6 +28,7 @@ LINES = {
     "score files": "score --hypotheses words.txt --references words.txt --metric chrf",
     "data check": "data check reversal.yaml",
     "data split": "data split train.tsv --columns 1 2 --output split",
+    "data filter": "data filter train.tsv --output filtered",
     "data make labels": "data make labels source=words.txt references=words.txt",
     "data make trees": "data make trees trees.txt",
     "compare": "compare --hypotheses a:1=words.txt b:1=words.txt --references words.txt --metric chrf",
