@@ -18,11 +18,11 @@ SMALLEST, LARGEST, MOST = 300, 80_000, 12  # bytes of a file; files of a package
 PACKAGES = """
 apache2-doc bash-doc bind9-doc borgbackup-doc bundler debian-faq debian-handbook debian-policy debian-reference-en
 developers-reference dnsmasq-base docbook-xsl-doc-html exim4-doc-html fetchmail gettext-doc gimp-help-en git-doc
-gnucash-docs gnuplot-doc golang-github-docker-docker-dev golang-github-russross-blackfriday-dev golang-github-urfave-
-cli-dev graphviz-doc jekyll libcairo2-doc libreoffice-help-en-us libxml2-doc lilypond-doc-html maint-guide mksh mutt
-node-d3 node-express node-lodash node-marked node-minimist node-terser node-undici node-uuid node-ws node-yargs
-ntpsec-doc postgresql-doc-15 privoxy python3.11-doc restic ruby-faraday ruby-haml ruby-httparty ruby-i18n ruby-
-kramdown sqlite3-doc stunnel4 sudo vim-doc xfig-doc zsh-doc
+gnucash-docs gnuplot-doc golang-github-docker-docker-dev golang-github-russross-blackfriday-dev
+golang-github-urfave-cli-dev graphviz-doc jekyll libcairo2-doc libreoffice-help-en-us libxml2-doc lilypond-doc-html
+maint-guide mksh mutt node-d3 node-express node-lodash node-marked node-minimist node-terser node-undici node-uuid
+node-ws node-yargs ntpsec-doc postgresql-doc-15 privoxy python3.11-doc restic ruby-faraday ruby-haml ruby-httparty
+ruby-i18n ruby-kramdown sqlite3-doc stunnel4 sudo vim-doc xfig-doc zsh-doc
 """
 
 
