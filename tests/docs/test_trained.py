@@ -25,8 +25,9 @@ def test_the_page_runs(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     type_lines(BEFORE, tmp_path)
     printed = run_page(ROOT / "docs" / "trained.md", tmp_path, **{"data.folder=data": f"data.folder=data {SIZES}"})
-    rows = {line.split()[0]: line.split()[1] for line in printed.splitlines() if line.split()[1:2] in (["yes"], ["no"])}
     yes, no = ("ctranslate2", "argos", "onnx"), ("huggingface", "marian", "firefox", "page")
+    lines = map(str.split, printed.splitlines())
+    rows = {line[0]: line[1] for line in lines if line[1:2] in (["yes"], ["no"]) and line[0] in (*yes, *no)}
     assert rows == dict.fromkeys(yes, "yes") | dict.fromkeys(no, "no")
     sources, outputs = (len((tmp_path / name).read_text("utf-8").splitlines()) for name in ("test.src", "test.out"))
     assert sources == outputs > 0

@@ -94,7 +94,7 @@ class DocumentsCampaign(Campaign[DocumentCase]):
         import headway.markup.hypertext
         import headway.markup.marked  # noqa: F401
 
-        check(DocumentCase(str(documents()[0]), signs=True))
+        check(DocumentCase(str(documents()[0]), signs=False))
 
     def cases(self) -> SearchStrategy[DocumentCase]:
         return st.builds(DocumentCase, st.sampled_from([str(path) for path in documents()]), st.booleans())
