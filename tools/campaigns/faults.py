@@ -115,9 +115,6 @@ FAULTS = {
         "hostile", "core.errors", "return CONTROL.sub(lambda control: repr(control[0])[1:-1], text)", "return text",
     ),
     # Interruptions.
-    "a checkpoint is written in place": Fault(
-        "kills", "core.storage", """unfinished = folder.with_name(f".{folder.name}.tmp")""", "unfinished = folder",
-    ),
     "a file is written in place": Fault(
         "kills", "core.files", "            move(temporary, path)\n",
         "            path.write_bytes(b'')\n            move(temporary, path)\n",
