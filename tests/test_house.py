@@ -14,15 +14,15 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1283, 26, 73, 0),  # papers are packed and replayed; looks are counted; the unlearned decide nothing
+    "claims": Room(1288, 27, 74, 0),  # papers are packed and replayed; looks are counted; the unlearned decide nothing
     "cli": Room(3235, 62, 214, 10),  # gate, data filter, teachers; options of documents, papers, checkpoints
-    "comparison": Room(3293, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
+    "comparison": Room(3300, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
     "experiments": Room(624, 9, 57, 2),
     "export": Room(3766, 22, 156, 21),
     "formats": Room(2676, 68, 34, 0),
-    "gate": Room(1669, 42, 70, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
+    "gate": Room(1656, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
     "grids": Room(3014, 46, 165, 9),  # heads are judged by rank; looks are kept; documents are units
     "importing": Room(942, 33, 81, 1),  # checkpoints are compared with transformers
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs

@@ -33,6 +33,13 @@ def test_a_paper_is_replayed_elsewhere(paper: Path, place: Path, tmp_path: Path,
     cells = tmp_path / "new" / "nobody2024-words" / "cells"
     assert sorted(path.name for path in cells.iterdir() if path.is_dir()) == ["narrow-1", "ngram-1", "wide-1"]
     assert not list(cells.rglob("*.safetensors")), "nothing was trained"
+    with zipfile.ZipFile(paper) as old, zipfile.ZipFile(tmp_path / "other.zip", "w") as new:
+        for name in reversed(old.namelist()):
+            new.writestr(name, old.read(name))
+    ended = run_headway(
+        "reproduce", tmp_path / "other.zip", "--data", place / "data", "--output", tmp_path / "new", "--yes"
+    )
+    assert (ended.code, "another pack was replayed" in ended.err) == (2, True)
 
 
 def test_what_is_missing_is_trained(paper: Path, place: Path, tmp_path: Path, run_headway: Command) -> None:
@@ -66,4 +73,4 @@ def test_no_file_leaves_the_folder(name: str, tmp_path: Path, run_headway: Comma
         archive.writestr(name, "x")
     ended = run_headway("reproduce", tmp_path / "bad.zip", "--output", tmp_path / "new", "--yes")
     assert (ended.code, name in ended.err) == (2, True)
-    assert not (tmp_path / "new" / "paper").exists()
+    assert not list((tmp_path / "new").glob("paper-*"))

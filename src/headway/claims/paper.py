@@ -6,7 +6,6 @@ another machine trains the rest.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import zipfile
@@ -26,7 +25,7 @@ from headway.core.config import Section
 from headway.core.documents import dump_yaml, read_json, read_yaml, shaped
 from headway.core.errors import UserError, option
 from headway.core.files import sha256, write_json, write_text
-from headway.core.log import say
+from headway.core.log import say, warn
 from headway.core.storage import check_new, put_in_place, workspace
 from headway.core.system import sync
 from headway.core.tables import Table
@@ -89,17 +88,17 @@ def files_beside(claims: ClaimFile, path: Path, budget: str) -> Iterator[Path]:
             yield from (each for each in sorted(named.parent.iterdir()) if each.is_file())
 
 
-def pack_paper(path: Path, runs: Path, output: Path, budget: str | None = None) -> list[str]:
+def pack_paper(path: Path, runs: Path, output: Path) -> list[str]:
     """Write the claims of a file, with the finished runs in the output folder of `reproduce`, into a zip file.
 
-    Returns the names of the files in it.
+    The runs are those of the file's usual budget. Returns the names of the files in it.
 
     Raises:
         UserError: the claims or the runs are missing, `output` is no new name.zip, or a file that the claims name lies
             outside of the folder above theirs.
     """
     claims, folder = read_claims(path), runs / path.stem
-    budget, data = budget or claims.usual_budget, (folder / DATA).absolute()
+    budget, data = claims.usual_budget, (folder / DATA).absolute()
     if not (folder / CELLS).is_dir():
         what = "there are no runs of these claims"
         raise UserError(what, where=option("runs"), received=str(folder), allowed=f"{option('output')} of `reproduce`")
@@ -113,8 +112,10 @@ def pack_paper(path: Path, runs: Path, output: Path, budget: str | None = None) 
         name = f"{CLAIMS}/{file.relative_to(path.resolve().parent).as_posix()}" if beside else ""
         if not beside and not file.is_relative_to(root):
             raise UserError("this file lies outside of the pack", where=str(file), allowed=f"files in {root}")
-        if file.stat().st_size <= LARGEST:
-            members[name or file.relative_to(root).as_posix()] = file
+        if file.stat().st_size > LARGEST:
+            warn(f"not in the pack, since it has more than {LARGEST:,} bytes: {file}")
+            continue
+        members[name or file.relative_to(root).as_posix()] = file
     if odd := [name for name in members if not MEMBER.fullmatch(name)]:
         raise UserError("this name cannot be packed", where=odd[0], allowed="letters, digits and -_.@+=")
     if (folder / RECORD).is_file():
@@ -124,9 +125,10 @@ def pack_paper(path: Path, runs: Path, output: Path, budget: str | None = None) 
             for run in sorted((folder / kind).glob("*/")):
                 members |= _packed_run(run, place / RUNS / kind / run.name, str(data), f"{RUNS}/{kind}/{run.name}")
         measured, tests = measured_now((), ()), {file for test in _tests(grid) for file in corpus_files(test.corpus)}
+        hashes = _hashes(data)
         about = PaperConfig(
             claims=path.stem, budget=budget, machine=measured.machine, commit=measured.commit, date=measured.date,
-            data=_hashes(data), tests={name: value for name, value in _hashes(data).items() if data / name in tests},
+            data=hashes, tests={name: value for name, value in hashes.items() if data / name in tests},
         )  # fmt: skip
         write_json(place / PAPER, about.model_dump(mode="json"))
         members[PAPER] = place / PAPER
@@ -181,7 +183,11 @@ def replay(
     """
     if options.output is None:
         raise UserError("data and runs need a folder", where=option("output"))
-    unpacked = options.output / "paper"
+    check_file(pack, "the pack")
+    unpacked = options.output / f"paper-{sha256(pack)[:12]}"
+    if others := [path for path in options.output.glob("paper-*") if path != unpacked]:
+        what = "another pack was replayed in this folder, whose outputs would decide"
+        raise UserError(what, where=option("output"), received=str(others[0]), allowed="a folder of its own")
     if not unpacked.is_dir():
         _unpack(pack, unpacked)
     about = shaped(read_json(unpacked / PAPER, what="pack"), TypeAdapter(PaperConfig), str(pack), "this pack")
@@ -205,7 +211,6 @@ def replay(
 
 def _unpack(pack: Path, folder: Path) -> None:
     """Unpack a paper. Raises UserError, before anything is written, if it has files that papers do not have."""
-    check_file(pack, "the pack")
     with opened_zip(pack, "pack") as archive, workspace(folder.parent) as place:
         names = [entry.filename for entry in archive.infolist()]
         for name in names:
@@ -238,12 +243,12 @@ def _restore(unpacked: Path, about: PaperConfig, grid: Grid, folder: Path, data:
                 continue
             planned = PlannedRun(run.name, kept.result.variant, kept.result.seed, recipe)
             with workspace(target.parent) as place:
-                (built := place / run.name).mkdir()
+                job = CellJob(planned, kind, place, tests, grid.config.predict, 1)
+                job.run.mkdir(parents=True)
                 tree = renamed(read_tree(run / "recipe.yaml", alone=True), OUTPUT, str(data.absolute()))
-                write_text(built / "recipe.yaml", dump_yaml(tree))
-                write_text(built / "manifest.json", json.dumps(read_json(run / "manifest.json", what="manifest")))
-                job = CellJob(planned, kind, place.parent.parent, tests, grid.config.predict, 1)
-                put_in_place(built, target)
-            write_result(target / CELL, kept.result, job.stamp())
+                write_text(job.run / "recipe.yaml", dump_yaml(tree))
+                write_json(job.run / "manifest.json", read_json(run / "manifest.json", what="manifest"))
+                write_result(job.run / CELL, kept.result, job.stamp())
+                put_in_place(job.run, target)
             found += 1
     say(f"{found} finished runs are those of the pack")

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
 from headway.core.errors import option
@@ -35,6 +35,26 @@ def _option(description: str, default: Any = None, /, **shown: Any) -> Any:
     return Field(default, description=description, json_schema_extra=shown)
 
 
+def _checked_numbers(given: tuple[str, ...]) -> tuple[str, ...]:
+    names = [text.rpartition("=")[0] for text in given]
+    for name, text in zip(names, given, strict=True):
+        try:
+            valid = name and 0 <= float(text.rpartition("=")[2]) < float("inf")
+        except ValueError:
+            valid = False
+        if not valid or names.count(name) > 1:
+            raise ValueError("a margin is METRIC=NUMBER, one of a metric, and not below 0")
+    return given
+
+
+MetricNumbers = Annotated[tuple[str, ...], AfterValidator(_checked_numbers)]  # METRIC=NUMBER each
+
+
+def numbers_by_metric(given: tuple[str, ...]) -> dict[str, float]:
+    """The numbers of `MetricNumbers` by metric, whose name may have `=` in its options."""
+    return {name: float(number) for name, _, number in (text.rpartition("=") for text in given)}
+
+
 EXISTING = "Runs and outputs that exist already"
 _existing = partial(_option, group=EXISTING)
 _grid = partial(_option, group="A grid of runs")
@@ -59,7 +79,7 @@ class ScoreOptions(Section):
         f"{METRIC_NAMES} {METRIC_OPTIONS}", (), default_text="those of the runs, else bleu and chrf"
     )
     links_from: LinksFrom = None
-    margin: tuple[str, ...] = _existing("METRIC=NUMBER: the difference up to which systems are even.", ())
+    margin: MetricNumbers = _existing("METRIC=NUMBER: the difference up to which systems are even.", ())
     baseline: str | None = _existing(
         "The system that all others are compared with.", default_text="every pair is compared"
     )
@@ -72,19 +92,6 @@ class ScoreOptions(Section):
         "The longest lengths of bins, as in 10,20,30.", default_text="six bins of equal size"
     )
     json_output: bool = _option("Write JSON.", False, flag="json")
-
-    @field_validator("margin")
-    @classmethod
-    def _numbers(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        names = [text.rpartition("=")[0] for text in given]
-        for name, text in zip(names, given, strict=True):
-            try:
-                valid = name and 0 <= float(text.rpartition("=")[2]) < float("inf")
-            except ValueError:
-                valid = False
-            if not valid or names.count(name) > 1:
-                raise ValueError("a margin is METRIC=NUMBER, one of a metric, and not below 0")
-        return given
 
     @field_validator("length_bins")
     @classmethod
@@ -108,7 +115,7 @@ class ScoreOptions(Section):
 
     @property
     def margins(self) -> dict[str, float]:
-        return {name: float(number) for name, _, number in (text.rpartition("=") for text in self.margin)}
+        return numbers_by_metric(self.margin)
 
 
 class GridOptions(Section):

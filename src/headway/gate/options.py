@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from headway.comparison.options import METRIC_NAMES, Workers
+from headway.comparison.options import METRIC_NAMES, MetricNumbers, Workers, numbers_by_metric
 from headway.core.config import Section
 
 Score = Annotated[float, Field(ge=-1e300, le=1e300)]  # by any metric
@@ -29,29 +29,16 @@ class NewOptions(Section):
     metric: str | None = _option(f"The metric that decides: {METRIC_NAMES}")
     preset: Literal["small", "usual", "thorough"] = _option("How many seeds confirm a proposal.", "usual")
     least: Score = _option("The effect that must be exceeded; below 0 for what simplifies.", 0.0)
-    not_worse: tuple[str, ...] = _option("METRIC=NUMBER: what a further metric may lose at most.", ())
+    not_worse: MetricNumbers = _option("METRIC=NUMBER: what a further metric may lose at most.", ())
     run: str | None = _option(
         "The command of programs, in their folders, with {seed} and {scores}: 'python train.py {seed} {scores}'."
     )
     scores: Path | None = _option("The scores of the baseline, of which lines are added as the gate asks for seeds.")
     lower: bool = _option("Less is better, in the scores of programs.", False)
 
-    @field_validator("not_worse")
-    @classmethod
-    def _numbers(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        names = [text.rpartition("=")[0] for text in given]
-        for name, text in zip(names, given, strict=True):
-            try:
-                valid = name and 0 <= float(text.rpartition("=")[2]) < float("inf")
-            except ValueError:
-                valid = False
-            if not valid or names.count(name) > 1:
-                raise ValueError("this is METRIC=NUMBER, one of a metric, and not below 0")
-        return given
-
     @property
     def margins(self) -> dict[str, float]:
-        return {name: float(number) for name, _, number in (text.rpartition("=") for text in self.not_worse)}
+        return numbers_by_metric(self.not_worse)
 
 
 class GateOptions(Section):
