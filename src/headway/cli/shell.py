@@ -192,7 +192,8 @@ def _joined(models: Sequence[type[BaseModel]]) -> type[BaseModel]:
         if (flag := _flag(name, same[0], told)) is not None:
             kind: Any = Union[tuple(dict.fromkeys(field.annotation for field in same))]  # noqa: UP007
             marks = same[0].metadata if all(field.metadata == same[0].metadata for field in same) else []
-            joined[name] = (Annotated[(kind | None, *marks, flag)], None)
+            checked = Annotated[(kind, *marks)] if marks else kind  # the option may be left out
+            joined[name] = (Annotated[checked | None, flag], None)
     return create_model("Options", **joined)
 
 
