@@ -28,7 +28,7 @@ from headway.importing.importing import import_run
 from headway.models import build_model
 from headway.models.components import model_section
 from headway.parses.links import LinksConfig, store_of_links
-from headway.processing.marian_binary import Quantized, quantized, read_items, write_items
+from headway.processing.marian_binary import quantized, read_items, write_items
 from headway.processing.marian_npz import CONFIG
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.text_processor import TextConfig, train_processors
@@ -122,7 +122,8 @@ def test_parity_has_three_conditions(
 
 def test_the_folder_has_what_a_registry_wants(exported: tuple[Path, FirefoxReport]) -> None:
     folder, _ = exported
-    assert {path.name for path in folder.iterdir()} == {MODEL, VOCABULARY, "registry.json", "parity.json", "README.md"}
+    described = {"registry.json", "metadata.json", "remote-settings", "parity.json", "README.md"}
+    assert {path.name for path in folder.iterdir()} == {MODEL, VOCABULARY, *described}
     registry = json.loads((folder / "registry.json").read_text(encoding="utf-8"))
     assert (registry["from"], registry["to"]) == ("en", "de")
     for kind, name in (("model", MODEL), ("vocab", VOCABULARY)):
@@ -284,20 +285,11 @@ def test_an_export_is_imported_and_exported_again_with_the_same_integers(
     said = [prediction.text for prediction in headway.load(tmp_path / "run").predict(lines)]
     expected = [prediction.text for prediction in headway.load(student.run).predict(lines, beam=1)]
     assert sum(one == other for one, other in zip(said, expected, strict=True)) >= 8
-    with pytest.raises(UserError, match="no lines to measure activations on"):
-        FirefoxExporter().write(imported, tmp_path / "none")
     (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
     options = ExportOptions(output=tmp_path / "again", input=tmp_path / "lines.txt")
-    export_run("firefox", tmp_path / "run", options, {"calibration": tmp_path / "lines.txt"})
-    before, after = (read_items((folder / MODEL).read_bytes(), MODEL) for folder in (exported[0], tmp_path / "again"))
-    assert before.keys() == after.keys()
-    for name, item in before.items():
-        if isinstance(item, Quantized):
-            np.testing.assert_array_equal(after[name].values, item.values, err_msg=name)
-            assert after[name].factor == pytest.approx(item.factor, rel=1e-6)
-        elif name.endswith(("_b", "bias", "scale")):
-            np.testing.assert_array_equal(after[name], item, err_msg=name)
-    assert (tmp_path / "again" / VOCABULARY).read_bytes() == places[1].read_bytes()
+    export_run("firefox", tmp_path / "run", options, {})
+    for place in places:
+        assert (tmp_path / "again" / place.name).read_bytes() == place.read_bytes(), place.name
 
 
 def test_a_file_that_says_sizes_alone_is_what_the_engine_computes(
@@ -326,7 +318,7 @@ def test_a_file_that_says_sizes_alone_is_what_the_engine_computes(
         ({"norm_kind": {"kind": "layer", "eps": 1e-5}}, 'model.norm_kind: {"kind": "layer", "eps": 1e-06}'),
         ({"dim": 24}, "it needs model.dim: a multiple of 16"),
         ({"feed_forward": 40}, "it needs model.feed_forward: a multiple of 16"),
-        ({"tied": "target"}, "it needs model.tied: all"),
+        ({"tied": "none"}, "it needs model.tied: target, or all if the vocabulary is shared"),
         ({"output_bias": False}, "it needs model.output_bias: true"),
         ({"activation": "gelu"}, "it needs model.activation: relu"),
         ({"bias": False}, "it needs model.bias: true"),
@@ -354,7 +346,6 @@ def test_a_model_that_is_no_student_is_refused_by_the_key(
     ("sections", "message"),
     [
         ({"vocabulary": {"kind": "bpe"}}, "vocabulary.kind: unigram"),
-        ({"vocabulary": {"size": 27, "shared": False}}, "vocabulary.shared: true"),
         (
             {"vocabulary": {}, "text": {"source": {"normalise": ["lower"]}}},
             "text.source without normalise and segment",

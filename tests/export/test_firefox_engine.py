@@ -9,7 +9,7 @@ import pytest
 
 import headway
 from headway.core.errors import UserError
-from headway.export.firefox_engine import files_of
+from headway.processing.firefox_files import files_of, vocabularies_of
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import open_run
 from tests.conftest import Command
@@ -46,8 +46,8 @@ def engine(run: Path) -> "headway.predictors.sequence_predictor.SequencePredicto
 
 def by_hand(run: Path, texts: list[str]) -> list[str]:
     """What the library itself makes of texts."""
-    model, vocabulary, *shortlist = files_of(kept_export(build_engine("firefox"), open_run(run))).values()
-    translator = fxtranslate.Translator(model, vocabulary, vocabulary, *shortlist)
+    files = files_of(kept_export(build_engine("firefox"), open_run(run)))
+    translator = fxtranslate.Translator(files["model"], *vocabularies_of(files), files.get("lex"))
     return [translator.translate(text) for text in texts]
 
 

@@ -13,9 +13,9 @@ import sentencepiece
 import headway
 from headway.core.errors import UserError
 from headway.export import page_export
-from headway.export.firefox_engine import PARTS, files_of
 from headway.export.page_export import BYTES, ENGINE, HOLDER, engine_files, packed_bytes, unpacked_bytes
 from headway.predictors.word_alignment import build_aligner, merge_words
+from headway.processing.firefox_files import PARTS, files_of
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import open_run
 from tests.conftest import Command

@@ -91,6 +91,9 @@ class FirefoxOptions(Section):
     links_from: LinksFrom = None
     shortlist_first: int = Field(default=50, description="firefox: so many tokens are in every list.", ge=1, le=10**6)
     shortlist_best: int = Field(default=50, description="firefox: so many more of a source token.", ge=1, le=10**6)
+    records: Literal[1, 3] = Field(
+        default=3, description="firefox: the version of the records: 3, which a Firefox of today takes, or 1."
+    )
 
 
 # The options of single formats.

@@ -11,18 +11,17 @@ from headway.core.errors import UserError, option
 from headway.core.log import say
 from headway.export.exporter import text_processors
 from headway.export.exporting import check_expressible
-from headway.export.firefox_export import FirefoxExporter
+from headway.export.firefox_export import FirefoxExporter, translator_of
 from headway.export.int8_reference import longest_of
 from headway.predictors.backend import Backend, SearchRequest
 from headway.predictors.predict_options import PredictOptions
 from headway.predictors.predictor import Run
+from headway.processing.firefox_files import files_of
 from headway.processing.text.subwords import SPACE
 from headway.processing.text.text_processor import TextProcessor
 from headway.runs.engines import Engine
 from headway.search.decoding_options import SearchOptions
 from headway.search.limits import Hypothesis
-
-PARTS = ("model", "vocab", "lex")  # prefixes of the file names; the shortlist (lex) is optional
 
 
 class FirefoxBackend(Backend):
@@ -64,17 +63,9 @@ class FirefoxBackend(Backend):
         ]
 
     def _translator(self) -> Any:
-        from fxtranslate import Translator
-
         if not hasattr(self._own, "translator"):
-            model, vocabulary, *shortlist = self._files.values()
-            self._own.translator = Translator(model, vocabulary, vocabulary, *shortlist)
+            self._own.translator = translator_of(self._files)
         return self._own.translator
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The files of a firefox export, by `PARTS`."""
-    return {part: path.read_bytes() for part in PARTS for path in folder.glob(f"{part}.*")}
 
 
 def engine_text(source: TextProcessor, line: str) -> str:

@@ -6,8 +6,9 @@ outputs are compared: the run's, the engine's, and headway's own computation wit
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -41,14 +42,32 @@ from headway.parses.aligners import links_of_file
 from headway.parses.links import LinkLabeller, store_of_links, token_links
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
+from headway.processing.firefox_files import (
+    METADATA,
+    SHARED,
+    SPLIT,
+    architecture_of,
+    files_of,
+    vocabularies_of,
+    write_records,
+)
 from headway.processing.marian_binary import read_items, write_items
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.subwords import SPACE, SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
-from headway.runs.run_folder import model_weights
-from headway.tasks.student import engine_rows, engine_vocabulary, student_items, vocabulary_fault
+from headway.runs.run_folder import RunFolder, model_weights
+from headway.tasks.student import (
+    engine_rows,
+    engine_vocabulary,
+    refactored,
+    statistics_of,
+    student_items,
+    student_options,
+    vocabulary_fault,
+)
 
 MULTIPLE = 16  # engines are fast if sizes are multiples of this
+HUB = "en"  # the language by way of which a Firefox translates
 REGISTRY = "registry.json"
 ENGINE = "fxtranslate"
 LEAST_EQUAL, LEAST_EXACT, MOST_BLEU = 0.95, 0.99, 0.3
@@ -58,12 +77,13 @@ from pathlib import Path
 
 from fxtranslate import Translator  # pip install fxtranslate
 
-model, vocabulary = Path("FOLDER/MODEL").read_bytes(), Path("FOLDER/VOCABULARY").read_bytes()
-translator = Translator(model=model, src_vocab=vocabulary, trg_vocab=vocabularySHORTLIST)
+model, source, target = (Path("FOLDER", name).read_bytes() for name in ("MODEL", "SOURCE", "TARGET"))
+translator = Translator(model=model, src_vocab=source, trg_vocab=targetSHORTLIST)
 print(translator.translate("..."))
 ```
 
-`registry.json` has names, sizes and checksums of the files, as registries of models for browsers want them."""
+`registry.json` has names, sizes and checksums of the files, as registries of models for browsers want them, and
+`metadata.json` the sizes of the model. `headway serve --records FOLDER` serves `remote-settings/` to a Firefox."""
 
 
 class FirefoxExporter(Exporter):
@@ -71,6 +91,7 @@ class FirefoxExporter(Exporter):
 
     Config: ClassVar = FirefoxOptions
     name = "firefox"
+    packages: ClassVar[tuple[str, ...]] = ("zstandard",)
     config: FirefoxOptions
 
     @property
@@ -82,32 +103,58 @@ class FirefoxExporter(Exporter):
         return f"it is no model such as the presets student and student-tiny; it needs {needs}" if needs else None
 
     def form(self, run: Run) -> str:
-        return " and ".join(self.names(run)[:2])
+        return " and ".join(name for part, name in self.names(run).items() if part != "lex")
 
-    def names(self, run: Run) -> list[str]:
-        """The file names of the model, the vocabulary and the shortlist, as in Firefox."""
+    def names(self, run: Run) -> dict[str, str]:
+        """The file names of the model, the vocabularies and the shortlist, as in Firefox, by the type of the file."""
         pair, first, best = "".join(language_codes(run)), self.config.shortlist_first, self.config.shortlist_best
-        return [f"model.{pair}.intgemm.alphas.bin", f"vocab.{pair}.spm", f"lex.{first}.{best}.{pair}.s2t.bin"]
+        kinds = (SHARED,) if _shares(run) else SPLIT
+        vocabularies = {kind: f"{kind}.{pair}.spm" for kind in kinds}
+        model, lex = f"model.{pair}.intgemm.alphas.bin", f"lex.{first}.{best}.{pair}.s2t.bin"
+        return {"model": model, **vocabularies, "lex": lex}
 
     def write(self, run: Run, folder: Path) -> None:
-        (source, _), (model, vocabulary, shortlist) = text_processors(run), self.names(run)
-        ids = engine_ids(run)
-        sources = [[ids[id] for id in each] for each in self._calibration(run, source)]
+        names, processors = self.names(run), text_processors(run)
+        ids = [engine_ids(processor) for processor in processors]
         assert isinstance(run.recipe.model, TransformerConfig)
         items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
-        items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
+        if (whole := refactored(items, matrices, _imported_factors(run))) is None:
+            sources = [[ids[0][id] for id in each] for each in self._calibration(run, processors[0])]
+            whole = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
-        write_bytes(folder / vocabulary, engine_vocabulary(SubwordVocabulary(sentencepiece_of(source))))
-        write_bytes(folder / model, write_items(items))
+        kinds = [kind for kind in names if kind in (SHARED, *SPLIT)]
+        for kind, processor in zip(kinds, processors, strict=False):  # the first alone if the sides share one
+            vocabulary = engine_vocabulary(SubwordVocabulary(sentencepiece_of(processor)))
+            write_bytes(folder / names[kind], vocabulary)
+        write_bytes(folder / names["model"], write_items(whole))
         if (file := self._links(run)) is not None:
             links = _linked_ids(run, file, self.config.links_from) if self.config.links else _stored_ids(run, file)
+            source_size, target_size = (len(engine_rows(processor.size)) for processor in processors)
             lists = shortlist_of(
-                ((ids[source], ids[target]) for source, target in links), len(engine_rows(source.size)),
-                self.config.shortlist_first, self.config.shortlist_best,
+                ((ids[0][source], ids[1][target]) for source, target in links), source_size,
+                self.config.shortlist_first, self.config.shortlist_best, targets=target_size,
             )  # fmt: skip
-            write_bytes(folder / shortlist, write_shortlist(lists))
+            write_bytes(folder / names["lex"], write_shortlist(lists))
         else:
             say("without links there is no shortlist: the engine looks at all target tokens")
+
+    def finish(self, run: Run, folder: Path, card: str) -> None:
+        """Write the metadata and the records by which a Firefox finds the files."""
+        names, languages = self.names(run), language_codes(run)
+        model = folder / names["model"]
+        items = read_items(model.read_bytes(), str(model))
+        options = student_options(items, str(model))
+        width = options["dim-emb"]
+        described = {
+            "architecture": architecture_of(width), "byteSize": model.stat().st_size, "hash": sha256(model),
+            "modelConfig": options, "modelStatistics": statistics_of(items), "sourceLanguage": languages[0],
+            "targetLanguage": languages[1], "version": f"{self.config.records}.0",
+        }  # fmt: skip
+        write_json(folder / METADATA, described)
+        write_records(folder, names, languages, width, self.config.records)
+        if HUB not in languages:
+            pair = "-".join(languages)
+            say(f"Firefox asks for pairs with English alone, and joins others through it; it does not ask for {pair}")
 
     def _links(self, run: Run) -> Path | None:
         """The file of links of the options, or else the store of the run's training links if it exists."""
@@ -133,7 +180,7 @@ class FirefoxExporter(Exporter):
 
     def open(self, folder: Path, run: Run) -> Answering:
         reference, (source, target) = self.reference(folder, run), text_processors(run)
-        ids, rows = engine_ids(run), engine_rows(source.size)
+        ids, rows = engine_ids(source), engine_rows(target.size)
 
         def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
             encoded = (source.encode(line, run.recipe.data.truncation()).values for line in lines)
@@ -148,11 +195,14 @@ class FirefoxExporter(Exporter):
 
     def reference(self, folder: Path, run: Run) -> Reference:
         """headway's own computation with the files of a folder."""
-        model, _, lists = (folder / name for name in self.names(run))
+        names = self.names(run)
+        model, lists = folder / names["model"], folder / names["lex"]
         items = read_items(model.read_bytes(), str(model))
-        size = len(engine_rows(text_processors(run)[0].size))
-        shortlist = read_shortlist(lists.read_bytes(), size, str(lists)) if lists.exists() else None
-        return Reference(items, str(model), shortlist)
+        size, targets = (len(engine_rows(processor.size)) for processor in text_processors(run))
+        shortlist = None
+        if lists.exists():
+            shortlist = read_shortlist(lists.read_bytes(), size, str(lists), targets=targets)
+        return Reference(items, str(model), shortlist, shared=_shares(run))
 
     def search(self, run: Run, beam: int | None, longest: int) -> Search:
         if beam not in (None, 1):
@@ -181,10 +231,9 @@ class FirefoxExporter(Exporter):
             if len(set(said)) > 1
         )
         whole = FirefoxReport(**vars(report), engine=engine, scores=scores, differing=differing)
-        names = dict(zip(("model", "vocab", "lex"), self.names(run), strict=True))
         files = {
             kind: {"name": name, "size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
-            for kind, name in names.items()
+            for kind, name in self.names(run).items()
             if (folder / name).exists()
         }
         source, target = language_codes(run)
@@ -194,20 +243,17 @@ class FirefoxExporter(Exporter):
 
     def _by_engine(self, run: Run, folder: Path, examples: Sequence[Example]) -> tuple[list[str], str]:
         """The engine's outputs, and its name and version."""
-        from fxtranslate import Translator
-
-        model, vocabulary, *lists = (path.read_bytes() for name in self.names(run) if (path := folder / name).exists())
-        translator = Translator(
-            model=model, src_vocab=vocabulary, trg_vocab=vocabulary, shortlist=next(iter(lists), None)
-        )
+        translator = translator_of(files_of(folder))
         source, _ = text_processors(run)
         texts = [translator.translate(source.prepare(each.source).replace(SPACE, " ")) for each in examples]
         return texts, f"{ENGINE} {metadata.version(ENGINE)} ({translator.backend()})"
 
     def usage(self, run: Run) -> str:
-        model, vocabulary, shortlist = self.names(run)
-        given = f', shortlist=Path("FOLDER/{shortlist}").read_bytes()' if self._links(run) else ""
-        return USAGE.replace("MODEL", model).replace("VOCABULARY", vocabulary).replace("SHORTLIST", given)
+        names = self.names(run)
+        source, target = (names.get(kind, names.get(SHARED, "")) for kind in SPLIT)
+        given = f', shortlist=Path("FOLDER/{names["lex"]}").read_bytes()' if self._links(run) else ""
+        words = {"MODEL": names["model"], "SOURCE": source, "TARGET": target, "SHORTLIST": given}
+        return re.sub("|".join(words), lambda found: words[found[0]], USAGE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,10 +298,30 @@ class FirefoxReport(ParityReport):
         return "\n".join(lines)
 
 
-def engine_ids(run: Run) -> dict[int, int]:
-    """The engine's ids by the ids of the run's vocabulary, for tokens that the engine has."""
-    rows = engine_rows(text_processors(run)[0].size)
-    return {id: row for row, id in enumerate(rows) if id >= 0}
+def translator_of(files: Mapping[str, bytes]) -> Any:
+    """The engine with the files of a firefox export, by `PARTS`."""
+    from fxtranslate import Translator
+
+    return Translator(files["model"], *vocabularies_of(files), files.get("lex"))
+
+
+def engine_ids(processor: TextProcessor) -> dict[int, int]:
+    """The engine's ids by the ids of a vocabulary, for tokens that the engine has."""
+    return {id: row for row, id in enumerate(engine_rows(processor.size)) if id >= 0}
+
+
+def _shares(run: Run) -> bool:
+    """Whether both sides share a vocabulary."""
+    source, target = text_processors(run)
+    return source.vocabulary.shares_ids_with(target.vocabulary)
+
+
+def _imported_factors(run: Run) -> dict[str, float]:
+    """The factors in the file that a run was imported from; empty for other runs."""
+    if run.path is None:
+        return {}
+    origin = RunFolder(run.path).read_manifest().get("imported", {})
+    return origin.get("factors", {}) if origin.get("format") == "firefox" else {}
 
 
 def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, int]]:
@@ -298,8 +364,8 @@ def _needs(run: Run) -> Iterator[str]:
     if isinstance(section, TransformerConfig):
         if section.norm != "post":
             yield "model.norm: post"
-        if section.tied not in (None, "all"):
-            yield "model.tied: all"
+        if section.tied == "none":
+            yield "model.tied: target, or all if the vocabulary is shared"
         if any(mixer != {"kind": "ssru"} for mixer in section.decoder.mixers()):
             yield "model.decoder.mixer: ssru"
         network = section.feed_forward_options()
@@ -314,5 +380,3 @@ def _needs(run: Run) -> Iterator[str]:
             yield "vocabulary.kind: unigram"
         elif (fault := vocabulary_fault(vocabulary)) is not None:
             yield fault
-    if not all(each.shares_ids_with(vocabularies[0]) for each in vocabularies):  # a tagger has no shared ids
-        yield "vocabulary.shared: true"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.processing.marian_binary import EMBEDDING, MOST, Floats, Item, Items, Quantized, quantized
+from headway.processing.marian_binary import MOST, Floats, Item, Items, Quantized, embeddings, quantized
 from headway.processing.shortlist import Shortlist
 from headway.tasks.marian_transformer import OUTPUT_BIAS
 from headway.tasks.student import END, EPSILON, factor_name, student_options
@@ -43,10 +43,12 @@ def longest_of(length: int) -> int:
 class Reference:
     """A student as engines compute it: int8 products, summed in integers; all else in float32."""
 
-    def __init__(self, items: Mapping[str, Item], where: str, shortlist: Shortlist | None = None) -> None:
+    def __init__(
+        self, items: Mapping[str, Item], where: str, shortlist: Shortlist | None = None, *, shared: bool = True
+    ) -> None:
         options = student_options(items, where)
         self.heads, self.layers = options["transformer-heads"], (options["enc-depth"], options["dec-depth"])
-        self.shortlist = shortlist
+        self.shortlist, self.shared = shortlist, shared
         self.floats: dict[str, Floats] = {}
         self.matrices: dict[str, Quantized] = {}
         for name, item in items.items():
@@ -56,8 +58,11 @@ class Reference:
                 self.floats[name] = item
         self._wide = {name: self._read(matrix) for name, matrix in self.matrices.items()}
         self._shifts = {name: SHIFT * wide.sum(0) for name, wide in self._wide.items()}
-        self.size, self.dim = self.matrices[EMBEDDING].values.shape
-        self._vectors = self.matrices[EMBEDDING].floats * np.float32(self.dim**0.5)
+        source, self.output = embeddings(items.keys())
+        self.size, self.dim = self.matrices[self.output].values.shape
+        self._sources, self._targets = (
+            self.matrices[name].floats * np.float32(self.dim**0.5) for name in (source, self.output)
+        )
         self._positions = _positions(LONGEST, self.dim)
 
     @staticmethod
@@ -92,7 +97,7 @@ class Reference:
         """The encoder's output (B, S, D)."""
         length = ids.shape[1]
         positions = self._positions if length <= LONGEST else _positions(length, self.dim)
-        x: Floats = self._vectors[ids] + positions[:length]
+        x: Floats = self._sources[ids] + positions[:length]
         for layer in range(1, self.layers[0] + 1):
             name = f"encoder_l{layer}"
             x = self._norm(x + self._attend(x, self._view(x, f"{name}_self"), f"{name}_self"), f"{name}_self_Wo")
@@ -105,7 +110,8 @@ class Reference:
         means: list[Floats] = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
         allowed = None
         if self.shortlist is not None:
-            allowed = np.stack([self.shortlist.allowed(source, self.size) for source in ids.tolist()])
+            sources = ids.tolist()
+            allowed = np.stack([self.shortlist.allowed(each, self.size, shared=self.shared) for each in sources])
         written: list[list[tuple[int, float]]] = [[] for _ in ids]
         x: Floats = np.zeros((count, 1, self.dim), np.float32)  # the first input is a zero vector
         alive = np.arange(count)
@@ -118,7 +124,7 @@ class Reference:
                 x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
                 x = self._norm(x + self._attend(x, views[index], f"{name}_context"), f"{name}_context_Wo")
                 x = self._feed(x, f"{name}_ffn")
-            logits = self.product(x[:, 0], EMBEDDING, OUTPUT_BIAS)
+            logits = self.product(x[:, 0], self.output, OUTPUT_BIAS)
             if allowed is not None:
                 logits = np.where(allowed, logits, -np.inf)
             best = logits.argmax(1)
@@ -134,7 +140,7 @@ class Reference:
                 means = [mean[going] for mean in means]
                 views = [(keys[going], values[going]) for keys, values in views]
                 allowed = None if allowed is None else allowed[going]
-            x = self._vectors[best][:, None]
+            x = self._targets[best][:, None]
         return [
             Written(tuple(id for id, _ in each if id != END), tuple(score for _, score in each)) for each in written
         ]
@@ -222,6 +228,8 @@ def calibrated(items: Items, floats: Mapping[str, Floats], sources: Sequence[Seq
     notes, found = Calibration(items, "the student"), dict(items)
     notes.translate(sources)
     for name, matrix in matrices_of(items).items():
+        if name not in notes.largest:  # the source's own embedding, which is only read
+            continue
         maxima = np.array(notes.largest[name])
         bound = maxima.max() if largest else maxima.mean() + DEVIATIONS * maxima.std()
         factor = MOST / max(float(bound), 1e-6)

@@ -29,7 +29,6 @@ from headway.core.files import write_bytes, write_text
 from headway.core.languages import language_name
 from headway.core.storage import cache_folder, cache_named, workspace
 from headway.export.exporter import Answering, language_codes
-from headway.export.firefox_engine import PARTS, files_of
 from headway.export.firefox_export import FirefoxExporter
 from headway.export.parity import ParityReport, predictor_of
 from headway.pages.page import write_page
@@ -38,7 +37,8 @@ from headway.predictors.output import Example
 from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
-from headway.processing.marian_binary import EMBEDDING, Quantized, read_items
+from headway.processing.firefox_files import files_of
+from headway.processing.marian_binary import Quantized, embeddings, read_items
 
 PAGE, LICENCE = "index.html", "LICENSE-engine.txt"
 ENGINE = "fxtranslate@0.4.2"  # on npm; `engine_worker.js` depends on how this version begins outputs
@@ -61,6 +61,7 @@ class PageExporter(FirefoxExporter):
     """A page that translates, with the licence of its engine beside it."""
 
     name = "page"
+    packages = ()
 
     def form(self, run: Run) -> str:
         return PAGE
@@ -71,7 +72,8 @@ class PageExporter(FirefoxExporter):
         files = files_of(folder)
         shutil.rmtree(folder)
         folder.mkdir()
-        embedding = read_items(files["model"], "model")[EMBEDDING]
+        items = read_items(files["model"], "model")
+        embedding = items[embeddings(items)[1]]
         assert isinstance(embedding, Quantized)
         offset = files["model"].index(embedding.values.tobytes())
         package = json.loads(engine["package.json"])
@@ -116,6 +118,9 @@ class PageExporter(FirefoxExporter):
         with self._unpacked(folder, run) as files:
             return super().examined(run, files, report, examples)
 
+    def finish(self, run: Run, folder: Path, card: str) -> None:
+        """Write nothing: the page itself has the files."""
+
     def usage(self, run: Run) -> str:
         return USAGE
 
@@ -124,7 +129,7 @@ class PageExporter(FirefoxExporter):
         """A temporary folder with the model files that are stored in the page."""
         page = (folder / PAGE).read_text("utf-8")
         with tempfile.TemporaryDirectory() as space:
-            for part, name in zip(PARTS, self.names(run), strict=True):
+            for part, name in self.names(run).items():
                 if found := re.search(HOLDER.format(kind=BYTES, name=part, content="([^<]*)"), page):
                     write_bytes(Path(space) / name, unpacked_bytes(found[1]))
             yield Path(space)

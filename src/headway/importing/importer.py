@@ -30,6 +30,7 @@ class Imported(NamedTuple):
             Missing weights, or weights of another shape, are errors.
         files: the files that were read.
         licence: as the hub names it, if the files state it.
+        factors: of the integers in the files, by the names of the format; an export of the run keeps them.
     """
 
     sections: dict[str, Any]
@@ -37,6 +38,7 @@ class Imported(NamedTuple):
     weights: Callable[[Mapping[str, Tensor]], Weights]
     files: Sequence[Path]
     licence: str | None = None
+    factors: dict[str, float] | None = None
 
 
 class Importer(ABC):

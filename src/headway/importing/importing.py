@@ -78,7 +78,8 @@ def import_run(words: Sequence[str], output: Path, keys: Sequence[str] = (), lic
     recipe = recipe_of(tree, [])
     check_languages(recipe.text)
     files = [ImportedFile(name=file.name, sha256=sha256(file)) for file in imported.files]
-    origin = ImportedEntry(format=name, files=files, licence=licence or imported.licence)
+    found = licence or imported.licence
+    origin = ImportedEntry(format=name, files=files, licence=found, factors=imported.factors)
     with workspace(output.absolute().parent, output) as space:
         built = space / output.name  # which the card names
         built.mkdir()

@@ -208,12 +208,13 @@ NORMS: Registry[nn.Module] = Registry(
 # parameters. The n of multi-head neural n-grams is not in their paper; these are close to its numbers of parameters
 # (62M for translation, 52M for speech). Sutskever et al. (2014), section 3.4; Bahdanau et al. (2015), A.2.3 (whose
 # maxout has 500 units, here the size of the embedding); Luong et al. (2015), section 4.1. student is the model of
-# translation engines in browsers, with the decoder of Kim et al. (2019).
-_STUDENT: dict[str, Any] = {
-    "dim": 384, "feed_forward": 1536, "heads": 8, "tied": "all", "output_bias": True, "first_input": "zero",
+# translation engines in browsers, with the decoder of Kim et al. (2019). firefox-* are the sizes that Mozilla trains.
+_FIREFOX: dict[str, Any] = {
+    "feed_forward": 1536, "heads": 8, "output_bias": True, "first_input": "zero",
     "norm_kind": {"kind": "layer", "eps": 1e-6}, "position": {"kind": "sinusoidal", "arrangement": "halves"},
     "encoder": {"layers": 6}, "decoder": {"layers": 2, "mixer": "ssru"},
 }  # fmt: skip
+_STUDENT: dict[str, Any] = {"dim": 384, "tied": "all", **_FIREFOX}
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {"kind": "transformer"},
     "transformer-big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},
@@ -231,6 +232,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "student-tiny": {
         **_STUDENT, "dim": 256, "feed_forward": 1024, "encoder": {"layers": 2},
     },
+    "firefox-tiny": {"dim": 256, **_FIREFOX},
+    "firefox-base-memory": {"dim": 384, **_FIREFOX, "decoder": {"layers": 4, "mixer": "ssru"}},
+    "firefox-base": {"dim": 512, **_FIREFOX, "feed_forward": 2048},
     "multinn-base": {
         "encoder": {"mixer": {"kind": "ngram", "n": 12, "global_context": True}},
         "decoder": {"mixer": {"kind": "ngram", "n": 12}},

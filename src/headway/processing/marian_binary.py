@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ from headway.core.errors import UserError
 VERSION, ALIGNMENT = 1, 256
 FLOATS, INTEGERS, TEXT = 0x404, 0x4101, 0x101  # types: float32, int8 with a factor, bytes
 MOST = 127  # the largest absolute value; -128 is not used
-EMBEDDING = "Wemb"
+EMBEDDING = "Wemb"  # the embedding of both sides, and the end of the names of two
+TWO_EMBEDDINGS = (f"encoder_{EMBEDDING}", f"decoder_{EMBEDDING}")
 LONGEST_NAME, HIGHEST_RANK = 1000, 8
 HEAD = struct.Struct("<4Q")
 Floats = NDArray[np.float32]
@@ -39,6 +40,11 @@ class Quantized(NamedTuple):
 
 Item = bytes | Floats | Quantized
 Items = dict[str, Item]
+
+
+def embeddings(names: Container[str]) -> tuple[str, str]:
+    """The names of the source's and the target's embedding, which are equal if the sides share one."""
+    return (EMBEDDING, EMBEDDING) if EMBEDDING in names else TWO_EMBEDDINGS
 
 
 def quantized(matrix: Floats, most: int = MOST) -> Quantized:

@@ -36,23 +36,28 @@ class Shortlist:
     offsets: NDArray[np.uint64]
     ids: NDArray[np.uint32]
 
-    def allowed(self, source: Sequence[int], size: int) -> NDArray[np.bool_]:
+    def allowed(self, source: Sequence[int], size: int, *, shared: bool = True) -> NDArray[np.bool_]:
         """The ids that the decoder may choose for a source, as a mask (V,).
 
-        The ids of the source itself are included. Further ids are added until their number is a multiple of 8.
+        The ids of the source itself are included if both sides share a vocabulary. Further ids are added until their
+        number is a multiple of 8.
         """
         chosen = np.zeros(size, dtype=bool)
         chosen[: self.first] = True
         for id in source:
-            chosen[id] = True
+            chosen[id] |= shared
             chosen[self.ids[int(self.offsets[id]) : int(self.offsets[id + 1])]] = True
         others = self.first + np.flatnonzero(~chosen[self.first :])
         chosen[others[: -int(chosen.sum()) % EIGHT]] = True
         return chosen
 
 
-def shortlist_of(links: Iterable[tuple[int, int]], size: int, first: int, best: int) -> Shortlist:
+def shortlist_of(
+    links: Iterable[tuple[int, int]], size: int, first: int, best: int, *, targets: int | None = None
+) -> Shortlist:
     """Build a shortlist from linked (source, target) ids: for each source id, its `best` most frequent target ids.
+
+    There are `size` source ids, and `targets` target ids, or as many if the sides share a vocabulary.
 
     A source id without links gets the end-of-sentence token alone, because Marian refuses a file whose last list is
     empty.
@@ -62,7 +67,9 @@ def shortlist_of(links: Iterable[tuple[int, int]], size: int, first: int, best: 
         counts.setdefault(source, Counter())[target] += 1
     lists = [sorted(id for id, _ in _ranked(counts.get(source))[:best]) or [0] for source in range(size)]
     offsets = np.cumsum([0, *map(len, lists)]).astype(np.uint64)
-    return Shortlist(min(first, size), best, offsets, np.array([id for each in lists for id in each], dtype=np.uint32))
+    return Shortlist(
+        min(first, targets or size), best, offsets, np.array([id for each in lists for id in each], dtype=np.uint32)
+    )
 
 
 def _ranked(counts: Counter[int] | None) -> list[tuple[int, int]]:
@@ -78,8 +85,11 @@ def write_shortlist(shortlist: Shortlist) -> bytes:
     return struct.pack("<2Q", MAGIC, _checksum(body)) + body
 
 
-def read_shortlist(content: bytes, size: int, where: str) -> Shortlist:
-    """Read a shortlist. Raises UserError if the file is damaged, or belongs to a vocabulary of another size."""
+def read_shortlist(content: bytes, size: int, where: str, *, targets: int | None = None) -> Shortlist:
+    """Read a shortlist. Raises UserError if the file is damaged, or belongs to vocabularies of other sizes.
+
+    The sizes are those of `shortlist_of`.
+    """
 
     def broken(what: str) -> UserError:
         return UserError(f"this shortlist is damaged ({what})", where=where)
@@ -95,9 +105,12 @@ def read_shortlist(content: bytes, size: int, where: str) -> Shortlist:
         raise broken("its checksum is another")
     offsets = np.frombuffer(content, "<u8", count, HEAD.size)
     ids = np.frombuffer(content, "<u4", total, HEAD.size + 8 * count)
-    if count != size + 1 or first > size or (total and int(ids.max()) >= size):
+    if count != size + 1:
         what = "this shortlist is of another vocabulary"
         raise UserError(what, where=where, received=f"{count - 1} tokens", allowed=f"{size} tokens")
+    if (highest := max(first, 1 + int(ids.max(initial=0)))) > (most := targets or size):
+        what = "this shortlist is of another vocabulary of the target"
+        raise UserError(what, where=where, received=f"{highest} tokens", allowed=f"{most} tokens")
     if int(offsets[0]) or int(offsets[-1]) != total or (offsets[1:] < offsets[:-1]).any():
         raise broken("its lists do not follow one another")
     return Shortlist(first, best, offsets, ids)

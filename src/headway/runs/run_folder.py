@@ -126,13 +126,14 @@ class ImportedFile(BaseModel):
 
 
 class ImportedEntry(BaseModel):
-    """The origin of an imported run: the format, and the files."""
+    """The origin of an imported run: the format, the files, and the factors of integers by the names of the format."""
 
     model_config = ConfigDict(strict=True)
 
     format: str
     files: list[ImportedFile]
     licence: str | None = None
+    factors: dict[str, float] | None = None
 
 
 class ManifestEntries(BaseModel):

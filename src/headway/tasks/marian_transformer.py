@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from headway.core.errors import UserError
+from headway.processing.marian_binary import EMBEDDING, embeddings
 from headway.processing.marian_npz import CONFIG, Arrays, read_npz, read_options, read_vocabularies
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.processing.text.vocabulary import Vocabulary
@@ -149,9 +150,9 @@ def marian_names(names: Collection[str]) -> dict[str, tuple[str, ...]]:
     parts = {"encoder": PARTS, "decoder": dict(PARTS)}
     if "decoder.0.mixer.bias" in names:
         parts["decoder"] |= {**RECURRENT, "mixer_residual.norm": (RECURRENT_NORM["pre" if pre else "post"],)}
-    source = "encoder_Wemb" if TOKENS[1] in names else "Wemb"
+    source, target = embeddings(() if TOKENS[1] in names else (EMBEDDING,))
     found: dict[str, tuple[str, ...]] = dict(
-        zip(TOKENS, [(source,), ("decoder_Wemb",), (OUTPUT,), (OUTPUT_BIAS,)], strict=True)
+        zip(TOKENS, [(source,), (target,), (OUTPUT,), (OUTPUT_BIAS,)], strict=True)
     )
     for name in set(names) - found.keys():
         stack, _, place = name.partition(".")

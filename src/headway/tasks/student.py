@@ -6,6 +6,7 @@ are permuted, and the files lack the embeddings of padding and begin-of-sentence
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ import torch
 from torch import Tensor
 
 from headway.core.documents import dump_yaml
-from headway.processing.marian_binary import EMBEDDING, Floats, Item, Items, Quantized, quantized
+from headway.processing.marian_binary import (
+    EMBEDDING,
+    MOST,
+    TWO_EMBEDDINGS,
+    Floats,
+    Item,
+    Items,
+    Quantized,
+    quantized,
+)
 from headway.processing.marian_npz import CONFIG, Arrays, read_options
 from headway.processing.shortlist import EIGHT
 from headway.processing.text.subwords import SubwordVocabulary
@@ -75,18 +85,19 @@ def student_items(weights: Mapping[str, Tensor], heads: int) -> tuple[Items, dic
     """The items of a student without the factors of activations, and the matrices: (out, in), or (V, D) for embeddings.
 
     Args:
-        weights: the weights of a Transformer with a single embedding, without duplicates.
+        weights: the weights of a Transformer whose output is tied to the target's embedding, without duplicates.
         heads: the number of attention heads.
     """
     filled = {name: weight.detach().to("cpu", torch.float32) for name, weight in weights.items()}
-    size = len(filled[TOKENS[3]])
-    for name, value in ((TOKENS[0], 0.0), (TOKENS[3], NEVER)):
-        filled[name] = torch.cat([filled[name], torch.full_like(filled[name][:1], value)])
-    rows = [size if id < 0 else id for id in engine_rows(size)]
-    arrays = arrays_of(filled, [rows, rows])
-    options = options_of(weights, heads, "relu", [len(rows)] * 2)
+    sizes = len(filled[TOKENS[0]]), len(filled[TOKENS[3]])
+    for name in filled.keys() & TOKENS:
+        absent = torch.full_like(filled[name][:1], NEVER if name == TOKENS[3] else 0.0)
+        filled[name] = torch.cat([filled[name], absent])
+    rows = [[size if id < 0 else id for id in engine_rows(size)] for size in sizes]
+    arrays = arrays_of(filled, rows)
+    options = options_of(weights, heads, "relu", list(map(len, rows)))
     matrices = {
-        name: array if name == EMBEDDING else np.ascontiguousarray(array.T)
+        name: array if name.endswith(EMBEDDING) else np.ascontiguousarray(array.T)
         for name, array in arrays.items()
         if len(array) > 1
     }
@@ -108,8 +119,50 @@ def float_arrays(items: Mapping[str, Item]) -> Arrays:
 
 
 def factor_name(matrix: str) -> str:
-    """The name of the factor of a matrix's input. The factor of the embedding has a special name."""
-    return ("none" if matrix == EMBEDDING else matrix) + FACTOR
+    """The name of the factor of a matrix's input. The factor of the embedding that makes logits has a special name."""
+    return ("none" if matrix in (EMBEDDING, TWO_EMBEDDINGS[1]) else matrix) + FACTOR
+
+
+def statistics_of(items: Mapping[str, Item]) -> dict[str, int]:
+    """The numbers of parameters of a model and of its stacks, and the bytes of its stacks and embeddings."""
+    found = Counter[str]()
+    for name, item in items.items():
+        if isinstance(item, bytes) or name.endswith(FACTOR):
+            continue
+        array = item.values if isinstance(item, Quantized) else item
+        found["parameters"] += array.size
+        if name.endswith(EMBEDDING):
+            found["embeddings_bytes"] += array.nbytes
+        else:
+            stack = name.partition("_")[0]
+            found[f"{stack}_parameters"] += array.size
+            found[f"{stack}_bytes"] += array.nbytes
+    return dict(found)
+
+
+def factors_of(items: Mapping[str, Item]) -> dict[str, float]:
+    """The factors of all matrices, and of their inputs, by name."""
+    found: dict[str, float] = {}
+    for name, item in items.items():
+        if name.endswith(FACTOR) and not isinstance(item, bytes):
+            found[name] = float(item.factor if isinstance(item, Quantized) else item.flat[0])
+        elif isinstance(item, Quantized):
+            found[name] = float(item.factor)
+    return found
+
+
+def refactored(items: Items, floats: Mapping[str, Floats], factors: Mapping[str, float]) -> Items | None:
+    """The items with the factors of a file. None if it lacks a factor, or the matrices are not that file's integers."""
+    found = dict(items)
+    products = [name for name in floats if name != TWO_EMBEDDINGS[0]]
+    if not factors.keys() >= {*floats, *map(factor_name, products)}:
+        return None
+    for name, matrix in floats.items():
+        factor = np.float32(factors[name])
+        found[name] = kept = Quantized(np.clip(np.rint(matrix * factor), -MOST, MOST).astype(np.int8), factor)
+        if not np.array_equal(kept.floats, matrix):
+            return None
+    return found | {factor_name(name): np.array([factors[factor_name(name)]], np.float32) for name in products}
 
 
 def student_options(items: Mapping[str, Item], where: str) -> dict[str, Any]:

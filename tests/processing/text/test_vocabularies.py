@@ -257,6 +257,36 @@ def test_character_coverage_leaves_rare_characters_out() -> None:
     assert UNKNOWN not in vocabulary.encode("a b")
 
 
+BYTES = {kind: train(kind, byte_fallback=True, size=SIZES[kind] + 256) for kind in ("bpe", "unigram")}
+
+
+@pytest.mark.parametrize("kind", BYTES)
+@given(line=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁\r\n"), max_size=20))
+def test_with_byte_fallback_every_text_comes_back(kind: str, line: str) -> None:
+    vocabulary = BYTES[kind]
+    ids = vocabulary.encode(line)
+    assert UNKNOWN not in ids
+    assert vocabulary.decode(ids) == " ".join(filter(None, line.split(" ")))
+    tokens = vocabulary.encode_with_spans(line)
+    assert [token.id for token in tokens] == ids
+    for token in tokens:
+        if token.surface.startswith("<0x"):
+            assert bytes.fromhex(token.surface[3:5]) in line[token.start : token.end].encode()
+
+
+@pytest.mark.parametrize("kind", BYTES)
+def test_digits_that_are_split_are_tokens_of_their_own(kind: str) -> None:
+    lines = [f"{number} cats" for number in range(2000, 2030)] * 9
+    joined, split = (train(kind, lines, size=24, split_digits=value) for value in (False, True))
+    assert "2" not in [joined.token(id).strip("▁") for id in joined.encode("2012")][:1]
+    assert [split.token(id).strip("▁") for id in split.encode("2012")][-4:] == [*"2012"]
+
+
+def test_the_name_of_a_byte_in_a_text_is_text() -> None:
+    vocabulary = train("unigram", [*LINES, "<0xE6> <0x41>" * 9], byte_fallback=True, size=SIZES["unigram"] + 262)
+    assert vocabulary.decode(vocabulary.encode("<0xE6> A")) == "<0xE6> A"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lines", [[], [""], ["  ", " "]])
 def test_an_empty_text_is_an_error_of_the_user(kind: str, lines: list[str]) -> None:
@@ -269,6 +299,9 @@ def test_settings_that_a_kind_does_not_have_are_errors_of_the_user() -> None:
         train("bpe", min_frequency=2)
     with pytest.raises(UserError, match=r"vocabulary\.character_coverage"):
         train("word", character_coverage=0.99)
+    for kind in ("char", "word", "byte"):
+        with pytest.raises(UserError, match=r"vocabulary\.byte_fallback"):
+            train(kind, byte_fallback=True)
 
 
 @pytest.mark.parametrize("kind", SUBWORDS)

@@ -3,7 +3,7 @@
 White space follows SentencePiece: runs of U+0020 become one space, and leading and trailing ones are removed; tabs,
 full-width and other spaces are ordinary characters. U+2581, with which SentencePiece writes a space, is read as a
 space. Characters that did not occur in training are UNKNOWN, and so are U+0000, U+001F and U+2585, which SentencePiece
-reserves; adjacent unknown characters form one token.
+reserves; adjacent unknown characters form one token. With `byte_fallback`, unknown characters are spelled in bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sentencepiece
 
 from headway.core.errors import RunError, UserError
 from headway.core.files import write_bytes
-from headway.processing.text.vocabulary import TokensConfig, TokenSpan, Vocabulary, check_unused
+from headway.processing.text.vocabulary import OF_PIECES, TokensConfig, TokenSpan, Vocabulary, check_unused
 from headway.tensors.batch import BOS, EOS, PAD, SPECIALS, UNKNOWN
 
 FILE = "spm.model"
@@ -71,7 +71,7 @@ class SubwordVocabulary(Vocabulary):
         Raises:
             UserError: `size` does not fit the text.
         """
-        check_unused(config, where, "min_frequency")
+        check_unused(config, where, "min_frequency", *(OF_PIECES[1:] if config.kind == "char" else ()))
         return cls(_trained(config, _trainable(lines), where, side))
 
     @property
@@ -122,11 +122,18 @@ class SubwordVocabulary(Vocabulary):
         return ids
 
     def encode_with_spans(self, segmented: str) -> list[TokenSpan]:
-        """As in `Vocabulary`; the spaces that a token's mark represents belong to its span."""
+        """As in `Vocabulary`; the spaces that a token's mark represents belong to its span.
+
+        All bytes of a character have the span of the character.
+        """
         text = segmented.replace(SPACE, " ")
         surfaces: list[str] = self._processor.encode(text, out_type=str)
-        spans, end = [], 0
+        spans, end, left = list[TokenSpan](), 0, 0  # the number of bytes left of the last character
         for id, surface in zip(self.encode(segmented), surfaces, strict=True):
+            if self._processor.is_byte(id):
+                left, end = (left - 1, end) if left else (len(text[end].encode()) - 1, end + 1)
+                spans.append(TokenSpan(id, surface, end - 1, end))
+                continue
             start = end
             for character in surface:
                 if character == SPACE:
@@ -194,6 +201,7 @@ def _trained(config: TokensConfig, lines: Iterable[str], where: str, side: str) 
             sentence_iterator=iter(lines), model_writer=model,
             model_type=config.kind, vocab_size=size, character_coverage=config.character_coverage,
             normalization_rule_name="identity", max_sentence_length=LONGEST_LINE,
+            byte_fallback=config.byte_fallback, split_digits=config.split_digits,
             pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNKNOWN, pad_piece=SPECIALS[PAD], bos_piece=SPECIALS[BOS],
             eos_piece=SPECIALS[EOS], unk_piece=SPECIALS[UNKNOWN], unk_surface=SPECIALS[UNKNOWN],
             num_threads=1, minloglevel=3,
@@ -204,8 +212,8 @@ def _trained(config: TokensConfig, lines: Iterable[str], where: str, side: str) 
 
 
 def _trainable(lines: Iterable[str]) -> Iterator[str]:
-    """Replace what the trainer would drop: U+2585 (with the whole line), and the names of special tokens."""
-    special = re.compile("<(?=(?:" + "|".join(re.escape(name[1:]) for name in SPECIALS) + "))")
+    """Replace what the trainer would drop: U+2585 (with the whole line), and the names of special tokens and bytes."""
+    special = re.compile("<(?=(?:" + "|".join(re.escape(name[1:]) for name in SPECIALS) + "|0x[0-9A-F]{2}>))")
     for line in lines:
         yield special.sub("< ", line.replace("\u2585", " "))
 

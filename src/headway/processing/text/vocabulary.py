@@ -33,6 +33,7 @@ from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
 DESCRIPTION, FORMAT = "vocabulary.json", 1
 SPACE_BYTE = len(SPECIALS) + 0x20  # the id of a space in a byte vocabulary
 WORDS = "vocabulary.txt"  # one token per line: the line number, from 0, is its id
+OF_PIECES = ("character_coverage", "byte_fallback", "split_digits")  # options of SentencePiece models
 TEXT, TAGS = "text", "tags.json"  # in the folder of a vocabulary with tags
 
 
@@ -42,13 +43,17 @@ class TokensConfig(Section):
     `kind`: `bpe`, `unigram` and `char` are SentencePiece models; `word` keeps the most frequent segmented tokens;
     `whitespace` keeps all tokens separated by white space; `byte` has the 256 bytes of UTF-8. `size`: the number of
     tokens; not for `char`, `whitespace` and `byte`. `min_frequency`: rarer words are unknown
-    to `word`. `character_coverage`: the share of the text's characters that SentencePiece keeps.
+    to `word`. `character_coverage`: the share of the text's characters that SentencePiece keeps. `byte_fallback`:
+    whether `bpe` and `unigram` spell other characters in bytes, with 256 tokens for them, so that none is unknown.
+    `split_digits`: whether each digit is a token of its own to `bpe` and `unigram`.
     """
 
     kind: str = "bpe"
     size: Annotated[int, Field(gt=4, le=10**7)] = 8000
     min_frequency: Count = 1
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
+    byte_fallback: bool = False
+    split_digits: bool = False
 
 
 def _section_of(value: Any) -> Any:
@@ -257,7 +262,7 @@ class WordVocabulary(Vocabulary):
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> WordVocabulary:
         """The most frequent tokens, `size` with the special ones, or all (`whitespace`); ties keep the text's order."""
-        check_unused(config, where, "character_coverage", *(["min_frequency"] if config.kind == "whitespace" else []))
+        check_unused(config, where, *OF_PIECES, *(["min_frequency"] if config.kind == "whitespace" else []))
         counts = Counter(token for line in lines for token in line.split())
         frequent = counts.most_common(config.size - len(SPECIALS) if config.kind == "word" else None)
         tokens = [token for token, count in frequent if count >= config.min_frequency]
@@ -316,7 +321,7 @@ class ByteVocabulary(Vocabulary):
 
     @classmethod
     def train(cls, config: TokensConfig, lines: Iterable[str], where: str, side: str) -> ByteVocabulary:
-        check_unused(config, where, "min_frequency", "character_coverage")
+        check_unused(config, where, "min_frequency", *OF_PIECES)
         return cls()
 
     @property

@@ -1,0 +1,165 @@
+"""Students with two vocabularies: the engine takes their files, and an import gives them back, byte for byte."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import headway
+from headway.core.errors import UserError
+from headway.export.export_options import ExportOptions, FirefoxOptions
+from headway.export.exporting import export_run
+from headway.export.firefox_export import FirefoxExporter, FirefoxReport, engine_ids, translator_of
+from headway.importing.importing import import_run
+from headway.processing.firefox_files import files_of
+from headway.processing.marian_binary import Quantized, read_items, write_items
+from headway.processing.shortlist import read_shortlist
+from headway.runs.run import open_run
+from headway.tasks.student import engine_rows, student_options
+from tests.export.test_firefox import RECIPE, WORDS
+from tests.shared_runs import shared_run
+
+MODEL, SOURCE, TARGET = "model.enja.intgemm.alphas.bin", "srcvocab.enja.spm", "trgvocab.enja.spm"
+LISTS = "lex.4.2.enja.s2t.bin"
+SPLIT: dict[str, Any] = RECIPE | {
+    "text": {"source": {"language": "en"}, "target": {"language": "ja"}},
+    "vocabulary": {
+        "kind": "unigram", "size": 286, "byte_fallback": True, "split_digits": True,
+        "target": {"kind": "unigram", "size": 36},
+    },
+    "model": RECIPE["model"] | {"preset": "firefox-tiny"},
+}  # fmt: skip
+
+
+def write_split(folder: Path) -> Path:
+    drawn = random.Random(1)
+    lines = [" ".join(drawn.choices(WORDS, k=drawn.randint(1, 5))) for _ in range(600)]
+    for name, part in (("dev", lines[:60]), ("train", lines[60:])):
+        rows = "".join(f"{line}\t{' '.join(word[::-1].upper() for word in line.split())}\n" for line in part)
+        (folder / f"{name}.tsv").write_text(rows, encoding="utf-8")
+    links = "".join(" ".join(f"{place}-{place}" for place in range(len(line.split()))) + "\n" for line in lines[60:])
+    (folder / "links.txt").write_text(links, encoding="utf-8")
+    (folder / "split.yaml").write_text(yaml.safe_dump(SPLIT), encoding="utf-8")
+    return folder / "split.yaml"
+
+
+@pytest.fixture(scope="session")
+def split(pytestconfig: pytest.Config) -> Path:
+    return shared_run(pytestconfig.cache.mkdir("runs"), "split", write_split)
+
+
+@pytest.fixture(scope="module")
+def exported(split: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FirefoxReport]:
+    folder = tmp_path_factory.mktemp("split") / "export"
+    given = {"links": split / "links.txt", "shortlist_first": 4, "shortlist_best": 2}
+    report = export_run("firefox", split / "run", ExportOptions(output=folder), given)
+    assert isinstance(report, FirefoxReport)
+    return folder, report
+
+
+def test_engine_and_integers_agree_with_two_vocabularies_and_a_shortlist(exported: tuple[Path, FirefoxReport]) -> None:
+    pytest.importorskip("fxtranslate")
+    folder, report = exported
+    assert report.share("engine", "int8") >= 0.98
+    assert report.scores["BLEU"]["engine"] > 20, "and it writes words of the target"
+    assert {MODEL, SOURCE, TARGET, LISTS} <= {path.name for path in folder.iterdir()}
+    assert not [*folder.glob("vocab.*")]
+
+
+def test_each_side_has_its_own_size_and_names(split: Path, exported: tuple[Path, FirefoxReport]) -> None:
+    items = read_items((exported[0] / MODEL).read_bytes(), MODEL)
+    run = open_run(split / "run")
+    sizes = [len(engine_rows(processor.size)) for processor in (run.source, run.target)]
+    assert sizes == [288, 40]
+    assert [items[name].values.shape for name in ("encoder_Wemb", "decoder_Wemb")] == [(size, 32) for size in sizes]
+    assert items["decoder_ff_logit_out_b"].shape == (1, sizes[1])
+    options = student_options(items, MODEL)
+    assert (options["dim-vocabs"], options["tied-embeddings"], options["tied-embeddings-all"]) == (sizes, True, False)
+    assert "none_QuantMultA" in items
+    assert not {"Wemb", "encoder_Wemb_QuantMultA", "decoder_Wemb_QuantMultA"} & items.keys()
+
+
+def test_source_pieces_are_not_allowed_by_themselves(exported: tuple[Path, FirefoxReport]) -> None:
+    content = (exported[0] / LISTS).read_bytes()
+    lists = read_shortlist(content, 288, LISTS, targets=40)
+    assert lists.allowed([31, 0], 40, shared=True)[31]
+    assert not lists.allowed([31, 0], 40, shared=False)[31]
+    with pytest.raises(UserError, match="another vocabulary"):
+        read_shortlist(content, 40, LISTS, targets=40)
+    with pytest.raises(UserError, match="another vocabulary of the target"):
+        read_shortlist(content, 288, LISTS, targets=8)
+
+
+def test_the_engine_reads_unknown_characters_as_the_run_does(split: Path, exported: tuple[Path, FirefoxReport]) -> None:
+    pytest.importorskip("fxtranslate")
+    lines = [f"{word} 日本 {word} 😀é" for word in WORDS]
+    run, engine = open_run(split / "run"), translator_of(files_of(exported[0]))
+    ids = [[engine_ids(run.source)[id] for id in run.source.encode(line).values] for line in lines]
+    rows = engine_rows(run.target.size)
+    expected = (
+        FirefoxExporter(FirefoxOptions(shortlist_first=4, shortlist_best=2)).reference(exported[0], run).translate(ids)
+    )
+    said = [run.target.decode([rows[id] for id in each.ids]) for each in expected]
+    assert [engine.translate(line) for line in lines] == said
+
+
+def test_an_import_has_the_same_integers_and_its_export_the_same_bytes(
+    split: Path, exported: tuple[Path, FirefoxReport], tmp_path: Path
+) -> None:
+    folder = exported[0]
+    import_run(["firefox", *(str(folder / name) for name in (TARGET, MODEL, SOURCE, LISTS))], tmp_path / "run")
+    imported = open_run(tmp_path / "run")
+    assert (imported.recipe.text.source.language, imported.recipe.text.target.language) == ("en", "ja")
+    assert (imported.recipe.model.tied, imported.recipe.vocabulary.shared) == ("target", False)
+    lines = [" ".join(WORDS[start : start + 3]) for start in range(9)]
+    said = [prediction.text for prediction in headway.load(tmp_path / "run").predict(lines)]
+    expected = [prediction.text for prediction in headway.load(split / "run").predict(lines, beam=1)]
+    assert sum(one == other for one, other in zip(said, expected, strict=True)) >= 8
+    FirefoxExporter().write(imported, tmp_path / "again")
+    for name in (MODEL, SOURCE, TARGET):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_an_export_after_further_training_measures_anew(
+    split: Path, exported: tuple[Path, FirefoxReport], tmp_path: Path
+) -> None:
+    folder = exported[0]
+    import_run(["firefox", *(str(folder / name) for name in (MODEL, SOURCE, TARGET))], tmp_path / "run")
+    imported = open_run(tmp_path / "run").loaded()
+    with np.errstate(all="raise"):
+        imported.model.get_parameter("encoder.0.feed_forward.inner.weight").data[0, 0] += 1e-3
+    with pytest.raises(UserError, match="no lines to measure activations on"):
+        FirefoxExporter().write(imported, tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ((MODEL, SOURCE), "these files of a model lack trgvocab; received "),
+        ((MODEL, TARGET), "these files of a model lack srcvocab; received "),
+        ((MODEL, SOURCE, TARGET, "vocab.enja.spm"), "a vocabulary of both sides beside one of a side"),
+    ],
+)
+def test_vocabularies_that_are_not_those_of_one_model(
+    exported: tuple[Path, FirefoxReport], tmp_path: Path, names: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        import_run(["firefox", *(str(exported[0] / name) for name in names)], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_engine_reads_the_output_factor_by_the_name_that_is_written(exported: tuple[Path, FirefoxReport]) -> None:
+    pytest.importorskip("fxtranslate")
+    files = files_of(exported[0])
+    lines = [" ".join(WORDS[start : start + 3]) for start in range(9)]
+    items = read_items(files["model"], MODEL)
+    other = items | {"none_QuantMultA": items["none_QuantMultA"] * np.float32(1000)}
+    said, wrong = (
+        [translator_of(files | {"model": write_items(each)}).translate(line) for line in lines]
+        for each in (items, other)
+    )
+    assert all(isinstance(items[name], Quantized) for name in ("encoder_Wemb", "decoder_Wemb"))
+    assert said != wrong
