@@ -76,14 +76,28 @@ def serve(
             "RUN",
             "The runs, one for each direction of a translation or other task; NAME=RUN gives one a name, and en-de=RUN "
             "says what it translates.",
-            required=True,
         ),
     ],
     options: ServeOptions,
+    records: Annotated[
+        Path | None,
+        flag("Serve records of models to a Firefox instead: an export, or a folder of exports."),
+    ] = None,
+    wasm: Annotated[
+        Path | None, flag("With records, a folder with a copy of the record of Firefox's engine, and of its file.")
+    ] = None,
     engine: EngineName = None,
     device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
+    if records is not None and not runs:
+        from headway.serving.records import serve_records
+
+        serve_records(records, wasm, options)
+        return
+    if records is not None or wasm is not None or not runs:
+        allowed = f"headway serve RUN ..., or headway serve {option('records')} FOLDER"
+        raise UserError("runs are served, or the records of exports", where="headway serve", allowed=allowed)
     from headway.serving.server import serve as serve_runs
 
     serve_runs(runs, options, engine=engine, device=device, precision=precision)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
+from pydantic import BaseModel, Field, NonNegativeInt, TypeAdapter
 
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, not_installed
@@ -92,9 +92,7 @@ class Attachment(BaseModel):
 
 
 class Record(BaseModel):
-    """A record of a file: the keys that are checked here. It has others, which are served as they are."""
-
-    model_config = ConfigDict(extra="allow")
+    """A record of a file: the keys that are checked. It has others, which are served unchanged."""
 
     id: str
     name: str
@@ -230,7 +228,7 @@ def _read(folder: Path) -> Collection:
             whole = _decompressed(content, record.decompressedSize, where)
             _check_hash(whole, record.decompressedHash, where, "file in the attachment")
         files[attachment.location] = found
-    return Collection("", [record.model_dump(exclude_unset=True) for record in records], files)
+    return Collection("", data, files)
 
 
 def _check_hash(content: bytes, wanted: str, where: str, what: str) -> None:

@@ -44,8 +44,9 @@ class Shortlist:
         """
         chosen = np.zeros(size, dtype=bool)
         chosen[: self.first] = True
+        if shared:
+            chosen[list(source)] = True
         for id in source:
-            chosen[id] |= shared
             chosen[self.ids[int(self.offsets[id]) : int(self.offsets[id + 1])]] = True
         others = self.first + np.flatnonzero(~chosen[self.first :])
         chosen[others[: -int(chosen.sum()) % EIGHT]] = True

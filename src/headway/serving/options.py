@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import Field
 from headway.core.config import Count, Section
 from headway.core.errors import UserError, option
 from headway.core.languages import LanguageCode
+from headway.core.system import WINDOWS
 from headway.formats.lines import read_lines
 
 KEYS_VARIABLE = "HEADWAY_API_KEYS"
@@ -71,3 +73,17 @@ class ServeOptions(Section):
 def digest(key: str) -> bytes:
     """The hash of a key. Comparing hashes leaks no timing information about the key."""
     return hashlib.sha256(key.encode(errors="replace")).digest()
+
+
+def listening(options: ServeOptions) -> socket.socket:
+    """Bind the socket of a server. Raises UserError if it cannot be bound."""
+    try:
+        family, kind, *_, address = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind)
+        if not WINDOWS:  # on Windows, this would share the port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        return bound
+    except OSError as error:
+        what = f"this address cannot be had ({error.strerror})"
+        raise UserError(what, where=option("port"), received=f"{options.host}:{options.port}") from error

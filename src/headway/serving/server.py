@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,11 +12,10 @@ from threading import Timer
 from types import FrameType
 from typing import Any
 
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import not_installed
 from headway.core.log import say
-from headway.core.system import WINDOWS
 from headway.runs.load import load
-from headway.serving.options import ServeOptions
+from headway.serving.options import ServeOptions, listening
 
 LEFT = 3.0  # seconds after draining for threads to end
 PACKAGES = ("fastapi", "uvicorn", "multipart", "prometheus_client", "py3langid")
@@ -51,11 +49,11 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
             last.start()
             super().handle_exit(sig, frame)
 
-    with _listening(options) as listening:
+    with listening(options) as bound:  # before models are loaded
         models = [served_model(name, path, load(path, **loading), options) for name, path in named_runs(runs)]
         check_names(models)
         app = build_app(models, options)
-        host, port = listening.getsockname()[:2]
+        host, port = bound.getsockname()[:2]
         say(f"serving {', '.join(f'{model.name} ({model.task})' for model in models)} at http://{host}:{port}")
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(JsonLines())
@@ -64,23 +62,9 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
             logger.handlers, logger.propagate = [handler], False
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again at the end
         sys.setswitchinterval(1e-5)  # at each operation, a search may wait this long for threads that parse documents
-        Ending(configured(app, options)).run(sockets=[listening])
+        Ending(configured(app, options)).run(sockets=[bound])
 
 
 def _leave(code: int) -> None:
     logging.getLogger("headway.serving").error("threads did not end in time, and are left")
     os._exit(code)
-
-
-def _listening(options: ServeOptions) -> socket.socket:
-    """Bind the socket before models are loaded. Raises UserError if it cannot be bound."""
-    try:
-        family, kind, *_, address = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind)
-        if not WINDOWS:  # on Windows, this would share the port
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        return bound
-    except OSError as error:
-        what = f"this address cannot be had ({error.strerror})"
-        raise UserError(what, where=option("port"), received=f"{options.host}:{options.port}") from error
