@@ -311,7 +311,7 @@ def test_a_file_that_says_sizes_alone_is_what_the_engine_computes(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"norm": "pre"}, "it is no model such as the presets student and student-tiny; it needs model.norm: post"),
+        ({"norm": "pre"}, "it is no model such as the presets firefox-tiny and student; it needs model.norm: post"),
         ({"decoder": {"layers": 1, "mixer": "attention"}}, "it needs model.decoder.mixer: ssru"),
         ({"first_input": "bos"}, 'it needs model.first_input: "zero"'),
         ({"position": {"kind": "sinusoidal", "arrangement": "interleaved"}}, '"arrangement": "halves"}'),

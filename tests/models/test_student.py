@@ -131,6 +131,27 @@ def test_the_first_input_does_not_read_the_begin_mark():
         assert layer.keys.isfinite().all()
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "millions"),
+    [
+        ("firefox-tiny", (256, 1536, 6, 2), (10.7, 12.7, 16.8)),
+        ("firefox-base-memory", (384, 1536, 6, 4), (21.9, 25.0, 31.2)),
+        ("firefox-base", (512, 2048, 6, 2), (30.3, 34.4, 42.6)),
+    ],
+)
+def test_the_sizes_of_mozilla(name, shape, millions):
+    """The matrices, of which an engine stores each weight in a byte, with vocabularies of 8,000, 16,000 and 32,000."""
+    section = model_section(name)
+    layers = section.encoder.layers, section.decoder.layers
+    assert (section.dim, section.feed_forward, *layers, section.heads) == (*shape, 8)
+    for size, expected in zip((8_000, 16_000, 32_000), millions, strict=True):
+        with torch.device("meta"):
+            shared, split = build_model(name, size, size, True), build_model(name, size, size, False)
+        weights = [sum(each.numel() for each in model.parameters() if each.dim() > 1) for model in (shared, split)]
+        assert weights[0] / 1e6 == pytest.approx(expected, abs=0.06)
+        assert weights[1] - weights[0] == size * section.dim
+
+
 @pytest.mark.parametrize(("name", "layers", "dim"), [("student", 6, 384), ("student-tiny", 2, 256)])
 def test_presets(name, layers, dim):
     section = model_section(name)

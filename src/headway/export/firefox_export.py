@@ -87,11 +87,16 @@ print(translator.translate("..."))
 
 
 class FirefoxExporter(Exporter):
-    """A folder with the files of Firefox's translation engine."""
+    """A folder with the files of Firefox's translation engine.
+
+    Attributes:
+        split: whether the sides may have embeddings of their own.
+    """
 
     Config: ClassVar = FirefoxOptions
     name = "firefox"
     packages: ClassVar[tuple[str, ...]] = ("zstandard",)
+    split: ClassVar[bool] = True
     config: FirefoxOptions
 
     @property
@@ -99,8 +104,8 @@ class FirefoxExporter(Exporter):
         return False
 
     def refusal(self, run: Run) -> str | None:
-        needs = ", ".join(dict.fromkeys(_needs(run)))
-        return f"it is no model such as the presets student and student-tiny; it needs {needs}" if needs else None
+        needs = ", ".join(dict.fromkeys(_needs(run, self.split)))
+        return f"it is no model such as the presets firefox-tiny and student; it needs {needs}" if needs else None
 
     def form(self, run: Run) -> str:
         return " and ".join(name for part, name in self.names(run).items() if part != "lex")
@@ -357,7 +362,7 @@ def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:
     labeller.check(counts)
 
 
-def _needs(run: Run) -> Iterator[str]:
+def _needs(run: Run, split: bool) -> Iterator[str]:
     """The changes to its recipe that a run would need, as `key: value`."""
     yield from marian_needs(run)
     section = run.recipe.model
@@ -366,6 +371,8 @@ def _needs(run: Run) -> Iterator[str]:
             yield "model.norm: post"
         if section.tied == "none":
             yield "model.tied: target, or all if the vocabulary is shared"
+        if not split and section.tied == "target":
+            yield "model.tied: all"
         if any(mixer != {"kind": "ssru"} for mixer in section.decoder.mixers()):
             yield "model.decoder.mixer: ssru"
         network = section.feed_forward_options()
@@ -380,3 +387,5 @@ def _needs(run: Run) -> Iterator[str]:
             yield "vocabulary.kind: unigram"
         elif (fault := vocabulary_fault(vocabulary)) is not None:
             yield fault
+    if not split and not all(each.shares_ids_with(vocabularies[0]) for each in vocabularies):  # a tagger shares no ids
+        yield "vocabulary.shared: true"

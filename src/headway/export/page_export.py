@@ -38,7 +38,7 @@ from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.firefox_files import files_of
-from headway.processing.marian_binary import Quantized, embeddings, read_items
+from headway.processing.marian_binary import EMBEDDING, Quantized, read_items
 
 PAGE, LICENCE = "index.html", "LICENSE-engine.txt"
 ENGINE = "fxtranslate@0.4.2"  # on npm; `engine_worker.js` depends on how this version begins outputs
@@ -61,7 +61,7 @@ class PageExporter(FirefoxExporter):
     """A page that translates, with the licence of its engine beside it."""
 
     name = "page"
-    packages = ()
+    packages, split = (), False
 
     def form(self, run: Run) -> str:
         return PAGE
@@ -72,8 +72,7 @@ class PageExporter(FirefoxExporter):
         files = files_of(folder)
         shutil.rmtree(folder)
         folder.mkdir()
-        items = read_items(files["model"], "model")
-        embedding = items[embeddings(items)[1]]
+        embedding = read_items(files["model"], "model")[EMBEDDING]
         assert isinstance(embedding, Quantized)
         offset = files["model"].index(embedding.values.tobytes())
         package = json.loads(engine["package.json"])
