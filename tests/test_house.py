@@ -15,34 +15,34 @@ HOUSE = {
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
     "claims": Room(1288, 27, 74, 0),  # papers are packed and replayed; looks are counted; the unlearned decide nothing
-    "cli": Room(3236, 62, 214, 10),  # gate, data filter, teachers; options of documents, papers, checkpoints
+    "cli": Room(3250, 63, 215, 10),  # gate, data filter, teachers; options of documents, papers; serve --records
     "comparison": Room(3300, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
     "experiments": Room(624, 9, 57, 2),
-    "export": Room(3766, 22, 156, 21),
+    "export": Room(3845, 22, 166, 21),  # + 79: two vocabularies, metadata, records
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1656, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
     "grids": Room(3014, 46, 165, 9),  # heads are judged by rank; looks are kept; documents are units
-    "importing": Room(942, 33, 81, 1),  # checkpoints are compared with transformers
+    "importing": Room(956, 33, 84, 1),  # checkpoints are compared with transformers; factors are kept
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
     "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
     "metrics": Room(2393, 27, 50, 0),  # differences of seeds that are not paired; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
-    "models": Room(4242, 49, 57, 0),  # + 25: docstrings describe every key
+    "models": Room(4246, 49, 57, 0),  # + 25: docstrings describe every key; Mozilla's sizes
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
     "predictors": Room(3368, 48, 113, 12),  # one loop over requests, whose batches workers decode
-    "processing": Room(4380, 121, 50, 4),  # what is between sentences by language; docstrings describe every key
+    "processing": Room(4649, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(687, 25, 51, 0),  # + 16: docstrings describe every key
-    "runs": Room(1369, 30, 63, 1),  # the number of workers is an argument of load
+    "runs": Room(1370, 30, 63, 1),  # the number of workers is an argument of load; factors of imported integers
     "search": Room(775, 3, 17, 0),
-    "serving": Room(1852, 38, 49, 4),  # requests are read as LibreTranslate reads them; characters are counted
-    "tasks": Room(2056, 51, 152, 3),
+    "serving": Room(1958, 42, 52, 4),  # requests are read as LibreTranslate reads them; characters are counted; records
+    "tasks": Room(2110, 51, 155, 3),  # + 54: two embeddings, statistics, factors that are kept
     "tensors": Room(1367, 3, 0, 0),
     "training": Room(3546, 50, 172, 2),  # + 6: docstrings describe every key
     "trees": Room(418, 0, 0, 0),

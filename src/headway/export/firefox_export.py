@@ -83,7 +83,7 @@ print(translator.translate("..."))
 ```
 
 `registry.json` has names, sizes and checksums of the files, as registries of models for browsers want them, and
-`metadata.json` the sizes of the model. `headway serve --records FOLDER` serves `remote-settings/` to a Firefox."""
+`metadata.json` the sizes of the model. `headway serve` serves the records in `remote-settings/` to a Firefox."""
 
 
 class FirefoxExporter(Exporter):
