@@ -1,6 +1,9 @@
 """Students with two vocabularies: the engine takes their files, and an import gives them back, byte for byte."""
 
+import hashlib
+import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,15 @@ from headway.importing.importing import import_run
 from headway.processing.firefox_files import files_of
 from headway.processing.marian_binary import Quantized, read_items, write_items
 from headway.processing.shortlist import read_shortlist
+from headway.processing.text.text_processor import TextConfig
 from headway.runs.run import open_run
 from headway.tasks.student import engine_rows, student_options
 from tests.export.test_firefox import RECIPE, WORDS
+from tests.serving.record_server import serving_records
 from tests.shared_runs import shared_run
 
 MODEL, SOURCE, TARGET = "model.enja.intgemm.alphas.bin", "srcvocab.enja.spm", "trgvocab.enja.spm"
-LISTS = "lex.4.2.enja.s2t.bin"
+LISTS, SIDES = "lex.4.2.enja.s2t.bin", ("source", "target")
 SPLIT: dict[str, Any] = RECIPE | {
     "text": {"source": {"language": "en"}, "target": {"language": "ja"}},
     "vocabulary": {
@@ -133,6 +138,63 @@ def test_an_export_after_further_training_measures_anew(
         imported.model.get_parameter("encoder.0.feed_forward.inner.weight").data[0, 0] += 1e-3
     with pytest.raises(UserError, match="no lines to measure activations on"):
         FirefoxExporter().write(imported, tmp_path / "again")
+
+
+def test_fxtranslate_takes_the_files_by_the_served_records(
+    split: Path, exported: tuple[Path, FirefoxReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fxtranslate = pytest.importorskip("fxtranslate")
+    pytest.importorskip("uvicorn")
+    lines = [" ".join(WORDS[start : start + 3]) for start in range(9)]
+    folder, files = exported[0], files_of(exported[0])
+    engine = translator_of({part: file for part, file in files.items() if part != "lex"})  # which it does not load
+    cache = tmp_path / "cache" / "en-ja"
+    cache.mkdir(parents=True)
+    for name in (MODEL, SOURCE, TARGET, LISTS):
+        shutil.copy(folder / name, cache)
+    with serving_records(folder) as address:
+        monkeypatch.setenv("FXTRANSLATE_RECORDS_URL", f"{address}/records")
+        body = fxtranslate.discovery.fetch_records_body()
+        assert fxtranslate.discovery.model_pairs(body) == [("en", "ja")]
+        found = fxtranslate.Translator.load("en", "ja", str(tmp_path / "cache"))
+        assert [found.translate(line) for line in lines] == [engine.translate(line) for line in lines]
+        for record in json.loads(body)["data"]:
+            attached = (folder / "remote-settings" / record["attachment"]["location"]).read_bytes()
+            whole = fxtranslate.discovery.verify_and_decompress(attached, record["decompressedHash"])
+            assert whole == (folder / record["name"]).read_bytes()
+
+
+def test_the_metadata_describe_the_model(exported: tuple[Path, FirefoxReport]) -> None:
+    described = json.loads((exported[0] / "metadata.json").read_text("utf-8"))
+    content = (exported[0] / MODEL).read_bytes()
+    items = read_items(content, MODEL)
+    assert (described["byteSize"], described["hash"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert (described["sourceLanguage"], described["targetLanguage"], described["version"]) == ("en", "ja", "3.0")
+    assert described["modelConfig"] == student_options(items, MODEL)
+    sizes = described["modelStatistics"]
+    assert sizes["embeddings_bytes"] == (288 + 40) * 32
+    assert sizes["parameters"] == sum(
+        sizes[key] for key in ("encoder_parameters", "decoder_parameters", "embeddings_bytes")
+    )
+    assert sizes["encoder_bytes"] == 3 * 32 * 32 + 32 * 32 + 2 * 32 * 64 + 4 * (5 * 32 + 64 + 4 * 32)
+
+
+@pytest.mark.parametrize(("languages", "told"), [(("es", "ast"), 1), (("en", "ast"), 0), (("ja", "en"), 0)])
+def test_pairs_that_no_firefox_asks_for_are_named(
+    split: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, languages: tuple[str, str], told: int
+) -> None:
+    said = list[str]()
+    run, exporter = open_run(split / "run"), FirefoxExporter()
+    text = TextConfig.model_validate({side: {"language": code} for side, code in zip(SIDES, languages, strict=True)})
+    run.recipe = run.recipe.model_copy(update={"text": text})
+    exporter.write(run, tmp_path / "export")
+    monkeypatch.setattr("headway.export.firefox_export.say", said.append)
+    exporter.finish(run, tmp_path / "export", "")
+    assert [line.startswith("Firefox asks for pairs with English alone") for line in said] == [True] * told
+    places = [tmp_path / "export" / name for part, name in exporter.names(run).items() if part != "lex"]
+    import_run(["firefox", *map(str, places)], tmp_path / "run")
+    text = open_run(tmp_path / "run").recipe.text
+    assert (text.source.language, text.target.language) == (("und", "und") if told else languages)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -16,12 +15,11 @@ import pytest
 
 from headway.core.errors import UserError
 from headway.processing.firefox_files import FORMS, read_engine, read_models, write_records
-from headway.serving.options import ServeOptions, listening
 from tests.conftest import Command
-from tests.serving.conftest import wait
+from tests.serving.record_server import serving_records
 
 zstandard = pytest.importorskip("zstandard")
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("uvicorn")
 
 NAMES = {
     "model": "model.enja.intgemm.alphas.bin", "srcvocab": "srcvocab.enja.spm", "trgvocab": "trgvocab.enja.spm",
@@ -47,15 +45,7 @@ def export(tmp_path: Path) -> Path:
 @pytest.fixture
 def served(export: Path) -> Iterator[Callable[..., Any]]:
     """Asks a server of records for a path: the JSON or bytes of its answer, or the status of an error."""
-    from headway.serving.records import build_records
-
-    with listening(ServeOptions(port=0)) as bound:
-        address = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        app = build_records([read_models(export)], address)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
-        thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        wait(lambda: server.started)
+    with serving_records(export) as address:
 
         def ask(path: str, method: str = "GET") -> Any:
             try:
@@ -66,8 +56,6 @@ def served(export: Path) -> Iterator[Callable[..., Any]]:
                 return error.code
 
         yield ask
-        server.should_exit = True
-        thread.join()
 
 
 def test_a_firefox_finds_the_files(export: Path, served: Callable[..., Any]) -> None:
