@@ -14,20 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 import sentencepiece
+import torch
 import yaml
 
 import headway
 from headway.augment.link_annotation import annotate_links
 from headway.core.errors import UserError
-from headway.export.export_options import ExportOptions
+from headway.export.export_options import ExportOptions, FirefoxOptions
 from headway.export.exporting import export_run
-from headway.export.firefox_export import FirefoxExporter, FirefoxReport
+from headway.export.firefox_export import FirefoxExporter, FirefoxReport, translator_of
 from headway.export.int8_reference import Reference, unsaturated
 from headway.export.parity import answering_of
 from headway.importing.importing import import_run
 from headway.models import build_model
 from headway.models.components import model_section
 from headway.parses.links import LinksConfig, store_of_links
+from headway.processing.firefox_files import files_of
 from headway.processing.marian_binary import quantized, read_items, write_items
 from headway.processing.marian_npz import CONFIG
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
@@ -222,6 +224,29 @@ def test_a_shortlist_holds_the_engine_to_the_linked_tokens(student: Student, tmp
     assert not report.passed
     assert all({"run", "int8", "engine", "source", "line"} == set(each) for each in report.differing)
     assert f"line {report.differing[-1]['line']}: " in report.text()
+
+
+def test_two_embeddings_may_have_one_vocabulary_whose_source_pieces_are_allowed(
+    student: Student, tmp_path: Path
+) -> None:
+    pytest.importorskip("fxtranslate")
+    stored = open_run(student.run).loaded()
+    section = model_section(stored.recipe.model.model_dump(mode="json") | {"tied": "target"})
+    model, weights = build_model(section, stored.source.size, stored.source.size, True), stored.model.state_dict()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.copy_(weights[name])
+    recipe = stored.recipe.model_copy(update={"model": section})
+    run: Any = SimpleNamespace(source=stored.source, target=stored.target, model=model, recipe=recipe, path=None)
+    exporter = FirefoxExporter(FirefoxOptions(links=student.links, shortlist_first=4, shortlist_best=1))
+    exporter.write(run, tmp_path / "export")
+    files = files_of(tmp_path / "export")
+    assert files.keys() == {"model", "vocab", "lex"}
+    assert {"encoder_Wemb", "decoder_Wemb"} <= read_items(files["model"], MODEL).keys()
+    lines = [f"{one} {other} {one}" for one in WORDS for other in WORDS[:3]]
+    answers = exporter.open(tmp_path / "export", run)(lines, exporter.search(run, None, 0))
+    engine = translator_of(files)
+    assert sum(engine.translate(line) == best.text for line, (best,) in zip(lines, answers, strict=True)) >= 35
 
 
 @pytest.mark.parametrize(
