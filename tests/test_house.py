@@ -31,7 +31,7 @@ HOUSE = {
     "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
     "metrics": Room(2393, 27, 50, 0),  # differences of seeds that are not paired; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
-    "models": Room(4246, 49, 57, 0),  # + 25: docstrings describe every key; Mozilla's sizes
+    "models": Room(4249, 49, 57, 0),  # docstrings describe every key; Mozilla's sizes; the cache of frozen layers
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
@@ -42,9 +42,9 @@ HOUSE = {
     "runs": Room(1370, 30, 63, 1),  # the number of workers is an argument of load; factors of imported integers
     "search": Room(775, 3, 17, 0),
     "serving": Room(1958, 42, 52, 4),  # requests are read as LibreTranslate reads them; characters are counted; records
-    "tasks": Room(2110, 51, 155, 3),  # + 54: two embeddings, statistics, factors that are kept
+    "tasks": Room(2227, 52, 162, 3),  # two embeddings, statistics, factors that are kept; cached layers of frozen encoders
     "tensors": Room(1367, 3, 0, 0),
-    "training": Room(3546, 50, 172, 2),  # + 6: docstrings describe every key
+    "training": Room(3547, 50, 172, 2),  # + 7: docstrings describe every key; trials cache nothing
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.
