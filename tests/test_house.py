@@ -42,7 +42,7 @@ HOUSE = {
     "runs": Room(1370, 30, 63, 1),  # the number of workers is an argument of load; factors of imported integers
     "search": Room(775, 3, 17, 0),
     "serving": Room(1958, 42, 52, 4),  # requests are read as LibreTranslate reads them; characters are counted; records
-    "tasks": Room(2227, 52, 162, 3),  # two embeddings, statistics, factors that are kept; cached layers of frozen encoders
+    "tasks": Room(2227, 52, 162, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
     "tensors": Room(1367, 3, 0, 0),
     "training": Room(3547, 50, 172, 2),  # + 7: docstrings describe every key; trials cache nothing
     "trees": Room(418, 0, 0, 0),
