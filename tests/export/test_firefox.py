@@ -22,7 +22,7 @@ from headway.core.errors import UserError
 from headway.export.export_options import ExportOptions
 from headway.export.exporting import export_run
 from headway.export.firefox_export import FirefoxExporter, FirefoxReport
-from headway.export.int8_reference import Reference, unsaturated
+from headway.export.int8_reference import Reference
 from headway.export.parity import answering_of
 from headway.importing.importing import import_run
 from headway.models import build_model
@@ -35,6 +35,7 @@ from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
 from headway.runs.run import open_run
 from headway.tasks.student import END, factor_name, student_options
+from headway.tensors.saturation import unsaturated
 from tests.conftest import Command
 from tests.shared_runs import shared_run
 

@@ -82,7 +82,7 @@ def serve(
     options: ServeOptions,
     engine: EngineName = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = None,
 ) -> None:
     from headway.serving.server import serve as serve_runs
 

@@ -7,7 +7,7 @@ outputs are compared: the run's, the engine's, and headway's own computation wit
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -29,9 +29,10 @@ from headway.export.exporter import (
     sentencepiece_of,
     text_processors,
 )
-from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
+from headway.export.int8_reference import LONGEST, Reference, Written, calibrated, longest_of, saturating
 from headway.export.marian_export import marian_needs
 from headway.export.parity import ParityReport
+from headway.export.rounding_causes import Cause, rounding_causes
 from headway.formats.alignments import LinksFrom, parse_pharaoh
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
@@ -41,12 +42,11 @@ from headway.parses.aligners import links_of_file
 from headway.parses.links import LinkLabeller, store_of_links, token_links
 from headway.predictors.output import Example
 from headway.predictors.predictor import Run
-from headway.processing.marian_binary import read_items, write_items
+from headway.processing.marian_binary import Floats, Items, read_items, write_items
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.subwords import SPACE, SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
-from headway.runs.run_folder import model_weights
-from headway.tasks.student import engine_rows, engine_vocabulary, student_items, vocabulary_fault
+from headway.tasks.student import engine_rows, engine_vocabulary, student_items, vocabulary_fault, with_factors
 
 MULTIPLE = 16  # engines are fast if sizes are multiples of this
 REGISTRY = "registry.json"
@@ -70,7 +70,7 @@ class FirefoxExporter(Exporter):
     """A folder with the files of Firefox's translation engine."""
 
     Config: ClassVar = FirefoxOptions
-    name = "firefox"
+    name, integers = "firefox", True
     config: FirefoxOptions
 
     @property
@@ -91,11 +91,15 @@ class FirefoxExporter(Exporter):
 
     def write(self, run: Run, folder: Path) -> None:
         (source, _), (model, vocabulary, shortlist) = text_processors(run), self.names(run)
-        ids = engine_ids(run)
+        ids, (items, matrices) = engine_ids(run), _student(run)
         sources = [[ids[id] for id in each] for each in self._calibration(run, source)]
-        assert isinstance(run.recipe.model, TransformerConfig)
-        items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
-        items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
+        if run.recipe.training.int8_rounding == "fixed":
+            items = with_factors(items, matrices, run.model)
+            if full := saturating(items, sources):
+                what = "sums of two products pass 16 bits on processors without VNNI, which cut them"
+                warn(f"{what}: {', '.join(full)}")
+        else:
+            items = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
         folder.mkdir()
         write_bytes(folder / vocabulary, engine_vocabulary(SubwordVocabulary(sentencepiece_of(source))))
         write_bytes(folder / model, write_items(items))
@@ -133,12 +137,11 @@ class FirefoxExporter(Exporter):
 
     def open(self, folder: Path, run: Run) -> Answering:
         reference, (source, target) = self.reference(folder, run), text_processors(run)
-        ids, rows = engine_ids(run), engine_rows(source.size)
+        rows = engine_rows(source.size)
 
         def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
-            encoded = (source.encode(line, run.recipe.data.truncation()).values for line in lines)
             answers = []
-            for each in reference.translate([[ids[id] for id in line] for line in encoded]):
+            for each in reference.translate(_encoded(run, lines)):
                 written = tuple(rows[id] for id in each.ids)
                 score = sum(each.log_probabilities)
                 answers.append([Answer(tuple(target.tokens(written)), score, target.decode(written), written)])
@@ -180,7 +183,13 @@ class FirefoxExporter(Exporter):
             for number, (example, *said) in enumerate(rows, start=1)
             if len(set(said)) > 1
         )
-        whole = FirefoxReport(**vars(report), engine=engine, scores=scores, differing=differing)
+        causes = rounding_causes(
+            self.reference(folder, run), _student(run)[1], _encoded(run, [each.source for each in examples])
+        )
+        whole = FirefoxReport(
+            **vars(report), engine=engine, scores=scores, differing=differing, causes=causes.causes, gap=causes.gap,
+            twin=sum(own == _decoded(run, each) for own, each in zip(texts["run"], causes.floats, strict=True)),
+        )  # fmt: skip
         names = dict(zip(("model", "vocab", "lex"), self.names(run), strict=True))
         files = {
             kind: {"name": name, "size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
@@ -218,11 +227,17 @@ class FirefoxReport(ParityReport):
         engine: its name, version and instruction set; None if it is not installed.
         scores: by metric, the scores of all three.
         differing: the lines whose outputs are not all equal, with the outputs.
+        causes: by name, the effect of each rounding, and of the shortlist, on the outputs of floats.
+        gap: the median difference of the two best logits of a token, in floats.
+        twin: the number of lines for which floats have the run's output.
     """
 
     engine: str | None
     scores: dict[str, dict[str, float]]
     differing: tuple[dict[str, Any], ...]
+    causes: Mapping[str, Cause]
+    gap: float
+    twin: int
 
     def share(self, one: str, other: str) -> float:
         """The share of lines for which both have the same output."""
@@ -238,12 +253,18 @@ class FirefoxReport(ParityReport):
     def to_json(self) -> dict[str, Any]:
         pairs = [("engine", "run"), ("engine", "int8"), ("int8", "run")] if self.engine else [("int8", "run")]
         shares = {f"{one} equal to {other}": self.share(one, other) for one, other in pairs}
-        return super().to_json() | {"differing": list(self.differing), "shares": shares}
+        shares["floats equal to run"] = self.twin / self.lines
+        causes = {name: cause._asdict() for name, cause in self.causes.items()}
+        return super().to_json() | {"differing": list(self.differing), "shares": shares, "causes": causes}
 
     def text(self) -> str:
         shown = self.to_json()
         lines = [f"{self.format}: {self.lines} lines, {self.engine or 'without the engine'}"]
         lines += [f"  {share:.1%} of outputs: {name}" for name, share in shown["shares"].items()]
+        for name, cause in self.causes.items():
+            told = "" if cause.predicted is None else f" ({cause.predicted:.1%} predicted, e = {cause.deviation:.3f})"
+            lines.append(f"  {cause.equal:.1%} of the outputs of floats stay with {name}{told}")
+        lines.append(f"  the median gap of the two best logits is {self.gap:.2f}")
         for label, by in self.scores.items():
             lines.append(f"  {label}: " + ", ".join(f"{name} {value:.2f}" for name, value in by.items()))
         for each in self.differing:
@@ -256,6 +277,25 @@ def engine_ids(run: Run) -> dict[int, int]:
     """The engine's ids by the ids of the run's vocabulary, for tokens that the engine has."""
     rows = engine_rows(text_processors(run)[0].size)
     return {id: row for row, id in enumerate(rows) if id >= 0}
+
+
+def _encoded(run: Run, lines: Iterable[str]) -> list[list[int]]:
+    """The engine's ids of source lines."""
+    (source, _), ids = text_processors(run), engine_ids(run)
+    return [[ids[id] for id in source.encode(line, run.recipe.data.truncation()).values] for line in lines]
+
+
+def _decoded(run: Run, output: Written) -> str:
+    """The text of an output of the engine."""
+    _, target = text_processors(run)
+    rows = engine_rows(target.size)
+    return target.decode(tuple(rows[id] for id in output.ids))
+
+
+def _student(run: Run) -> tuple[Items, dict[str, Floats]]:
+    """The items and the matrices of a run, as of `student_items`."""
+    assert isinstance(run.recipe.model, TransformerConfig)
+    return student_items(dict(run.model.named_parameters()), run.recipe.model.heads)
 
 
 def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, int]]:
