@@ -42,7 +42,8 @@ class InputRange(nn.Module):
     Attributes:
         largest: () the absolute value that is mapped to 127.
         most: (parts,) the integer that the largest weight of each matrix is mapped to, 127 or 64.
-        observed: () the largest input since it was last None; always None unless `observes`.
+        observes: whether inputs in training are observed.
+        observed: () the largest observed input since it was last set to None.
     """
 
     largest: Tensor
@@ -57,7 +58,7 @@ class InputRange(nn.Module):
 
     def rounded(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The integers of the inputs x, and their factor ()."""
-        if self.observes:
+        if self.observes and self.training:
             largest: Tensor = torch.linalg.vector_norm(x.detach(), math.inf).to(self.largest.dtype)
             self.observed = largest if self.observed is None else torch.maximum(self.observed, largest)
         return as_int8(x, self.scale, clip=True), self.scale
