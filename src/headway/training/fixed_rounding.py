@@ -16,6 +16,7 @@ from headway.tensors.saturation import EVERY, unsaturated
 from headway.training.parallel import Parallel
 
 EXAMPLES = 300  # that ranges are measured on
+MARGIN = 1.25  # inputs may grow by this factor, relative to the weights, before products saturate
 KEPT = 0.99  # the share of a range that is left after an update without a larger input
 
 
@@ -85,7 +86,8 @@ def measure_ranges(model: Model[Any], corpus: TrainingCorpus, device: torch.devi
         assert layer.input_range is not None
         layer.input_range.largest.fill_(largest[layer])
         pairs = layer.in_features // 2 * 2
-        read = as_int8(torch.cat(rows[layer])[:, :pairs], LARGEST / torch.tensor(largest[layer]).clamp(min=SMALLEST))
+        scale = MARGIN * LARGEST / torch.tensor(largest[layer]).clamp(min=SMALLEST)
+        read = as_int8(torch.cat(rows[layer])[:, :pairs], scale, clip=True)
         for number, matrix in enumerate(layer.matrices()):
             whole = as_int8(matrix.detach(), int8_scale(matrix))[:, :pairs]
             if unsaturated(read.numpy(), whole.cpu().numpy()) < 1:
