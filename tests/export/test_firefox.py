@@ -3,11 +3,14 @@
 import hashlib
 import io
 import json
+import math
 import random
 import shutil
 import sys
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,20 +26,23 @@ from headway.core.errors import UserError
 from headway.export.export_options import ExportOptions, FirefoxOptions
 from headway.export.exporting import export_run
 from headway.export.firefox_export import FirefoxExporter, FirefoxReport, translator_of
-from headway.export.int8_reference import Reference, unsaturated
+from headway.export.int8_reference import Partial, Reference, saturating
 from headway.export.parity import answering_of
+from headway.export.rounding_causes import rounding_causes
 from headway.importing.importing import import_run
 from headway.models import build_model
 from headway.models.components import model_section
 from headway.parses.links import LinksConfig, store_of_links
 from headway.processing.firefox_files import files_of
-from headway.processing.marian_binary import quantized, read_items, write_items
+from headway.processing.marian_binary import Quantized, quantized, read_items, write_items
 from headway.processing.marian_npz import CONFIG
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
 from headway.runs.run import open_run
-from headway.tasks.student import END, factor_name, student_options
+from headway.tasks.student import END, factor_name, student_items, student_options
+from headway.tensors.batch import EOS, UNKNOWN, collate
+from headway.tensors.saturation import unsaturated
 from tests.conftest import Command
 from tests.shared_runs import shared_run
 
@@ -150,19 +156,11 @@ def test_the_vocabulary_has_the_ids_that_engines_want(student: Student, exported
 
 
 def test_floats_without_rounding_are_those_of_the_run(student: Student, exported: tuple[Path, FirefoxReport]) -> None:
-    """The reference with the weights themselves writes what the run writes, with its log probabilities."""
+    """The reference that rounds no activations writes what the run writes, with its log probabilities."""
     run, exporter = open_run(student.run), FirefoxExporter()
     lines = [f"{one} {other} {one}" for one in WORDS for other in WORDS[:3]]
 
-    class Exact(Reference):
-        """Without rounding."""
-
-        def product(self, x, name, bias=None):  # type: ignore[no-untyped-def]
-            y = x @ self._wide[name].astype(np.float32) / self.matrices[name].factor
-            return y if bias is None else y + self.floats[bias][0]
-
-    reference = exporter.reference(exported[0], run)
-    reference.__class__ = Exact
+    reference = Partial(exporter.reference(exported[0], run).items, "model.bin")
     state = dict(run.model.named_parameters())
     with np.errstate(all="raise"):
         import_run(["firefox", str(exported[0] / MODEL), str(exported[0] / VOCABULARY)], exported[0].parent / "floats")
@@ -201,6 +199,101 @@ def test_what_would_saturate_is_spread_or_has_seven_bits() -> None:
     assert unsaturated(np.full((1, 4), 127.0, np.float32), np.full((2, 4), 64, np.int8)) == 1.0
 
 
+@pytest.fixture(scope="module")
+def fixed(student: Student, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, FirefoxReport]:
+    """A student that learned with fixed factors, its export, and the comparison of both."""
+    folder = tmp_path_factory.mktemp("fixed")
+    data = {name: getattr(headway.load_recipe(student.run / "recipe.yaml").data, name) for name in ("train", "dev")}
+    recipe = {
+        "data": {name: corpus.model_dump(mode="json") for name, corpus in data.items()},
+        "optimizer": {"learning_rate": 1e-3, "schedule": "linear", "warmup": 0},
+        "training": {
+            "from": str(student.run), "updates": 30, "checkpoint_every": 30, "batch_tokens": 768,
+            "int8_rounding": "fixed",
+        },
+    }  # fmt: skip
+    headway.train(recipe, folder / "run")
+    report = export_run("firefox", folder / "run", ExportOptions(output=folder / "export"), {})
+    assert isinstance(report, FirefoxReport)
+    return folder / "run", folder / "export", report
+
+
+def test_a_run_with_fixed_factors_is_what_its_integers_compute(fixed: tuple[Path, Path, FirefoxReport]) -> None:
+    run, folder, report = fixed
+    assert report.share("int8", "run") >= 0.98
+    assert report.scores["BLEU"]["run"] > 40
+    items, model = read_items((folder / MODEL).read_bytes(), MODEL), open_run(run).model
+    weights = dict(model.named_parameters())
+    for weight, matrix, factors in (
+        ("encoder.0.feed_forward.inner", "encoder_l1_ffn_W1", "encoder.0.feed_forward.inner"),
+        ("source_embedding.tokens", "Wemb", "source_embedding.tokens"),
+    ):
+        fixed_range = model.get_submodule(f"{factors}.input_range")
+        assert items[factor_name(matrix)][0] == pytest.approx(127 / float(fixed_range.largest))
+        found, stored = items[matrix].floats, weights[f"{weight}.weight"].detach().numpy()
+        rows = stored[[EOS, UNKNOWN, *range(4, len(stored))]] if matrix == "Wemb" else stored
+        np.testing.assert_allclose(found[: len(rows)], rows, atol=1e-6)
+    for name, cause in report.causes.items():
+        assert cause.equal == 1.0 or name != "weights"
+    assert report.causes["weights"].deviation == pytest.approx(0, abs=1e-5)
+
+
+def test_formats_of_floats_export_the_twin_of_a_run_with_fixed_factors(
+    fixed: tuple[Path, Path, FirefoxReport], tmp_path: Path
+) -> None:
+    report = export_run("marian", fixed[0], ExportOptions(output=tmp_path / "marian"), {})
+    assert report.passed
+
+
+def test_each_cause_is_counted_and_predicted_alone(
+    student: Student, exported: tuple[Path, FirefoxReport], fixed: tuple[Path, Path, FirefoxReport]
+) -> None:
+    report = exported[1]
+    assert report.causes.keys() == {"weights", "activations", "both"}
+    for cause in report.causes.values():
+        assert cause.predicted is not None
+        assert abs(cause.equal - cause.predicted) < 0.15
+    deviations = {name: cause.deviation for name, cause in report.causes.items()}
+    assert 0 < max(deviations["weights"], deviations["activations"]) < 1.5 * deviations["both"]
+    stored = json.loads((exported[0] / "parity.json").read_text(encoding="utf-8"))
+    assert stored["causes"]["both"] == report.causes["both"]._asdict()
+    assert stored["shares"]["floats equal to run"] == report.twin / report.lines >= 0.98
+    assert " predicted, e = " in report.text()
+
+
+def test_gaps_are_those_of_the_two_best_logits(student: Student, exported: tuple[Path, FirefoxReport]) -> None:
+    """The logits of forced outputs are those of the run, and a prediction follows from them."""
+    run, exporter = open_run(student.run), FirefoxExporter()
+    reference = exporter.reference(exported[0], run)
+    floats = student_items(dict(run.model.named_parameters()), run.recipe.model.heads)[1]
+    lines = [run.source.encode(f"{one} {other}").values for one, other in pairwise(WORDS)]
+    sources = [[id - 2 for id in line] for line in lines]
+    found = rounding_causes(reference, floats, sources)
+    gaps = []
+    for line, written in zip(lines, found.floats, strict=True):
+        target = np.array([id + 2 for id in written.ids], dtype=np.int64)
+        logits = run.model(collate([np.asarray(line)], [target])).logits[0][
+            :, [EOS, UNKNOWN, *range(4, run.target.size)]
+        ]
+        first, second = logits.topk(2).values.T
+        gaps.append((first - second).detach().numpy())
+    assert found.gap == pytest.approx(np.median(np.concatenate(gaps)), rel=1e-3)
+    both = found.causes["both"]
+    stays = [math.prod(NormalDist().cdf(g / both.deviation) for g in each.tolist()) for each in gaps]
+    assert both.predicted == pytest.approx(np.mean(stays), rel=1e-3)
+
+
+def test_matrices_whose_sums_pass_16_bits_are_named(fixed: tuple[Path, Path, FirefoxReport]) -> None:
+    run, folder, _ = fixed
+    items, source = read_items((folder / MODEL).read_bytes(), MODEL), open_run(run).source
+    sources = [[id - 2 for id in source.encode(word).values] for word in WORDS]
+    before, name = saturating(items, sources), "encoder_l1_ffn_W1"
+    assert name not in before
+    items[name] = Quantized(np.full_like(items[name].values, 127), items[name].factor)
+    items[factor_name(name)] = items[factor_name(name)] * 9
+    assert name in saturating(items, sources)
+
+
 def test_a_shortlist_holds_the_engine_to_the_linked_tokens(student: Student, tmp_path: Path) -> None:
     pytest.importorskip("fxtranslate")
     given = {"links": student.links, "shortlist_first": 4, "shortlist_best": 2}
@@ -220,6 +313,7 @@ def test_a_shortlist_holds_the_engine_to_the_linked_tokens(student: Student, tmp
     report = export_run("firefox", student.run, ExportOptions(output=tmp_path / "empty"), given | {"links": other})
     assert isinstance(report, FirefoxReport)
     assert report.share("engine", "run") < 0.5
+    assert report.causes["shortlist"].equal < 0.5 < report.causes["both"].equal
     assert report.share("engine", "int8") >= 0.9
     assert not report.passed
     assert all({"run", "int8", "engine", "source", "line"} == set(each) for each in report.differing)

@@ -14,6 +14,7 @@ from headway.losses import Objective, ObjectiveConfig
 from headway.models import TaggerConfig
 from headway.models.tagger import Tagger
 from headway.processing.pretrained import Window, WordProcessor, encoder_location
+from headway.tasks.caching_tagger import CachingTagger
 from headway.tasks.pretrained_encoder import build_tagger, encoder_config
 from headway.tensors.batch import TokenBatch, rows
 from tests.models.encoders import DIM, HEADS, LAYERS, write_encoder
@@ -98,6 +99,63 @@ def test_every_weight_that_may_learn_gets_a_gradient(stored: Path, freeze: bool)
     assert any(name.startswith("encoder.") for name in learning) is not freeze
     assert model.encoder.training is not freeze
     assert not any("pooler" in name for name, _ in model.named_parameters())
+
+
+def cached(stored: Path, layers: str, most: int = 1_000_000) -> Tagger:
+    return tagger(stored, layers=layers, freeze=True, cache_bytes=most, dropout=0.0).train()
+
+
+@pytest.mark.parametrize("layers", ["last", "average", "attention"])
+@pytest.mark.parametrize("most", [1_000_000, 800, 1])
+def test_cached_layers_have_the_values_and_gradients_of_computed_ones(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: str, most: int
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    plain = tagger(stored, layers=layers, freeze=True, dropout=0.0).train()
+    loss(plain, batch(0, 1, 2)).backward()
+    first, again = cached(stored, layers, most), cached(stored, layers, most)
+    for model in (first, again):
+        value = loss(model, batch(0, 1, 2))
+        value.backward()
+        torch.testing.assert_close(value, loss(plain, batch(0, 1, 2)), atol=1e-5, rtol=1e-5)
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(parameter.grad, plain.get_parameter(name).grad, atol=1e-5, rtol=1e-5)
+    files = list(tmp_path.rglob("*.safetensors"))
+    assert len(files) in {1_000_000: (3,), 800: (1, 2), 1: (0,)}[most]
+    assert sum(file.stat().st_size for file in files) <= most
+
+
+def test_layers_are_the_same_bits_in_any_batch_cached_or_not(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "kept"))
+    computed = cached(stored, "attention")(batch(0, 1, 2)).logits
+    with monkeypatch.context() as encoding:
+        encoding.setattr(transformers.BertModel, "forward", None)  # it is not called
+        read = cached(stored, "attention")(batch(0, 1, 2)).logits
+        shuffled = cached(stored, "attention")(batch(2, 1, 0)).logits
+    assert torch.equal(computed, read)
+    torch.testing.assert_close(computed, shuffled[[2, 1, 0]], atol=1e-6, rtol=1e-6)
+    model = cached(stored, "attention")
+    assert isinstance(model, CachingTagger)
+    assert torch.equal(model._layers(batch(0, 1, 2)), model._layers(batch(2, 1, 0))[[2, 1, 0]])
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "none"))
+    assert torch.equal(computed, cached(stored, "attention", most=1)(batch(0, 1, 2)).logits)
+    for file in (tmp_path / "kept").rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-4])
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "kept"))
+    assert torch.equal(computed, cached(stored, "attention")(batch(0, 1, 2)).logits)
+
+
+def test_interventions_and_captured_attention_do_not_use_the_cache(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    plain, model = tagger(stored, freeze=True), cached(stored, "attention").eval()
+    model(batch(0))
+    assert set(model(batch(0), capture=("*",)).attention) == set(plain(batch(0), capture=("*",)).attention)
+    with plain.intervened({"encoder.1": "zero"}), model.intervened({"encoder.1": "zero"}):
+        torch.testing.assert_close(model(batch(0)).logits, plain(batch(0)).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_the_loss_is_over_labelled_words(stored: Path) -> None:

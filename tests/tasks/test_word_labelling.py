@@ -169,6 +169,31 @@ def test_resuming_ends_with_the_same_bytes(learned: Learned, tmp_path: Path) -> 
     assert one == two
 
 
+def test_resuming_with_other_cached_layers_ends_with_the_same_bytes(
+    learned: Learned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_encoder(tmp_path / "encoder")
+    for name in ("train", "dev"):
+        shutil.copy(learned.dev.with_stem(name), tmp_path)
+    written = write_recipe(tmp_path, model={"freeze": True, "cache_bytes": 20_000, "dropout": 0.3})
+    recipe = load_recipe(written, ["training.updates=8", "training.checkpoint_every=4"])
+    assert train(recipe, tmp_path / "whole") == 0
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "empty"))
+    half = load_recipe(written, ["training.updates=4", "training.checkpoint_every=4"])
+    assert train(half, tmp_path / "parts") == 0
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "emptied"))
+    assert train(recipe, tmp_path / "parts", resume=True) == 0
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert one == two
+
+
+def test_an_encoder_that_learns_is_not_cached(learned: Learned, tmp_path: Path) -> None:
+    write_encoder(tmp_path / "encoder")
+    recipe = load_recipe(write_recipe(tmp_path, model={"cache_bytes": 20_000}))
+    with pytest.raises(UserError, match=r"model\.cache_bytes"):
+        train(recipe, tmp_path / "run")
+
+
 @pytest.mark.parametrize("changes", [{"layers": "average", "freeze": True}, {"pretrained": False}])
 def test_baselines_train(learned: Learned, tmp_path: Path, changes: dict[str, Any]) -> None:
     write_encoder(tmp_path / "encoder")

@@ -10,7 +10,7 @@ from torch import Tensor
 from headway.models import build_model
 from headway.tensors.batch import Batch
 from headway.tensors.int8_rounding import TokenEmbedding
-from headway.tensors.linear import Linear, round_to_int8
+from headway.tensors.linear import Linear, integer_matrices, prepare, round_to_int8, undo_rounding
 from tests.models import toys
 
 
@@ -76,6 +76,77 @@ def test_gradients_are_those_of_the_rounded_factors() -> None:
     for found, expected in ((x.grad, upstream @ weight), (built.weight.grad, upstream.T @ read)):
         torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     torch.testing.assert_close(built.bias.grad, upstream.sum(0), atol=1e-12, rtol=0)
+
+
+def fixed_layer() -> tuple[Linear, float, list[float]]:
+    """A layer whose inputs are clipped at 1.2, and whose second matrix has 7 bits, with the factors a and m."""
+    built = layer([3, 2])
+    round_to_int8(built.double(), fixed=True)
+    built.double()
+    assert built.input_range is not None
+    built.input_range.largest.fill_(1.2)
+    built.input_range.most[1] = 64
+    m = [scale_of(matrix.flatten().tolist()) for matrix in built.matrices()]
+    return built, 127 / 1.2, [m[0], m[1] * 64 / 127]
+
+
+def test_with_a_fixed_range_values_and_gradients_are_those_of_clipped_integers() -> None:
+    built, a, factors = fixed_layer()
+    x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(4, 5, dtype=torch.float64)
+    found = built(x)
+    (found * upstream).sum().backward()
+    whole = [[integer(u, a) for u in row] for row in x.tolist()]
+    rows, expected = list[list[int]](), list[list[float]]()
+    for matrix, m in zip(built.matrices(), factors, strict=True):
+        rows += [[integer(w, m) for w in row] for row in matrix.tolist()]
+    assert max(map(abs, chain(*rows[3:]))) == 64
+    of_rows = [factors[0]] * 3 + [factors[1]] * 2
+    for vector in whole:
+        sums = [sum(u * w for u, w in zip(vector, row, strict=True)) for row in rows]
+        expected.append([y / (a * m) + b for y, m, b in zip(sums, of_rows, built.bias.tolist(), strict=True)])
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0)
+    inside = torch.tensor([[abs(u * a) <= 127 for u in row] for row in x.tolist()])
+    assert 0 < inside.sum() < inside.numel()
+    weight = torch.tensor(rows, dtype=torch.float64) / torch.tensor(of_rows, dtype=torch.float64)[:, None]
+    read = torch.tensor(whole, dtype=torch.float64) / a
+    for gradient, exact in ((x.grad, (upstream @ weight) * inside), (built.weight.grad, upstream.T @ read)):
+        torch.testing.assert_close(gradient, exact, atol=1e-12, rtol=0)
+
+
+def test_rounded_weights_are_rounded_to_themselves() -> None:
+    built, a, factors = fixed_layer()
+    x = torch.randn(4, 5, dtype=torch.float64)
+    before = built.eval()(x)
+    ((name, (whole, of_rows, of_inputs)),) = integer_matrices(built).items()
+    assert (name, of_inputs is not None and of_inputs.item()) == ("weight", pytest.approx(a))
+    assert of_rows.tolist() == pytest.approx([factors[0]] * 3 + [factors[1]] * 2)
+    with torch.no_grad():
+        built.train().weight.copy_(whole / of_rows[:, None])
+    torch.testing.assert_close(built.eval()(x), before, atol=1e-12, rtol=0)
+    assert torch.equal(integer_matrices(built)["weight"][0], whole)
+
+
+def test_undone_rounding_leaves_a_plain_layer() -> None:
+    built, _, _ = fixed_layer()
+    x = torch.randn(4, 5, dtype=torch.float64)
+    undo_rounding(built)
+    assert built.state_dict().keys() == {"weight", "bias"}
+    assert torch.equal(built(x), torch.nn.functional.linear(x, built.weight, built.bias))
+    assert prepare(built) == "float32"
+
+
+def test_an_embedding_has_the_bits_of_the_matrix_that_it_shares() -> None:
+    model = torch.nn.ModuleDict({"tokens": TokenEmbedding(7, 4), "projection": Linear(4, 7, bias=False)})
+    model["projection"].weight = model["tokens"].weight
+    round_to_int8(model, fixed=True)
+    model["projection"].input_range.most[0] = 64
+    m = scale_of(model["tokens"].weight.flatten().tolist()) * 64 / 127
+    expected = [[integer(w, m) / m for w in row] for row in model["tokens"].weight.tolist()]
+    torch.testing.assert_close(model["tokens"](torch.arange(7)), torch.tensor(expected))
+    torch.testing.assert_close(model["projection"](torch.eye(4) * 0), torch.zeros(4, 7))
+    whole, factors, _ = integer_matrices(model)["tokens.weight"]
+    torch.testing.assert_close(whole / factors[:, None], torch.tensor(expected))
 
 
 def test_weights_that_learn_are_rounded_anew() -> None:

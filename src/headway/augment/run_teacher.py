@@ -43,6 +43,9 @@ class RunTeacher(Teacher):
         resolved = PredictOptions(**self.search).search(predictor.recipe.decoding).model_dump()
         paths = [run.path for run in predictor.runs if run.path is not None]
         runs = [{"run": str(path), "model_sha256": open_run(path).manifest.get("model_sha256")} for path in paths]
+        if loaded.get("precision", "") is None:
+            fixed = predictor.recipe.training.int8_rounding == "fixed"
+            loaded = {**loaded, "precision": "fixed" if fixed else "float32"}
         self.identity = {"runs": runs, "loaded": loaded, "decoding": resolved | self.search}
 
     def trained_on(self) -> BulkInput:

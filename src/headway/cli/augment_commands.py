@@ -126,7 +126,7 @@ def augment(
     average: Average = None,
     engine: EngineName = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = None,
     workers: Workers = None,
 ) -> None:
     from headway.augment.bulk_decoding import check_output, decode_corpus

@@ -41,7 +41,7 @@ def predict(
     average: Average = None,
     engine: EngineName = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = None,
     workers: Workers = None,
 ) -> None:
     from headway.cli.standard_streams import output_to

@@ -75,10 +75,10 @@ EngineName = Annotated[
     flag("ctranslate2, onnx or firefox: decode with an export, kept in the cache.", "torch", group=panel(MODEL)),
 ]
 Precision = Annotated[
-    str,
+    str | None,
     flag(
         "Of products with weights: float32, bf16, int8, or auto for the fastest on this machine.",
-        "float32",
+        "float32, or the run's integers",
         group=panel(MODEL),
     ),
 ]

@@ -88,7 +88,7 @@ def serve(
     ] = None,
     engine: EngineName = None,
     device: Device = "auto",
-    precision: Precision = "float32",
+    precision: Precision = None,
 ) -> None:
     if records is not None and not runs:
         from headway.serving.records import serve_records

@@ -34,7 +34,7 @@ from headway.export.exporter import (
     tokens_of,
     write_tokenizers,
 )
-from headway.export.exporting import check_expressible
+from headway.export.exporting import prepare_export
 from headway.export.parity import predictor_of
 from headway.formats.lines import line_place
 from headway.formats.pairs import open_source
@@ -320,7 +320,7 @@ class CTranslate2Engine(Engine):
 
     def export(self, run: Run, folder: Path) -> None:
         exporter = CTranslate2Exporter()
-        check_expressible(exporter, run)
+        prepare_export(exporter, run)
         exporter.write(run, folder)
 
     def backend(self, folder: Path, run: Run) -> Backend:

@@ -66,12 +66,14 @@ class Exporter(ABC):
         extra: the extra of headway that installs its packages.
         packages: the packages, by import name.
         library: the library that loads such a folder, and how, for the model card.
+        integers: whether it stores the integers of a run with `int8_rounding: fixed`, rather than its floats.
     """
 
     Config: ClassVar[type[Section]] = Section
     name: ClassVar[str]
     extra: ClassVar[str] = "export"
     packages: ClassVar[tuple[str, ...]] = ()
+    integers: ClassVar[bool] = False
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.Config() if config is None else config

@@ -22,6 +22,7 @@ from headway.predictors.predictor import Run
 from headway.runs.model_card import card_of
 from headway.runs.run import open_run
 from headway.runs.run_folder import CARD
+from headway.tensors.linear import undo_rounding
 
 PARITY = "parity.json"
 
@@ -88,6 +89,17 @@ def check_expressible(exporter: Exporter, run: Run) -> None:
         )
 
 
+def prepare_export(exporter: Exporter, run: Run) -> None:
+    """Check that a format supports a run, and undo the rounding of its model unless the format stores the integers.
+
+    Raises:
+        UserError: the format does not support the run.
+    """
+    check_expressible(exporter, run)
+    if not exporter.integers:
+        undo_rounding(run.model)
+
+
 def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str, Any]) -> ParityReport:
     """Write a run in a format, with `README.md` and `parity.json`, and compare its outputs with the run's.
 
@@ -112,7 +124,7 @@ def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str
         raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
     run = open_run(path).loaded()
     with run.trusted():
-        check_expressible(exporter, run)
+        prepare_export(exporter, run)
         examples = parity_examples(run, options.input, options.sentences)
         lines = [example.source for example in examples]
         search = exporter.search(run, options.beam, longest_output(run, lines))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from headway.core.errors import UserError, option
 from headway.core.log import say
 from headway.export.exporter import text_processors
-from headway.export.exporting import check_expressible
+from headway.export.exporting import prepare_export
 from headway.export.firefox_export import FirefoxExporter, translator_of
 from headway.export.int8_reference import longest_of
 from headway.predictors.backend import Backend, SearchRequest
@@ -81,7 +81,7 @@ class FirefoxEngine(Engine):
 
     def export(self, run: Run, folder: Path) -> None:
         exporter = FirefoxExporter()
-        check_expressible(exporter, run)
+        prepare_export(exporter, run)
         exporter.write(run, folder)
 
     def backend(self, folder: Path, run: Run) -> Backend:

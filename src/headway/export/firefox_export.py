@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -30,9 +30,10 @@ from headway.export.exporter import (
     sentencepiece_of,
     text_processors,
 )
-from headway.export.int8_reference import LONGEST, Reference, calibrated, longest_of
+from headway.export.int8_reference import LONGEST, Reference, Written, calibrated, longest_of, saturating
 from headway.export.marian_export import marian_needs
 from headway.export.parity import ParityReport
+from headway.export.rounding_causes import Cause, rounding_causes
 from headway.formats.alignments import LinksFrom, parse_pharaoh
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
@@ -51,11 +52,11 @@ from headway.processing.firefox_files import (
     vocabularies_of,
     write_records,
 )
-from headway.processing.marian_binary import read_items, write_items
+from headway.processing.marian_binary import Floats, Items, read_items, write_items
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.subwords import SPACE, SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
-from headway.runs.run_folder import RunFolder, model_weights
+from headway.runs.run_folder import RunFolder
 from headway.tasks.student import (
     engine_rows,
     engine_vocabulary,
@@ -64,6 +65,7 @@ from headway.tasks.student import (
     student_items,
     student_options,
     vocabulary_fault,
+    with_factors,
 )
 
 MULTIPLE = 16  # engines are fast if sizes are multiples of this
@@ -94,7 +96,7 @@ class FirefoxExporter(Exporter):
     """
 
     Config: ClassVar = FirefoxOptions
-    name = "firefox"
+    name, integers = "firefox", True
     packages: ClassVar[tuple[str, ...]] = ("zstandard",)
     split: ClassVar[bool] = True
     config: FirefoxOptions
@@ -121,11 +123,7 @@ class FirefoxExporter(Exporter):
     def write(self, run: Run, folder: Path) -> None:
         names, processors = self.names(run), text_processors(run)
         ids = [engine_ids(processor) for processor in processors]
-        assert isinstance(run.recipe.model, TransformerConfig)
-        items, matrices = student_items(model_weights(run.model), run.recipe.model.heads)
-        if (whole := refactored(items, matrices, _imported_factors(run))) is None:
-            sources = [[ids[0][id] for id in each] for each in self._calibration(run, processors[0])]
-            whole = calibrated(items, matrices, sources, largest=self.config.activations == "largest")
+        whole = self._items(run)
         folder.mkdir()
         kinds = [kind for kind in names if kind in (SHARED, *SPLIT)]
         for kind, processor in zip(kinds, processors, strict=False):  # the first alone if the sides share one
@@ -161,6 +159,20 @@ class FirefoxExporter(Exporter):
             pair = "-".join(languages)
             say(f"Firefox asks for pairs with English alone, and joins others through it; it does not ask for {pair}")
 
+    def _items(self, run: Run) -> Items:
+        """The items of the model file, with the factors of a run that has its own, or else with measured ones."""
+        items, matrices = _student(run)
+        if (kept := refactored(items, matrices, _imported_factors(run))) is not None:
+            return kept
+        sources = self._calibration(run)
+        if run.recipe.training.int8_rounding != "fixed":
+            return calibrated(items, matrices, sources, largest=self.config.activations == "largest")
+        items = with_factors(items, matrices, run.model)
+        if full := saturating(items, sources):
+            what = "sums of two products pass 16 bits on processors without VNNI, which cut them"
+            warn(f"{what}: {', '.join(full)}")
+        return items
+
     def _links(self, run: Run) -> Path | None:
         """The file of links of the options, or else the store of the run's training links if it exists."""
         if self.config.links is not None or run.recipe.data.links is None:
@@ -168,29 +180,27 @@ class FirefoxExporter(Exporter):
         store = store_of_links(run.recipe.data.train, run.recipe.data.links)
         return store if store.exists() else None
 
-    def _calibration(self, run: Run, source: TextProcessor) -> list[Sequence[int]]:
-        """The encoded sources that the range of activations is measured on."""
+    def _calibration(self, run: Run) -> list[list[int]]:
+        """The sources that the range of activations is measured on, as the engine's ids."""
         count, data, file = self.config.calibration_lines, run.recipe.data, self.config.calibration
         lines = [] if file is None else [*islice(read_lines(file), count)]
         for corpus, where in ((data.train, "data.train"), (data.dev, "data.dev")):
             if file is None and corpus is not None and not lines:
                 with suppress(UserError):  # the file may have moved
                     lines = [each.source for each in islice(open_source(corpus, where), count)]
-        ids = [source.encode(line, data.truncation()).values for line in lines]
-        if not (found := [each for each in ids if 0 < len(each) < LONGEST]):
+        if not (found := [each for each in _encoded(run, lines) if 0 < len(each) < LONGEST]):
             what = "there are no lines to measure activations on"
             allowed = f"headway export firefox RUN {option('calibration')}=FILE, a file with source lines"
             raise UserError(what, where=option("calibration"), received=file and str(file), allowed=allowed)
         return found
 
     def open(self, folder: Path, run: Run) -> Answering:
-        reference, (source, target) = self.reference(folder, run), text_processors(run)
-        ids, rows = engine_ids(source), engine_rows(target.size)
+        reference, (_, target) = self.reference(folder, run), text_processors(run)
+        rows = engine_rows(target.size)
 
         def answer(lines: Sequence[str], search: Search) -> list[list[Answer]]:
-            encoded = (source.encode(line, run.recipe.data.truncation()).values for line in lines)
             answers = []
-            for each in reference.translate([[ids[id] for id in line] for line in encoded]):
+            for each in reference.translate(_encoded(run, lines)):
                 written = tuple(rows[id] for id in each.ids)
                 score = sum(each.log_probabilities)
                 answers.append([Answer(tuple(target.tokens(written)), score, target.decode(written), written)])
@@ -235,7 +245,13 @@ class FirefoxExporter(Exporter):
             for number, (example, *said) in enumerate(rows, start=1)
             if len(set(said)) > 1
         )
-        whole = FirefoxReport(**vars(report), engine=engine, scores=scores, differing=differing)
+        causes = rounding_causes(
+            self.reference(folder, run), _student(run)[1], _encoded(run, [each.source for each in examples])
+        )
+        whole = FirefoxReport(
+            **vars(report), engine=engine, scores=scores, differing=differing, causes=causes.causes, gap=causes.gap,
+            twin=sum(own == _decoded(run, each) for own, each in zip(texts["run"], causes.floats, strict=True)),
+        )  # fmt: skip
         files = {
             kind: {"name": name, "size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
             for kind, name in self.names(run).items()
@@ -269,11 +285,17 @@ class FirefoxReport(ParityReport):
         engine: its name, version and instruction set; None if it is not installed.
         scores: by metric, the scores of all three.
         differing: the lines whose outputs are not all equal, with the outputs.
+        causes: by name, the effect of each rounding, and of the shortlist, on the outputs of floats.
+        gap: the median difference of the two best logits of a token, in floats.
+        twin: the number of lines for which floats have the run's output.
     """
 
     engine: str | None
     scores: dict[str, dict[str, float]]
     differing: tuple[dict[str, Any], ...]
+    causes: Mapping[str, Cause]
+    gap: float
+    twin: int
 
     def share(self, one: str, other: str) -> float:
         """The share of lines for which both have the same output."""
@@ -289,12 +311,18 @@ class FirefoxReport(ParityReport):
     def to_json(self) -> dict[str, Any]:
         pairs = [("engine", "run"), ("engine", "int8"), ("int8", "run")] if self.engine else [("int8", "run")]
         shares = {f"{one} equal to {other}": self.share(one, other) for one, other in pairs}
-        return super().to_json() | {"differing": list(self.differing), "shares": shares}
+        shares["floats equal to run"] = self.twin / self.lines
+        causes = {name: cause._asdict() for name, cause in self.causes.items()}
+        return super().to_json() | {"differing": list(self.differing), "shares": shares, "causes": causes}
 
     def text(self) -> str:
         shown = self.to_json()
         lines = [f"{self.format}: {self.lines} lines, {self.engine or 'without the engine'}"]
         lines += [f"  {share:.1%} of outputs: {name}" for name, share in shown["shares"].items()]
+        for name, cause in self.causes.items():
+            told = "" if cause.predicted is None else f" ({cause.predicted:.1%} predicted, e = {cause.deviation:.3f})"
+            lines.append(f"  {cause.equal:.1%} of the outputs of floats stay with {name}{told}")
+        lines.append(f"  the median gap of the two best logits is {self.gap:.2f}")
         for label, by in self.scores.items():
             lines.append(f"  {label}: " + ", ".join(f"{name} {value:.2f}" for name, value in by.items()))
         for each in self.differing:
@@ -327,6 +355,26 @@ def _imported_factors(run: Run) -> dict[str, float]:
         return {}
     origin = RunFolder(run.path).read_manifest().get("imported", {})
     return origin.get("factors", {}) if origin.get("format") == "firefox" else {}
+
+
+def _encoded(run: Run, lines: Iterable[str]) -> list[list[int]]:
+    """The engine's ids of source lines."""
+    source, _ = text_processors(run)
+    ids = engine_ids(source)
+    return [[ids[id] for id in source.encode(line, run.recipe.data.truncation()).values] for line in lines]
+
+
+def _decoded(run: Run, output: Written) -> str:
+    """The text of an output of the engine."""
+    _, target = text_processors(run)
+    rows = engine_rows(target.size)
+    return target.decode(tuple(rows[id] for id in output.ids))
+
+
+def _student(run: Run) -> tuple[Items, dict[str, Floats]]:
+    """The items and the matrices of a run, as of `student_items`."""
+    assert isinstance(run.recipe.model, TransformerConfig)
+    return student_items(dict(run.model.named_parameters()), run.recipe.model.heads)
 
 
 def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, int]]:

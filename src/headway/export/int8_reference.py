@@ -6,7 +6,7 @@ Shapes: B sources of one length, S source, D model, K heads, V vocabulary, R row
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,16 +16,14 @@ from headway.processing.marian_binary import MOST, Floats, Item, Items, Quantize
 from headway.processing.shortlist import Shortlist
 from headway.tasks.marian_transformer import OUTPUT_BIAS
 from headway.tasks.student import END, EPSILON, factor_name, student_options
+from headway.tensors.saturation import EVERY, SHIFT, unsaturated
 
 LONGEST = 256  # tokens of an output
 EXACT = 1 << 24  # float32 adds integers exactly up to this sum
-SATURATED = 32767  # the largest 16-bit sum of two products with AVX2 and SSSE3
-SHIFT = 127  # which these add to activations, to make them unsigned bytes
 SEVEN_BITS = 64  # the largest weight for which no two products saturate
 LEAST_SCALE = 0.85  # activations are not scaled below this: 7-bit weights lose less
 DEVIATIONS = 1.1  # standard deviations above the mean of the largest activations
-EVERY = 3  # one of this many positions is checked for saturation
-TOGETHER = 64  # sources per batch
+TOGETHER, FEWER = 64, 16  # sources per batch; fewer if all logits are kept
 
 
 class Written(NamedTuple):
@@ -48,7 +46,7 @@ class Reference:
     ) -> None:
         options = student_options(items, where)
         self.heads, self.layers = options["transformer-heads"], (options["enc-depth"], options["dec-depth"])
-        self.shortlist, self.shared = shortlist, shared
+        self.items, self.shortlist, self.shared = items, shortlist, shared
         self.floats: dict[str, Floats] = {}
         self.matrices: dict[str, Quantized] = {}
         for name, item in items.items():
@@ -56,17 +54,18 @@ class Reference:
                 self.matrices[name] = item
             elif not isinstance(item, bytes):
                 self.floats[name] = item
-        self._wide = {name: self._read(matrix) for name, matrix in self.matrices.items()}
+        self._wide = {name: self._read(name, matrix) for name, matrix in self.matrices.items()}
         self._shifts = {name: SHIFT * wide.sum(0) for name, wide in self._wide.items()}
         source, self.output = embeddings(items.keys())
         self.size, self.dim = self.matrices[self.output].values.shape
-        self._sources, self._targets = (
-            self.matrices[name].floats * np.float32(self.dim**0.5) for name in (source, self.output)
-        )
+        self._sources, self._targets = (self._vectors(name) for name in (source, self.output))
         self._positions = _positions(LONGEST, self.dim)
 
-    @staticmethod
-    def _read(matrix: Quantized) -> NDArray[Any]:
+    def _vectors(self, embedding: str) -> Floats:
+        """The scaled vectors (V, D) of an embedding."""
+        return self.matrices[embedding].floats * np.float32(self.dim**0.5)
+
+    def _read(self, name: str, matrix: Quantized) -> NDArray[Any]:
         """The matrix (in, out) in a float type that sums the integers exactly."""
         fits = MOST * MOST * matrix.values.shape[1] < EXACT
         return np.ascontiguousarray(matrix.values.T, dtype=np.float32 if fits else np.float64)
@@ -74,14 +73,25 @@ class Reference:
     def translate(self, sources: Sequence[Sequence[int]]) -> list[Written]:
         """The greedy output for each source (ids without the end mark)."""
         outputs: dict[int, Written] = {}
-        rows_by_length = defaultdict[int, list[int]](list)
-        for row, source in enumerate(sources):
-            rows_by_length[len(source)].append(row)
-        for rows in rows_by_length.values():  # of the same length, to avoid padding
-            for some in (rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)):
-                ids = np.array([[*sources[row], END] for row in some])
-                outputs |= zip(some, self._decode(self._encode(ids), ids), strict=True)
+        for rows, ids in _batches(sources):
+            outputs |= zip(rows, self._decode(self._encode(ids), ids), strict=True)
         return [outputs[row] for row in range(len(sources))]
+
+    def logits(
+        self, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[int, Floats]]:
+        """For each source, in any order, its position and the logits (T, V) of each token of its output and the end."""
+        for rows, ids in _batches(sources, FEWER):
+            lengths = [len(outputs[row]) + 1 for row in rows]
+            given = np.array([[*outputs[row], *[END] * (max(lengths) - len(outputs[row]))] for row in rows])
+            means, views = self._start(self._encode(ids))
+            x: Floats = np.zeros((len(rows), 1, self.dim), np.float32)
+            steps = list[Floats]()
+            for step in range(max(lengths)):
+                steps.append(self._step(x + self._positions[step], means, views))
+                x = self._targets[given[:, step]][:, None]
+            for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+                yield row, np.stack([logits[place] for logits in steps[:length]])
 
     def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
         """(..., out) of x (..., in): round both to integers, multiply, and scale back to floats."""
@@ -105,9 +115,7 @@ class Reference:
         return x
 
     def _decode(self, memory: Floats, ids: NDArray[Any]) -> list[Written]:
-        count, layers = len(ids), range(1, self.layers[1] + 1)
-        views = [self._view(memory, f"decoder_l{layer}_context") for layer in layers]
-        means: list[Floats] = [np.zeros((count, 1, self.dim), np.float32) for _ in layers]
+        count, (means, views) = len(ids), self._start(memory)
         allowed = None
         if self.shortlist is not None:
             sources = ids.tolist()
@@ -116,15 +124,7 @@ class Reference:
         x: Floats = np.zeros((count, 1, self.dim), np.float32)  # the first input is a zero vector
         alive = np.arange(count)
         for step in range(longest_of(ids.shape[1])):
-            x = x + self._positions[step]
-            for index, layer in enumerate(layers):
-                name = f"decoder_l{layer}"
-                gate = (1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))).astype(np.float32)
-                means[index] = gate * means[index] + (1 - gate) * self.product(x, f"{name}_rnn_W")
-                x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
-                x = self._norm(x + self._attend(x, views[index], f"{name}_context"), f"{name}_context_Wo")
-                x = self._feed(x, f"{name}_ffn")
-            logits = self.product(x[:, 0], self.output, OUTPUT_BIAS)
+            logits = self._step(x + self._positions[step], means, views)
             if allowed is not None:
                 logits = np.where(allowed, logits, -np.inf)
             best = logits.argmax(1)
@@ -144,6 +144,23 @@ class Reference:
         return [
             Written(tuple(id for id, _ in each if id != END), tuple(score for _, score in each)) for each in written
         ]
+
+    def _start(self, memory: Floats) -> tuple[list[Floats], list[tuple[Floats, Floats]]]:
+        """For each layer of the decoder, the means (B, 1, D) before the first position, and the view of the source."""
+        layers = range(1, self.layers[1] + 1)
+        views = [self._view(memory, f"decoder_l{layer}_context") for layer in layers]
+        return [np.zeros((len(memory), 1, self.dim), np.float32) for _ in layers], views
+
+    def _step(self, x: Floats, means: list[Floats], views: Sequence[tuple[Floats, Floats]]) -> Floats:
+        """The logits (R, V) after the inputs x (R, 1, D). The means are replaced."""
+        for index, view in enumerate(views):
+            name = f"decoder_l{index + 1}"
+            gate = (1 / (1 + np.exp(-self.product(x, f"{name}_rnn_Wf", f"{name}_rnn_bf")))).astype(np.float32)
+            means[index] = gate * means[index] + (1 - gate) * self.product(x, f"{name}_rnn_W")
+            x = self._norm(np.maximum(means[index], 0) + x, f"{name}_rnn_ffn")
+            x = self._norm(x + self._attend(x, view, f"{name}_context"), f"{name}_context_Wo")
+            x = self._feed(x, f"{name}_ffn")
+        return self.product(x[:, 0], self.output, OUTPUT_BIAS)
 
     def _view(self, x: Floats, name: str) -> tuple[Floats, Floats]:
         """Keys (B, K, d, S) and values (B, K, S, d) of x (B, S, D)."""
@@ -183,8 +200,57 @@ def _positions(length: int, dim: int) -> Floats:
     return np.sin(angles.astype(np.float64)).astype(np.float32)
 
 
-class Calibration(Reference):
-    """A student in floats, which records the activations that each matrix is multiplied with.
+def _batches(sources: Sequence[Sequence[int]], most: int = TOGETHER) -> Iterator[tuple[list[int], NDArray[np.int64]]]:
+    """Batches of sources of the same length, which avoids padding: their positions, and their ids with the end mark."""
+    rows_by_length = defaultdict[int, list[int]](list)
+    for row, source in enumerate(sources):
+        rows_by_length[len(source)].append(row)
+    for rows in rows_by_length.values():
+        for some in (rows[start : start + most] for start in range(0, len(rows), most)):
+            yield some, np.array([[*sources[row], END] for row in some])
+
+
+class Partial(Reference):
+    """A student with some of the roundings of an engine.
+
+    Args:
+        items: as of `Reference`.
+        where: the file, for messages.
+        shortlist: as of `Reference`.
+        shared: as of `Reference`.
+        floats: the matrices that are not rounded, as of `student_items`.
+        activations: whether the inputs of products are rounded.
+    """
+
+    def __init__(
+        self,
+        items: Mapping[str, Item],
+        where: str,
+        shortlist: Shortlist | None = None,
+        *,
+        shared: bool = True,
+        floats: Mapping[str, Floats] | None = None,
+        activations: bool = False,
+    ) -> None:
+        self._unrounded, self._activations = floats or {}, activations
+        super().__init__(items, where, shortlist, shared=shared)
+
+    def _vectors(self, embedding: str) -> Floats:
+        return np.ascontiguousarray(self._wide[embedding].T) * np.float32(self.dim**0.5)
+
+    def _read(self, name: str, matrix: Quantized) -> NDArray[Any]:
+        return np.ascontiguousarray(self._unrounded.get(name, matrix.floats).T)
+
+    def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
+        if self._activations:
+            factor = self.floats[factor_name(name)][0]
+            x = (np.clip(np.rint(x * factor), -MOST, MOST) / factor).astype(np.float32)
+        y: Floats = x @ self._wide[name]
+        return y if bias is None else y + self.floats[bias][0]
+
+
+class Calibration(Partial):
+    """A student with rounded weights, which records the activations that each matrix is multiplied with.
 
     Attributes:
         largest: by matrix, the largest activation of each position.
@@ -192,21 +258,16 @@ class Calibration(Reference):
     """
 
     def __init__(self, items: Items, where: str) -> None:
-        super().__init__(items | {factor_name(name): np.ones(1, np.float32) for name in matrices_of(items)}, where)
+        super().__init__(items, where)
         self.largest = defaultdict[str, list[float]](list)
         self.rows = defaultdict[str, list[Floats]](list)
-
-    @staticmethod
-    def _read(matrix: Quantized) -> NDArray[Any]:
-        return np.ascontiguousarray(matrix.floats.T)
 
     def product(self, x: Floats, name: str, bias: str | None = None) -> Floats:
         rows = x.reshape(-1, x.shape[-1])
         first = -len(self.largest[name]) % EVERY
         self.largest[name] += np.abs(rows).max(1).tolist()
         self.rows[name].append(rows[first::EVERY])
-        y: Floats = x @ self._wide[name]
-        return y if bias is None else y + self.floats[bias][0]
+        return super().product(x, name, bias)
 
 
 def matrices_of(items: Mapping[str, Item]) -> dict[str, Quantized]:
@@ -243,17 +304,16 @@ def calibrated(items: Items, floats: Mapping[str, Floats], sources: Sequence[Seq
     return found
 
 
-def unsaturated(rounded: Floats, values: NDArray[np.int8]) -> float:
-    """The scale of activations (R, in) for which no sum of two products with `values` (out, in) saturates.
-
-    Neighbours with different signs, and small ones, never saturate.
-    """
-    scale, pairs = 1.0, values.reshape(len(values), -1, 2).astype(np.float32)
-    heavy = (np.abs(pairs.sum(2)) * 2 * SHIFT > SATURATED) & (pairs.prod(2) > 0)
-    for place in np.flatnonzero(heavy.any(0)):
-        weights = np.abs(pairs[heavy[:, place], place])  # (n, 2)
-        moved = (rounded[:, 2 * place : 2 * place + 2] @ weights.T).max(0)
-        fixed = (SHIFT + 0.5) * weights.sum(1)  # rounding adds up to a half
-        full = fixed + moved > SATURATED
-        scale = min(scale, ((SATURATED - fixed[full]) / moved[full]).min(initial=1.0))
-    return float(scale)
+def saturating(items: Items, sources: Sequence[Sequence[int]]) -> list[str]:
+    """The matrices for which some sums of two products, while sources are translated, pass 16 bits."""
+    notes = Calibration(items, "the student")
+    notes.translate(sources)
+    return [
+        name
+        for name, matrix in matrices_of(items).items()
+        if unsaturated(
+            np.clip(np.rint(np.concatenate(notes.rows[name]) * notes.floats[factor_name(name)][0]), -MOST, MOST),
+            matrix.values,
+        )
+        < 1
+    ]

@@ -25,7 +25,7 @@ from headway.core.documents import read_json
 from headway.core.errors import RunError
 from headway.core.files import write_json
 from headway.export.exporter import Answering, Exporter, write_tokenizers
-from headway.export.exporting import check_expressible
+from headway.export.exporting import prepare_export
 from headway.export.parity import answering_by, predictor_of
 from headway.mixers import State
 from headway.mixers.linear_attention import LinearAttention
@@ -322,7 +322,7 @@ class OnnxEngine(Engine):
 
     def export(self, run: Run, folder: Path) -> None:
         exporter = OnnxExporter()
-        check_expressible(exporter, run)
+        prepare_export(exporter, run)
         exporter.write(run, folder)
 
     def backend(self, folder: Path, run: Run) -> Backend:

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import torch
+from pydantic import NonNegativeInt
 from torch import Tensor, nn
 
 from headway.core.config import Probability, Width
@@ -30,16 +31,18 @@ class TaggerConfig(ModelSection):
     """A pretrained encoder that labels words.
 
     `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package. `pretrained`:
-    whether to start from its weights or from random ones. `freeze`: whether these weights are kept. `layers`: the input
-    of the labels, the `last` layer, the `average` of a linear map of each, or multi-head `attention` over all. `heads`:
-    the number of heads of this attention. `head_dim`: the size of a head, by default the encoder's size / heads.
-    `dropout`: on the layers, the keys and the weights.
+    whether to start from its weights or from random ones. `freeze`: whether these weights are kept. `cache_bytes`: the
+    maximum size of a cache on disk with the layers of each sentence that a frozen encoder has read, for later epochs,
+    evaluations and other runs; 0 for no cache. `layers`: the input of the labels, the `last` layer, the `average` of a
+    linear map of each, or multi-head `attention` over all. `heads`: the number of heads of this attention. `head_dim`:
+    the size of a head, by default the encoder's size / heads. `dropout`: on the layers, the keys and the weights.
     """
 
     kind: Literal["tagger"] = "tagger"
     encoder: str
     pretrained: bool = True
     freeze: bool = False
+    cache_bytes: NonNegativeInt = 0
     layers: Literal["last", "average", "attention"] = "attention"
     heads: Width = 12
     head_dim: Width | None = None

@@ -47,10 +47,11 @@ def embeddings(names: Container[str]) -> tuple[str, str]:
     return (EMBEDDING, EMBEDDING) if EMBEDDING in names else TWO_EMBEDDINGS
 
 
-def quantized(matrix: Floats, most: int = MOST) -> Quantized:
-    """Quantize a matrix, mapping its largest absolute value to `most`."""
-    largest = np.abs(matrix).max()
-    factor = np.float32(most) / np.float32(largest if largest > 0 else 1)
+def quantized(matrix: Floats, most: int = MOST, factor: np.float32 | None = None) -> Quantized:
+    """Quantize a matrix, by default mapping its largest absolute value to `most`."""
+    if factor is None:
+        largest = np.abs(matrix).max()
+        factor = np.float32(most) / np.float32(largest if largest > 0 else 1)
     return Quantized(np.clip(np.rint(matrix * factor), -most, most).astype(np.int8), factor)
 
 

@@ -117,8 +117,10 @@ class TrainingConfig(Section):
     run.
     `subword_sampling`: words are segmented differently in each epoch.
     `lora`: a model that starts from a run or a model learns only low-rank changes.
-    `int8_rounding`: training and evaluation round weights and activations to 8 bits, as engines do. Stored weights are
-    not rounded.
+    `int8_rounding`: training and evaluation round weights and activations to 8 bits, as engines do. With `true`, the
+    range of activations is that of each batch, and stored weights are not rounded. With `fixed`, ranges are measured on
+    300 training examples, move for half of `updates`, and are stored, as are the rounded weights: the run is what its
+    export for an engine computes, unless the precision of prediction is given.
     `updates`, `epochs`, `minutes`: the limits of training; the first one that is reached ends it.
     `batch_tokens`: the size of a batch over all processes, in padded tokens of the longer side (frames for speech).
     `auto` tries 1,024 to 65,536 tokens when a run begins on a GPU, of the longest sentences, and of those whose sides
@@ -185,7 +187,7 @@ class TrainingConfig(Section):
     from_: Path | None = Field(default=None, alias="from")
     extend_vocabulary: Count | None = None
     lora: LoraConfig | None = None
-    int8_rounding: bool = False
+    int8_rounding: bool | Literal["fixed"] = False
     subword_sampling: SubwordSamplingConfig | None = None
 
     @model_validator(mode="after")
@@ -200,6 +202,10 @@ class TrainingConfig(Section):
             raise ValueError("give lora or extend_vocabulary: low-rank changes learn no new tokens")
         if self.int8_rounding and self.lora is not None:
             raise ValueError("give lora or int8_rounding: an engine rounds weights with their changes, not without")
+        if self.int8_rounding == "fixed" and self.updates is None:
+            raise ValueError("int8_rounding: fixed needs updates: ranges move for half of them")
+        if self.int8_rounding == "fixed" and (self.compile or self.capture):
+            raise ValueError("give int8_rounding: fixed, or else compile or capture: ranges move between updates")
         if self.compile and self.activation_checkpointing:
             raise ValueError("give compile or activation_checkpointing: the compiler decides what it computes again")
         if self.capture and self.shapes == "any":

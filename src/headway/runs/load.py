@@ -17,7 +17,7 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import CPU, open_run, task_of
 from headway.runs.run_folder import float32_of
-from headway.tensors.linear import PRECISIONS, prepare
+from headway.tensors.linear import PRECISIONS, prepare, undo_rounding
 from headway.tensors.precision import use_float32
 
 MOST_WORKERS = 1024
@@ -29,7 +29,7 @@ def load(
     *more_runs: str | Path,
     device: str = "auto",
     average: int | None = None,
-    precision: str = "float32",
+    precision: str | None = None,
     engine: str | None = None,
     workers: int | None = None,
     allow_code: bool = False,
@@ -42,7 +42,8 @@ def load(
         device: `auto`, `cpu`, `cuda`, ...
         average: average the weights of each run's last `average` checkpoints.
         precision: of products with weights: `float32`, `bf16`, `int8`, or `auto` for the fastest on this machine, which
-            is measured for a second. Scores depend on the precision. On a GPU, a run trained with TF32 makes this
+            is measured for a second. By default `float32`, or the integers of a run that was trained with
+            `int8_rounding: fixed`. Scores depend on the precision. On a GPU, a run trained with TF32 makes this
             process multiply float32 in TF32 from then on; runs that differ in this are multiplied exactly.
         engine: `ctranslate2`, or another engine of `ENGINES`, to decode with instead of torch. Its export of the run is
             made on first use, and kept in the cache.
@@ -57,12 +58,12 @@ def load(
         UserError: there is no finished model, runs do not match, foreign code is not allowed, this machine lacks the
             precision, or the engine is not installed or does not support the model.
     """
-    if precision not in PRECISIONS:
+    if precision not in (None, *PRECISIONS):
         raise UserError("there is no such precision", where=option("precision"), received=precision, allowed=PRECISIONS)
     paths = run, *more_runs
     if engine is not None:
         for name, value, usual, what in (
-            ("precision", precision, ("float32",), "an engine computes in the precision of its export"),
+            ("precision", precision, (None, "float32"), "an engine computes in the precision of its export"),
             ("device", device, ("auto", "cpu"), "an engine decodes on the CPU"),
             ("workers", workers, (None, 1), "an engine has threads of its own"),
         ):
@@ -96,8 +97,12 @@ def load(
     kinds = {float32_of(each.manifest) or "cudnn" for each in runs}
     use_float32(kinds.pop() if len(kinds) == 1 else "exact", where)
     for each in runs:
+        if each.recipe.training.int8_rounding == "fixed":
+            if precision is None:
+                continue
+            undo_rounding(each.model)
         try:
-            used = prepare(each.model, precision)  # replaces linear maps by faster ones
+            used = prepare(each.model, precision or "float32")  # replaces linear maps by faster ones
         except ValueError as error:
             raise UserError(str(error), where=option("precision"), received=precision) from error
         if precision == "auto":

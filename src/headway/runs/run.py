@@ -27,6 +27,7 @@ from headway.runs.packing import changed_code, code_hashes, unpacked
 from headway.runs.run_folder import RunFolder, average_weights, checkpoint_weights, load_weights
 from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Task
+from headway.tensors.linear import round_to_int8
 
 # The functions that draw initial values and that torch passes to a mode; others call these.
 DRAWS = (Tensor.uniform_, Tensor.normal_, init.uniform_, init.normal_, init.kaiming_uniform_)
@@ -100,6 +101,8 @@ class StoredRun(Run):
             NoInitialValues(),
         ):
             model = self.task.model(self.recipe, self.processors, initial=False)
+            if self.recipe.training.int8_rounding == "fixed":
+                round_to_int8(model, fixed=True)
         return Run(self.recipe, *self.processors, model.eval(), self.path)
 
     @cached_property

@@ -12,6 +12,7 @@ import torch
 from headway.core.errors import UserError
 from headway.models import Tagger, TaggerConfig
 from headway.processing.pretrained import encoder_location, loading
+from headway.tasks.caching_tagger import CachingTagger
 
 # The maximum of each size in the configuration of an encoder.
 LARGEST = {"hidden_size": 1 << 16, "num_hidden_layers": 1000, "vocab_size": 1 << 24, "max_position_embeddings": 1 << 24,
@@ -85,4 +86,4 @@ def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bo
             encoder = transformers.AutoModel.from_config(config_of_run, dtype=torch.float32, trust_remote_code=False)
     if getattr(encoder, "pooler", None) is not None:
         encoder.pooler = None  # the labels of words do not depend on its output
-    return Tagger(config, encoder, labels)
+    return (CachingTagger if config.cache_bytes else Tagger)(config, encoder, labels)

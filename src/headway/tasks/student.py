@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headway.core.documents import dump_yaml
 from headway.processing.marian_binary import (
@@ -30,8 +30,9 @@ from headway.processing.marian_npz import CONFIG, Arrays, read_options
 from headway.processing.shortlist import EIGHT
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.tasks.marian import NEVER
-from headway.tasks.marian_transformer import TOKENS, arrays_of, options_of
+from headway.tasks.marian_transformer import TOKENS, arrays_of, marian_names, options_of
 from headway.tensors.batch import EOS, SPECIALS, UNKNOWN
+from headway.tensors.linear import integer_matrices
 
 FACTOR = "_QuantMultA"  # suffix of the factor of a matrix's input
 EPSILON = 1e-6  # of the normalisation layers
@@ -103,6 +104,25 @@ def student_items(weights: Mapping[str, Tensor], heads: int) -> tuple[Items, dic
     }
     integers = {name: quantized(matrices[name]) if name in matrices else array for name, array in arrays.items()}
     return {CONFIG: dump_yaml(options).encode() + b"\0", **integers}, matrices
+
+
+def with_factors(items: Items, matrices: Mapping[str, Floats], model: nn.Module) -> Items:
+    """The items of a student whose training fixed all factors, with these factors and the integers that they make.
+
+    Args:
+        items: the items of `student_items`.
+        matrices: the matrices of `student_items`.
+        model: the student, after `round_to_int8` with `fixed`.
+    """
+    found, names = dict(items), marian_names(dict(model.named_parameters()))
+    for weight, (_, factors, of_inputs) in integer_matrices(model).items():
+        for name, factor in zip(
+            names[weight], factors.cpu().numpy()[:: len(factors) // len(names[weight])], strict=True
+        ):
+            found[name] = quantized(matrices[name], factor=factor)
+            if of_inputs is not None:
+                found[factor_name(name)] = of_inputs.cpu().numpy()[None]
+    return found
 
 
 def float_arrays(items: Mapping[str, Item]) -> Arrays:

@@ -59,6 +59,9 @@ class TokenTask(Task):
         ):
             if setting:
                 raise UserError(what, where=where)
+        if config.cache_bytes and not config.freeze:
+            what = "the layers of an encoder that learns cannot be cached"
+            raise UserError(what, where="model.cache_bytes", received=config.cache_bytes, allowed="0, or freeze: true")
         encoder = encoder_config(encoder_location(config.encoder))
         check_heads(config, encoder.hidden_size)
         longest = longest_read(encoder)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
-from headway.tensors.int8_rounding import TokenEmbedding, as_int8, int8_scale
+from headway.tensors.int8_rounding import LARGEST, RANGE, InputRange, TokenEmbedding, as_int8, int8_scale
 
 BACKENDS = ("torch", "onednn")
 
@@ -270,27 +270,35 @@ def exact_steps(kind: type[Int8Product]) -> int:
 class RoundedProduct:
     """A8 W8^T / (a m) + b, which translation engines in browsers use for x W^T + b, with gradients of the latter.
 
-    A8 = rint(a x) with a = 127 / max |x| over the whole input; W8 = rint(m W), m = 127 / max |W|. Sums of such integers
-    are exact in float32, up to 2^24.
+    A8 = rint(a x) with a = 127 / max |x| over the whole input, or with a fixed a; W8 = rint(m W), m = 127 / max |W|, or
+    64 / max |W|. Sums of such integers are exact in float32, up to 2^24.
 
     Args:
         weight: concatenated matrices, each with its own m.
         bias: b.
         parts: the rows of each matrix.
         backend: of the product.
+        fixed: the range of inputs that fixes a; None for that of each input.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, parts: list[int], backend: str) -> None:
-        matrices = torch.split(weight, parts)
-        scales = [int8_scale(matrix) for matrix in matrices]
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, parts: list[int], backend: str, fixed: InputRange | None = None
+    ) -> None:
+        matrices, self.fixed = torch.split(weight, parts), fixed
+        most: Sequence[Tensor | int] = [LARGEST] * len(parts) if fixed is None else list(fixed.most)
+        scales = [int8_scale(*each) for each in zip(matrices, most, strict=True)]
         self.weight = torch.cat([as_int8(matrix, scale) for matrix, scale in zip(matrices, scales, strict=True)])
         self.scale = torch.cat([scale.expand(rows) for rows, scale in zip(parts, scales, strict=True)])
         self.bias, self.backend = bias, backend
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map x (..., D) to (..., O)."""
-        scale = int8_scale(x)
-        product = linear(as_int8(x, scale), self.weight, None, self.backend) / (scale * self.scale)
+        if self.fixed is None:
+            scale = int8_scale(x)
+            whole = as_int8(x, scale)
+        else:
+            whole, scale = self.fixed.rounded(x)
+        product = linear(whole, self.weight, None, self.backend) / (scale * self.scale)
         return product if self.bias is None else product + self.bias
 
 
@@ -398,17 +406,19 @@ class Linear(nn.Linear):
         rounds: whether it simulates an 8-bit engine (see `round_to_int8`).
         product: the prepared product (see `prepare`); None if there is none, or the weight may have changed.
         low_rank: the learned change of a frozen weight (see `headway.tensors.low_rank`), or None.
+        input_range: the fixed range of rounded inputs, or None.
     """
 
     backend = "torch"
     rounds = False
     product: Multiply | None = None
     low_rank: nn.Module | None
+    input_range: InputRange | None
 
     def __init__(self, inputs: int, outputs: int | Sequence[int], bias: bool = True) -> None:
         parts = [outputs] if isinstance(outputs, int) else list(outputs)
         super().__init__(inputs, sum(parts), bias)
-        self.parts, self.low_rank = parts, None
+        self.parts, self.low_rank, self.input_range = parts, None, None
 
     def matrices(self) -> Sequence[Tensor]:
         return torch.split(self.weight, self.parts)
@@ -419,7 +429,8 @@ class Linear(nn.Linear):
 
     def _mapped(self, x: Tensor) -> Tensor:
         if self.rounds:
-            rounded = self.product or RoundedProduct(self.weight, self.bias, self.parts, self.backend)
+            matrices = self.weight, self.bias, self.parts, self.backend
+            rounded = self.product or RoundedProduct(*matrices, self.input_range)
             self.product = None if self.training or torch.is_grad_enabled() else rounded
             return rounded(x)
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -461,11 +472,48 @@ def use_backend(model: nn.Module, backend: str) -> None:
             layer.backend = backend
 
 
-def round_to_int8(model: nn.Module) -> None:
-    """Let all linear maps and token embeddings of a model round weights and inputs in computation; weights are kept."""
-    for layer in model.modules():
-        if isinstance(layer, Linear | TokenEmbedding):
-            layer.rounds = True
+def round_to_int8(model: nn.Module, *, fixed: bool = False) -> None:
+    """Let all linear maps and token embeddings of a model round weights and inputs in computation; weights are kept.
+
+    With `fixed`, each linear map gets an `InputRange`, which an embedding that shares its weight reads, too.
+    """
+    ranges = dict[int, InputRange]()
+    for layer in rounding_layers(model):
+        layer.rounds = True
+        if fixed and isinstance(layer, Linear):
+            layer.input_range = ranges[id(layer.weight)] = InputRange(len(layer.parts))
+    for layer in rounding_layers(model) if fixed else ():
+        if not isinstance(layer, Linear) and id(layer.weight) in ranges:
+            layer.add_module(RANGE, ranges[id(layer.weight)])
+
+
+def undo_rounding(model: nn.Module) -> None:
+    """Undo `round_to_int8`: the model computes with floating point numbers."""
+    for layer in rounding_layers(model):
+        layer.rounds = False
+        if isinstance(layer, Linear):
+            layer.product = None
+        if getattr(layer, RANGE, None) is not None:
+            setattr(layer, RANGE, None)
+
+
+def rounding_layers(model: nn.Module) -> list[Linear | TokenEmbedding]:
+    """The layers that `round_to_int8` changes."""
+    return [layer for layer in model.modules() if isinstance(layer, Linear | TokenEmbedding)]
+
+
+def integer_matrices(model: nn.Module) -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
+    """The integers of rounded weights by name, the factor m of each row, and the factor a of the inputs if it is fixed.
+
+    A weight that an embedding and a linear map share has the factors of the linear map.
+    """
+    names, found = {id(weight): name for name, weight in model.named_parameters()}, {}
+    for layer in sorted(rounding_layers(model), key=lambda layer: isinstance(layer, Linear)):
+        fixed: InputRange | None = getattr(layer, RANGE, None)
+        parts = layer.parts if isinstance(layer, Linear) else [len(layer.weight)]
+        product = RoundedProduct(layer.weight.detach(), None, parts, "torch", fixed)
+        found[names[id(layer.weight)]] = product.weight, product.scale, None if fixed is None else fixed.scale
+    return found
 
 
 def prepare(model: nn.Module, precision: str = "float32") -> str:

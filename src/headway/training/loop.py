@@ -94,6 +94,8 @@ def _loop(session: Session, signals: Signals) -> None:
                 gradients = session.captured(update.batches, count, rate)
             if session.average is not None:
                 session.average.add(plan.number)
+            if session.fixed is not None:
+                session.fixed.add(plan.number)
             stop = parallel.sum(signals.received is not None) > 0
             seconds = parallel.sum(time.monotonic() - began) / parallel.world_size
             state.cpu_seconds = _cpu_seconds(parallel.world_size) - cpu_began

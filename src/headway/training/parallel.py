@@ -95,6 +95,12 @@ class Parallel:
             distributed.all_reduce(values)
         return values
 
+    def largest_on_device(self, values: Tensor) -> Tensor:
+        """The elementwise maximum of `values` over all processes, in place, without waiting for the device."""
+        if self.world_size > 1:
+            distributed.all_reduce(values, distributed.ReduceOp.MAX)
+        return values
+
     def sum(self, value: float) -> float:
         """The sum of a number over all processes, for common decisions. Does not wait for the device."""
         if self.world_size == 1:

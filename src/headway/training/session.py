@@ -45,6 +45,7 @@ from headway.training.checkpoints import (
     rewrite_state,
     save_checkpoint,
 )
+from headway.training.fixed_rounding import FixedRounding, integer_weights
 from headway.training.parallel import Interrupted, Parallel, Signals, unwrapped, whole, whole_tensors
 from headway.training.records import Outcome, Records, add_to_window
 from headway.training.updates import SMALLER_BATCHES, Gradients, MovingAverage, PlannedUpdate
@@ -145,6 +146,7 @@ class Session:
         other_model: builds another model of the same size, with weights to be loaded.
         average: the moving average of the weights, if it is evaluated and stored in checkpoints.
         captured: makes updates by recordings, if the recipe enables `capture`.
+        fixed: moves the ranges of `int8_rounding: fixed`.
         complete: whether training resumed from the last checkpoint of a finished run.
     """
 
@@ -163,6 +165,7 @@ class Session:
     other_model: Callable[[], Model[Any]]
     average: MovingAverage | None = None
     captured: CapturedUpdate | None = None
+    fixed: FixedRounding | None = None
     complete: bool = False
 
     def record(self, plan: PlannedUpdate, gradients: Gradients, rate: float, seconds: float, *, stop: bool) -> None:
@@ -284,7 +287,11 @@ class Session:
         chosen = sorted(best[: average.count]) if average.of == "best" and best else self._regular()[-average.count :]
         files = [folder_of(self.folder.checkpoints, update) / WEIGHTS for update in chosen]
         status = "finished" if self.state.stopped else "training"
-        self.folder.write_weights(average_weights(files), {"averaged_updates": chosen, "status": status})
+        weights = average_weights(files)
+        if self.fixed is not None:
+            load_weights(model := self.other_model(), weights, "training")
+            weights |= integer_weights(model)
+        self.folder.write_weights(weights, {"averaged_updates": chosen, "status": status})
 
     def evaluate_pending(self, signals: Signals, weights: dict[str, Tensor] | None = None) -> None:
         """Evaluate the current checkpoint if that is due. If a signal interrupts the evaluation, it remains due.

@@ -49,6 +49,7 @@ from headway.tasks import build_task, dev_metrics
 from headway.tasks.task import Corpora, Task
 from headway.tensors.batch import SPECIALS
 from headway.tensors.checkpointing import recompute_activations
+from headway.tensors.int8_rounding import RANGE
 from headway.tensors.linear import round_to_int8, use_backend
 from headway.tensors.low_rank import CHANGE, adapt
 from headway.tensors.precision import compared, use_float32
@@ -56,6 +57,7 @@ from headway.training.arithmetic import Arithmetic, Changes, choose_arithmetic, 
 from headway.training.batch_size import batch_tokens, update_fits
 from headway.training.capture import CapturedUpdate, check_capture
 from headway.training.checkpoints import TrainingState, load_latest, restore_optimizer
+from headway.training.fixed_rounding import FixedRounding, measure_ranges, moving_updates
 from headway.training.loggers import LOGGERS, check_loggers
 from headway.training.parallel import Parallel, joined
 from headway.training.records import Records, is_before
@@ -118,7 +120,7 @@ def fill_from_run(model: Model[Any], recipe: Recipe, processors: Processors) -> 
     run = recipe.training.from_
     assert run is not None
     opened = open_run(run)
-    weights = opened.weights()
+    weights = {name: weight for name, weight in opened.weights().items() if f".{RANGE}." not in name}
     new_parts = [  # for each side and each new token, the old tokens that its text was split into
         old_parts(old.vocabulary, new.vocabulary)
         if isinstance(old, TextProcessor) and isinstance(new, TextProcessor) and new.size > old.size
@@ -284,6 +286,8 @@ def new_model(recipe: Recipe, corpora: Corpora, *, initial: bool = True) -> Mode
     if origin is not None:
         fill_from_run(model, recipe, corpora.processors)
     add_low_rank(model, recipe)
+    if rounding := recipe.training.int8_rounding:
+        round_to_int8(model, fixed=rounding == "fixed")
     return model
 
 
@@ -396,6 +400,12 @@ def _check_changes(recipe: Recipe, folder: RunFolder, changes: Changes) -> None:
     if updates is not None and updates < made:
         what, allowed = "this run has made more updates already", f"{made:,} or more"
         raise UserError(what, where="training.updates", received=updates, allowed=allowed)
+    if recipe.training.int8_rounding == "fixed":
+        moved = {min(made, moving_updates(each.training)) for each in (earlier, recipe)}
+        if len(moved) > 1:
+            what = f"{option('resume')} with another end would have moved the ranges of int8_rounding in other updates"
+            allowed = f"{earlier.training.updates}, or a new run"
+            raise UserError(what, where="training.updates", received=updates, allowed=allowed)
     before, now = new_schedule(earlier), new_schedule(recipe)
     looked_at = {*range(1, made + 1, max(1, made // LOOKED_AT)), *([made] if made else [])}
     if any(before(TrainingProgress(update)) != now(TrainingProgress(update)) for update in looked_at):
@@ -426,13 +436,16 @@ def _session(
     model.to(parallel.device)
     with parallel.autocast():
         try_own_mixers(model, recipe.model.width())
-    if recipe.training.int8_rounding:
-        round_to_int8(model)
     step = TrainingStep(model, Objective(recipe.objective))
     fits = update_fits(recipe, corpora.train, model, step, replace(parallel, rank=0, world_size=1))
     tokens = parallel.from_first(partial(batch_tokens, recipe, folder.read_manifest(), parallel, fits))
     if tokens is not None:
         parallel = replace(parallel, config=parallel.config.model_copy(update={"batch_tokens": tokens}))
+    fixed = None
+    if recipe.training.int8_rounding == "fixed":
+        if checkpoint is None:
+            measure_ranges(model, corpora.train, parallel.device)
+        fixed = FixedRounding(model, parallel, state.update)
     wrapped = parallel.wrap(step, model.layers())
     if recipe.training.compile:
         check_compiler(parallel.device)
@@ -452,8 +465,6 @@ def _session(
     def other_model() -> Model[Any]:
         other = new_model(recipe, corpora, initial=False)
         use_backend(other, arithmetic.backend)
-        if recipe.training.int8_rounding:
-            round_to_int8(other)
         return other
 
     by_language = not state.update or "dev_language" in folder.read_manifest()
@@ -484,6 +495,7 @@ def _session(
         other_model,
         average,
         captured,
+        fixed,
         complete=bool(state.stopped),
     )
 

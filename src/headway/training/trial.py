@@ -53,6 +53,7 @@ class Trial:
         """A model like the recipe's, with random weights."""
         section, training, (source, target) = self.recipe.model, self.recipe.training, self.sizes
         if isinstance(section, TaggerConfig):
+            section = section.model_copy(update={"cache_bytes": 0})  # its random weights are measured
             model: Model[Any] = build_tagger(section, 2, Path(encoder_location(section.encoder)), initial=False)
         else:
             config = self.recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})
