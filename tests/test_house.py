@@ -20,9 +20,7 @@ HOUSE = {
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
     "experiments": Room(624, 9, 57, 2),
-    "export": Room(
-        4056, 22, 171, 21
-    ),  # two vocabularies, metadata, records; causes of an engine's differences
+    "export": Room(4056, 22, 171, 21),  # two vocabularies, metadata, records; causes of an engine's differences
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1656, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
     "grids": Room(3014, 46, 165, 9),  # heads are judged by rank; looks are kept; documents are units
@@ -41,18 +39,12 @@ HOUSE = {
     "processing": Room(4650, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
-    "runs": Room(
-        1378, 30, 65, 1
-    ),  # workers; factors of imported integers; a run with fixed factors is its integers
+    "runs": Room(1378, 30, 65, 1),  # workers; factors of imported integers; a run with fixed factors is its integers
     "search": Room(775, 3, 17, 0),
     "serving": Room(1958, 42, 52, 4),  # requests are read as LibreTranslate reads them; characters are counted; records
-    "tasks": Room(
-        2247, 52, 163, 3
-    ),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
+    "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
     "tensors": Room(1486, 3, 0, 0),  # + 119: ranges of inputs; saturation, from export
-    "training": Room(
-        3679, 51, 184, 2
-    ),  # docstrings describe every key; fixed ranges are measured, and move
+    "training": Room(3679, 51, 184, 2),  # docstrings describe every key; fixed ranges are measured, and move
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.

@@ -16,6 +16,7 @@ from headway.core.errors import UserError
 from headway.export.export_options import ExportOptions, FirefoxOptions
 from headway.export.exporting import export_run
 from headway.export.firefox_export import FirefoxExporter, FirefoxReport, engine_ids, translator_of
+from headway.export.int8_reference import saturating
 from headway.importing.importing import import_run
 from headway.processing.firefox_files import files_of
 from headway.processing.marian_binary import Quantized, read_items, write_items
@@ -162,6 +163,13 @@ def test_fxtranslate_takes_the_files_by_the_served_records(
             attached = (folder / "remote-settings" / record["attachment"]["location"]).read_bytes()
             whole = fxtranslate.discovery.verify_and_decompress(attached, record["decompressedHash"])
             assert whole == (folder / record["name"]).read_bytes()
+
+
+def test_an_embedding_that_is_only_read_has_no_sums(exported: tuple[Path, FirefoxReport]) -> None:
+    items = read_items((exported[0] / MODEL).read_bytes(), MODEL)
+    wide = items | {"none_QuantMultA": np.array([1e6], np.float32)}
+    assert "encoder_Wemb" not in saturating(items, [[4, 5, 6]])
+    assert set(saturating(wide, [[4, 5, 6]])) - {"decoder_Wemb"} == set(saturating(items, [[4, 5, 6]]))
 
 
 def test_the_metadata_describe_the_model(exported: tuple[Path, FirefoxReport]) -> None:

@@ -308,12 +308,9 @@ def saturating(items: Items, sources: Sequence[Sequence[int]]) -> list[str]:
     """The matrices for which some sums of two products, while sources are translated, pass 16 bits."""
     notes = Calibration(items, "the student")
     notes.translate(sources)
-    return [
-        name
-        for name, matrix in matrices_of(items).items()
-        if unsaturated(
-            np.clip(np.rint(np.concatenate(notes.rows[name]) * notes.floats[factor_name(name)][0]), -MOST, MOST),
-            matrix.values,
-        )
-        < 1
-    ]
+    found = list[str]()
+    for name, rows in notes.rows.items():
+        rounded = np.clip(np.rint(np.concatenate(rows) * notes.floats[factor_name(name)][0]), -MOST, MOST)
+        if unsaturated(rounded, notes.matrices[name].values) < 1:
+            found.append(name)
+    return found
