@@ -68,10 +68,12 @@ OF_OUTPUTS = "p_outputs", "p_outputs_holm", "outputs"
 APART, POINT = 5, 1.0  # for two groups: the gap in deviations, the smallest deviation
 FEW_APART = {3: 20, 4: 8}  # the gap by fewer seeds: scores of one group have it by chance as often as those of five
 ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
+ORDER = "order of short runs unknown"
 LIMITS = {
     ONE_RATE: "the learning rate is the same for both, and another one may suit one of them better.",
     UNTUNED: "nothing was tuned, so that the difference may be that of the learning rates.",
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
+    ORDER: "values were chosen by short runs, and no whole run has checked a neighbour of each.",
 }
 FEW = 20  # a system has learned nothing if it has more distinct references than this for each distinct output
 FLOOR = 0.01  # or if its score is within this share of the metric's range of the worst score
