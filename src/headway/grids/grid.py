@@ -78,8 +78,8 @@ class EvaluationSetConfig(Section):
     each word's self-attention deviates from its mean, in a tagger's last layer, or averaged by layer weights.
     `metrics`: of this set; by default `aer` for alignments, `deviation` for evenness, and otherwise those of the grid.
     `links_from`: the number of the first word in `alignments`. `documents`: a file with the name of the document of
-    each example, or `blank` if a document ends at a line with a blank source. Segments of a document are not
-    independent.
+    each example, `{column: NAME}` for a column of a table (or its number), or `blank` if a document ends at a line with
+    a blank source. Segments of a document are not independent.
     """
 
     corpus: CorpusField
