@@ -186,6 +186,8 @@ def test_encodings_have_the_names_of_the_web() -> None:
 
 def test_a_document_that_declares_no_encoding_has_the_one_that_is_given() -> None:
     subtitle = "1\n00:01,0 --> 00:02,0\ncafé …\n"
+    marked = codecs.BOM_UTF32_LE + subtitle.encode("utf-32-le")
+    assert translate_document(marked, "a.srt", upper).decode("utf-32") == subtitle.replace("café", "CAFÉ")
     for encoding in ("windows-1252", "utf-16-le"):
         content = subtitle.encode(codecs.lookup(encoding).name)
         written = translate_document(content, "a.srt", upper, encoding=encoding)

@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 from headway.core.errors import UserError
 
-MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+MARKS = {
+    "utf-8": codecs.BOM_UTF8, "utf-32-le": codecs.BOM_UTF32_LE, "utf-32-be": codecs.BOM_UTF32_BE,
+    "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE,
+}  # fmt: skip
 XML = rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"
 COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 DECLARED = {

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from headway.markup.inline import UNIT, Mark, Places, Segment, Span, Target, masked, unpaired
 
 SPACES = re.compile(r"\s+")
+HARMLESS = re.compile(r"<(?![\w/!?])|(?<!--)(?<!\]\])>")  # signs that are markup nowhere but in XML
 
 
 @dataclass
@@ -191,8 +192,8 @@ class _Placing:
         """Place white space of the source. White space that must stay is placed from `low` on; return its end."""
         kept = not self.read.breaks.isdisjoint(range(begin, end))
         written = "".join(
-            self.read.written[one] if self.source[one] == " " else self.escape(self.source[one])
-            for one in range(begin, end)
+            one if space == " " or one.endswith(";") else self.escape(space)
+            for space, one in zip(self.source[begin:end], self.read.written[begin:end], strict=True)
         )
         is_soft = self.source[begin] == " " and written.strip(" ") != ""
         at = self._position(begin, low, kept=kept) if kept or is_soft else self.places.spaces.get(begin)
@@ -351,8 +352,8 @@ class _Placing:
         if origin < 0 or theirs[at] != ours[origin]:
             return False
         written = self.read.written[origin]
-        is_escaped = written[1:].endswith(";") or written[:-1] == "\\"
-        return is_escaped or all(_at(theirs, at + step) == _at(ours, origin + step) for step in (-1, 1))
+        is_escaped = written[1:].endswith(";") or written[:-1] == "\\" or HARMLESS.match(theirs, at)
+        return bool(is_escaped) or all(_at(theirs, at + step) == _at(ours, origin + step) for step in (-1, 1))
 
 
 def _at(text: str, index: int) -> str:
