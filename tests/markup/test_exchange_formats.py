@@ -196,6 +196,19 @@ def test_a_document_that_declares_no_encoding_has_the_one_that_is_given() -> Non
     assert translate_document(declared, "a.html", same, encoding="cp1252") == declared
 
 
+def test_labels_of_qt_in_xliff_keep_their_accelerators() -> None:
+    units = "".join(
+        f"<trans-unit><source>{label}</source></trans-unit>" for label in ("E&amp;xit", "&amp;File", "R &amp; B")
+    )
+    text = f'<xliff xmlns:trolltech="urn:trolltech:names:ts:document:1.0"><file><body>{units}</body></file></xliff>'
+
+    def german(sentences: Sequence[str]) -> list[Aligned]:
+        return [Aligned({"Exit": "Beenden", "File": "Datei", "R & B": "R & B!"}[one]) for one in sentences]
+
+    written = translate_document(text.encode(), "a.xlf", german, Languages("en", "de")).decode()
+    assert re.findall("<target>(.*?)</target>", written) == ["&amp;Beenden", "&amp;Datei", "R &amp; B!"]
+
+
 def test_a_target_stands_where_the_schemas_ask_for_it() -> None:
     marked = '<mrk mtype="seg" mid="1">One.</mrk> <g id="1"><mrk mtype="seg" mid="2">Two.</mrk></g>'
     seen = f"<source>One. Two.</source><seg-source>{marked}</seg-source>"
