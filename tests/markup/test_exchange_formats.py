@@ -176,6 +176,8 @@ def test_encodings_have_the_names_of_the_web() -> None:
         b'<!-- <meta charset="utf-8"> --><META content="text/html; charset=windows-1252">\x93a\x94 \x81',
     ):  # fmt: skip
         assert translate_document(content, "a.xhtml", upper) == content.replace(b"\x93a", b"\x93A")
+    described = '<meta name="description" content="charset=koi8-r"><meta name=a charset=utf-8>é'
+    assert translate_document(described.encode(), "a.html", upper).decode().endswith("É")
     chinese = '<meta charset="gb2312">a 镕 '.encode("gb18030")
     assert translate_document(chinese, "a.html", upper) == chinese.replace(b">a", b">A")
     header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\nX: y\\n"\n\nmsgid "ä"\nmsgstr ""\n'

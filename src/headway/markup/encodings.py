@@ -12,9 +12,11 @@ MARKS = {
     "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE,
 }  # fmt: skip
 XML = rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"
+CHARSET = rb"charset\s*=\s*[\"']?([\w.:-]+)"
+META = rb"<meta(?:[^<>\"']|\"[^\"<>]*\"|'[^'<>]*')*?\s"  # up to an attribute
 COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 DECLARED = {
-    "html": re.compile(XML + rb"|<meta[^>]+charset\s*=\s*[\"']?([\w.:-]+)", re.I),
+    "html": re.compile(XML + b"|" + META + CHARSET + rb"|<meta[^<>]+;\s*" + CHARSET, re.I),
     "po": re.compile(rb"^[^#\n]*Content-Type:(?:[^\"\n]|\"\r?\n\")*?charset=([\w.:-]+)", re.M),
 } | dict.fromkeys(("xliff", "tmx"), re.compile(XML))
 HEAD = 2**16  # bytes in which an encoding is declared
