@@ -78,15 +78,6 @@ class _Part:
             else:
                 return
 
-    @property
-    def begin_is_blank(self) -> bool:
-        """Whether white space at the beginning is inside a tag."""
-        return self.segment.read.text[self.begin : self.end][:1].isspace()
-
-    @property
-    def end_is_blank(self) -> bool:
-        return self.segment.read.text[self.begin : self.end][-1:].isspace()
-
     def tree(self) -> _Node:
         """The tree of the tags. Tags without a partner are leaves, and pairs around the same text are joined."""
         stack = [_Node((self.begin, self.end))]
@@ -135,9 +126,9 @@ def rendered(segment: Segment, target: Target, escape: Callable[[str], str], *, 
     cuts = placing.spaces(parts)
     for number, part in enumerate(parts):
         (high, after), last = cuts[number], number == len(parts) - 1
-        text = placing.masked[low:high]
-        begin = low if part.begin_is_blank else high - len(text.lstrip())
-        end = high if part.end_is_blank else low + len(text.rstrip())
+        source, text = segment.read.text[part.begin : part.end], placing.masked[low:high]
+        begin = low if source[:1].isspace() else high - len(text.lstrip())  # white space inside a tag stays there
+        end = high if source[-1:].isspace() else low + len(text.rstrip())
         out += [*part.before, placing.text(part.tree(), begin, max(begin, end)), *reversed(part.behind)]
         out += [] if last else [segment.read.written[segment.read.cuts[number]]]
         low = after
@@ -336,15 +327,12 @@ class _Placing:
 
     def _escaped(self, begin: int, end: int) -> str:
         """Target characters, as in the source if they are between the same neighbours, or escaped."""
-        out, run = list[str](), begin
+        out, run, text = list[str](), begin, self.target.text
         for at in range(begin, end):
             if self.reuse and self._stays(at):
-                out += [self._fresh(run, at), self.read.written[self.target.origin[at]]]
+                out += [self.escape(text[run:at]), self.read.written[self.target.origin[at]]]
                 run = at + 1
-        return "".join([*out, self._fresh(run, end)])
-
-    def _fresh(self, begin: int, end: int) -> str:
-        return self.escape(self.target.text[begin:end]) if begin < end else ""
+        return "".join([*out, self.escape(text[run:end])])
 
     def _stays(self, at: int) -> bool:
         """Whether a target character is the same as in the source, and escaped or between the same neighbours."""
