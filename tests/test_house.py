@@ -18,7 +18,7 @@ HOUSE = {
     "cli": Room(3250, 63, 215, 10),  # gate, data filter, teachers; options of documents, papers; serve --records
     "comparison": Room(3300, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
-    "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
+    "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(624, 9, 57, 2),
     "export": Room(
         4056, 22, 171, 21
@@ -31,7 +31,7 @@ HOUSE = {
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
     "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
-    "metrics": Room(2393, 27, 50, 0),  # differences of seeds that are not paired; sums over documents; Dunnett's method
+    "metrics": Room(2417, 27, 50, 0),  # split compounds; unpaired seeds; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4249, 49, 57, 0),  # docstrings describe every key; Mozilla's sizes; the cache of frozen layers
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
