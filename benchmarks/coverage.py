@@ -13,7 +13,8 @@ effects, as large as in the records of headway, and a loss for each rate beside 
 deviations between seeds differ, where the seeds' variance is pooled over all.
 
 Adversaries take equal systems, and drop seeds that failed, add seeds until there is a verdict, compare means of seeds
-in two groups, take sentences of a document for independent, or choose among heads and metrics.
+in two groups, take sentences of a document for independent, choose among heads and metrics, or choose the learning rate
+of one method by short runs whose order is not that of whole runs.
 
 Beside the method of headway stand three that are in use: the bootstrap over segments with the outputs of all seeds, a
 bootstrap over both seeds and segments, and a t-test over seeds alone; and Satterthwaite's degrees of freedom for the
@@ -39,6 +40,7 @@ from headway.comparison.comparison import ComparedPair, Measure, compare_cells, 
 from headway.core.log import Progress, progress
 from headway.core.tables import Cell, Column, Table
 from headway.grids.ablation import WHOLE, Ablation, as_one_family, by_rank
+from headway.grids.checks import Check, doubt_of, gains_of, neighbour_of
 from headway.grids.grid import TuneConfig
 from headway.grids.grid_run import Choice, best_score
 from headway.grids.power import TYPICAL
@@ -72,6 +74,7 @@ LOOKS = (3, 4, 5, 6, 8, 10)  # seeds at each look
 FALL, FALLS = 30.0, 0.3  # points that a seed loses if it falls, and the share of seeds that do
 PER_DOCUMENT, BY_DOCUMENT = 10, 1.0  # segments; the deviation of documents relative to that of segments
 HEADS, ABLATED_SEEDS = 8, 5
+ORDER_LOST, ORDER_SHIFT = (1.2, 2.6), STEP  # BLEU that a rate costs; how far above the best rate short runs are best
 ADVERSARIAL_TITLE = "Equal systems in the hands of an adversary, plainly and by headway"
 PARTS = ("all", "tuning", "adversarial")
 
@@ -602,11 +605,48 @@ def with_baseline(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bo
     return None, None, plain, said(pairs)
 
 
+def numbers_of_methods(rng: np.random.Generator, losses: Floats) -> Floats:
+    """The numbers (V, n, N) of methods that lose this much with each seed (V, n), and differ as BLEU usually does."""
+    usual, (methods, seeds) = TYPICAL["bleu"], losses.shape
+    of_seeds = rng.normal(30 - losses, usual.seeds / math.sqrt(2))[:, :, None]
+    of_segments = rng.normal(0, usual.segments / math.sqrt(2), (methods, 1, TUNED_SEGMENTS))
+    return of_seeds + of_segments + rng.normal(0, usual.interaction / math.sqrt(2), (methods, seeds, TUNED_SEGMENTS))
+
+
+def as_output(numbers: Floats) -> CellOutput:
+    """The output that has these numbers."""
+    return CellOutput(EvaluationSet("tuning", (("",) * len(numbers),)), tuple(map(repr, numbers.tolist())))
+
+
+def order_of_short_runs(rng: np.random.Generator, seeds: int) -> tuple[bool | None, bool | None, bool, bool]:
+    """Each seed of either method chooses its rate; the short runs of one method are best a step above the best rate."""
+    key, whole = "optimizer.learning_rate", Tuning(ORDER_LOST, RATES[1], 1.0, 0.0)
+    tune, checks, values, at_edge = TuneConfig(key=key, values=RATES), list[Check](), list[list[float]](), False
+    for name, best in (("0", RATES[1] * ORDER_SHIFT), ("1", RATES[1])):
+        short = Tuning(ORDER_LOST, best, SHORT_SHARES[0], SHORT_NOISES[0])
+        choices = [short.choice(rng, tune) for _ in range(seeds)]
+        at_edge |= any(choice.edge for choice in choices)
+        values.append([choice.value for choice in choices])
+        for value in dict.fromkeys(values[-1]):
+            seed = values[-1].index(value)
+            neighbour = neighbour_of(key, choices[seed].tried, value, lambda value: 0.0)
+            if choices[seed].edge:
+                continue
+            both = numbers_of_methods(rng, np.array([[whole.loss(neighbour)], [whole.loss(value)]]))[:, 0]
+            scores = rng.normal(30 - short.share * short.loss(value), short.noise, (seeds, 1))
+            share, outputs = values[-1].count(value) / seeds, (as_output(both[0]), as_output(both[1]))
+            checks.append(Check(name, share, value, neighbour, seed, outputs, tuple(map(as_output, scores))))
+    (pair,) = paired(numbers_of_methods(rng, np.array([[whole.loss(value) for value in row] for row in values])))
+    plain = said([pair]) and not at_edge
+    return None, None, plain, plain and not doubt_of(pair, gains_of(checks, MEAN.metric))
+
+
 ADVERSARIES = (
     *(Adversary("the two worst seeds of one system fail", seeds, failed_seeds) for seeds in (5, 10)),
     *(Adversary("seeds are added until there is a verdict", seeds, peeking) for seeds in (5, 10)),
     *(Adversary("three of ten seeds fall in both systems", seeds, falling) for seeds in (3, 4, 5, 10)),
     *(Adversary("ten segments a document", seeds, in_documents) for seeds in (3, 5)),
+    *(Adversary("tuned order of short runs", seeds, order_of_short_runs) for seeds in (3, 5, 10)),
     Adversary("the largest loss of eight idle heads", ABLATED_SEEDS, ranked_heads),
     Adversary("32 parts by two metrics, at the margin", ABLATED_SEEDS, idle_parts),
     *(Adversary("four systems and a baseline: Holm, Dunnett", seeds, with_baseline) for seeds in (3, 5)),
@@ -630,8 +670,12 @@ def adversarial_record(table: Table, count: int, command: str) -> ResultRecord:
         f"Each row has {count:,} tables of equal systems, with {ADVERSARIAL_SEGMENTS} segments or documents, and seeds"
         " that vary by 1 point.",
         "Plainly is the rule without what headway does about the row: failed seeds are dropped, looks are not counted,"
-        " means of two groups are compared, segments are independent, heads are ranked by the losses that are judged,"
-        " and verdicts are not adjusted over parts and metrics. In the last two rows, it is Holm's method.",
+        " means of two groups are compared, segments are independent, chosen rates are not checked, heads are ranked by"
+        " the losses that are judged, and verdicts are not adjusted over parts and metrics. In the last two rows, it is"
+        " Holm's method.",
+        f"In the rows of tuned systems, BLEU varies as it usually does, on {TUNED_SEGMENTS} segments. Each seed chooses"
+        f" its rate, one step from the best costs {ORDER_LOST[0]:g} BLEU, and the short runs of one of both systems are"
+        " best one step above the best rate of whole runs.",
         "Held is the share of tables whose 95 % interval has the true difference, or that have no interval.",
         "False is the share of tables with a verdict that is wrong.",
     )

@@ -25,6 +25,7 @@ from headway.claims.claims import (
     ClaimConfig,
     ClaimFile,
     Decided,
+    Grouped,
     Regime,
     claims_table,
     decided_by,
@@ -287,7 +288,7 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     level, doubt = looked_at(claims, record).level, of_claim[0]["doubt"] or doubt
     sign = 1 if higher_is_better(claim, claims) else -1
     ours, others = ([sign * score for score in seeds[name]] for name in (left, right))
-    grouped = (ours, others) if groups else None
+    grouped = Grouped(ours, others, sign * groups.gap) if groups else None
     return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime, groups=grouped)
 
 

@@ -121,7 +121,7 @@ def test_a_command_runs_after_a_question_at_a_terminal(
     unasked = run_headway(*given)
     assert (unasked.code, "--teacher: this command was not allowed" in unasked.err) == (2, True)
     question = Mock(return_value=allowed)
-    monkeypatch.setattr("headway.cli.augment_commands.confirmed", question)
+    monkeypatch.setattr("headway.cli.console.confirmed", question)
     assert run_headway(*given).code == (0 if allowed else 2)
     assert (tmp_path / "ran").exists() == (tmp_path / "new").exists() == allowed
     assert question.call_args.args[0].rows == ((command,),)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from headway.claims.claims import (
     COSTS,
     ClaimConfig,
     ClaimPath,
+    Grouped,
     Regime,
     chosen_files,
     claim_files,
     claims_folder,
     claims_table,
     decide,
+    decided_by,
     finding_of,
     read_claims,
     regime_of,
@@ -524,3 +526,27 @@ def test_what_nothing_would_tell() -> None:
     assert needed(ESTIMATE, 0.0) is None
     assert needed(Estimate(0.5, 1, 400, None, 0.04), 1.0) is None
     assert needed_in_words(ESTIMATE, 1e-4) == "more than 1,000 times as many seeds and segments"
+
+
+@pytest.mark.parametrize(
+    ("says", "margin", "shares", "finding"),
+    [
+        ("a > b", 0.0, (8, 1), "holds"),
+        ("a > b", 0.0, (1, 8), "fails"),
+        ("a > b", 0.0, (5, 2), "open"),
+        ("a > b", 60.0, (8, 1), "fails"),
+        ("a >= b", 1.0, (8, 1), "holds"),
+        ("a = b", 1.0, (8, 1), "fails"),
+        ("a = b", 1.0, (1, 8), "fails"),
+    ],
+)
+def test_shares_of_seeds_that_fall_decide_a_claim(
+    says: str, margin: float, shares: tuple[int, int], finding: str
+) -> None:
+    """By Fisher's test: 8 and 1 of 10 seeds are apart (p = .005), 5 and 2 are not (p = .35)."""
+    ours, others = ([10 + 0.1 * seed + 40 * (seed < share) for seed in range(10)] for share in shares)
+    difference = fmean(ours) - fmean(others)
+    estimate = Estimate(difference, 10, 400, 40.0, 0.01)
+    claim = ClaimConfig(says="It does.", claim=says, margin=margin)
+    decided = decided_by(claim, estimate, (fmean(ours), fmean(others)), groups=Grouped(ours, others, 30.0))
+    assert (decided.finding, decided.low) == (finding, None)

@@ -8,7 +8,9 @@ import pytest
 
 import headway
 from headway.comparison.cells import CellOutput, CellResult, documents_of
+from headway.comparison.options import DocumentColumn
 from headway.core.errors import UserError
+from headway.formats.corpus_config import parse_corpus
 from headway.metrics import build_metric
 from tests.comparison.toys import cell, evaluation_set
 
@@ -68,3 +70,17 @@ def test_other_tokenisation(line: str, message: str) -> None:
 
 def test_a_document_ends_at_a_blank_line() -> None:
     assert documents_of("blank", ["a", "b", "", "c"], "test") == ("0", "0", "1", "1")
+
+
+def test_a_column_names_documents(tmp_path: Path) -> None:
+    table, lines = tmp_path / "test.tsv", tmp_path / "test.jsonl"
+    table.write_text("a\tx\tone\nb\ty\tone\nc\tz\ttwo\n")
+    lines.write_text('{"s": "a", "t": "x", "of": {"talk": "one"}}\n')
+    corpus = parse_corpus({"tsv": table, "columns": [1, 2]}, "test")
+    assert documents_of(DocumentColumn(column=3), (), "test", corpus) == ("one", "one", "two")
+    records = parse_corpus({"jsonl": lines, "columns": ["s", "t"]}, "test")
+    assert documents_of(DocumentColumn(column="of.talk"), (), "test", records) == ("one",)
+    with pytest.raises(UserError, match=r"test\.tsv:1: wrong number of columns"):
+        documents_of(DocumentColumn(column=4), (), "test", corpus)
+    with pytest.raises(UserError, match=r"test\.documents: only tables have columns; received 'parallel'"):
+        documents_of(DocumentColumn(column=1), (), "test", parse_corpus({"source": table, "target": table}, "test"))

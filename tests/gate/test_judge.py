@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,6 +17,7 @@ from headway.gate.ledger import Ledger, unsealed
 from headway.gate.loop import Loop
 from headway.gate.options import GateOptions, NewOptions
 from headway.gate.page import write_gate_page
+from tests.conftest import Command
 from tests.gate.loops import SEEDS, asked, begun, propose, write_scores
 
 PROGRAM = """
@@ -216,6 +218,25 @@ def test_programs_are_run_and_their_sealed_scores_stay_sealed(tmp_path: Path) ->
     (copied / "effect").write_text("1")
     with pytest.raises(UserError, match="this name had another content"):
         by_program(path, copied)
+
+
+def test_the_command_of_a_ledger_runs_by_leave(
+    tmp_path: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may have written the ledger."""
+    base, path = drawn_program(tmp_path, "base", 0), tmp_path / "loop.jsonl"
+    begin(path, NewOptions(baseline=(str(base),), run=f"{sys.executable} train.py {{seed}} {{scores}}"))
+    given = ["gate", path, "--propose", drawn_program(tmp_path, "loss", -9)]
+    lines = path.read_bytes()
+    unasked = run_headway(*given)
+    assert (unasked.code, f"{path}: this command was not allowed" in unasked.err) == (2, True)
+    assert path.read_bytes() == lines
+    question = Mock(return_value=True)
+    monkeypatch.setattr("headway.cli.console.confirmed", question)
+    assert run_headway(*given).code == 3
+    assert question.call_args.args[0].rows == ((f"{sys.executable} train.py {{seed}} {{scores}}",),)
+    question.return_value = False
+    assert run_headway(*given, "--yes").code == 3
 
 
 def new(folder: Path, **options: Any) -> None:

@@ -205,7 +205,8 @@ def test_the_value_with_the_best_mean_over_seeds_is_chosen(
     assert [short.job.planned.name for short in state.tuning] == [
         "attention-0.01-4", "attention-0.01-5", "attention-0.02-4", "attention-0.02-5",
     ]  # fmt: skip
-    assert run.total == (len(grid.variants) * (4 + len(grid.config.seeds)),) * 2
+    known = len(grid.variants) * (4 + len(grid.config.seeds))
+    assert run.total == (known, known + len(grid.variants))
     (tmp_path / "out" / "tuning").mkdir(parents=True)
     references = tuple(f"w{index}" for index in range(100))
     for short, right in zip(state.tuning, [accuracy for value in accuracies for accuracy in value], strict=True):
@@ -812,7 +813,7 @@ def test_each_seed_chooses_its_own_value(tmp_path: Path) -> None:
         "attention-0.01-1", "attention-0.02-1", "attention-0.04-1", "local-0.01-1",
     ]  # fmt: skip
     assert {short.job.planned.recipe.training.updates for short in run.ready()} == {3}, "half of a cell's"
-    assert run.total == (3 * 2 * (3 + 1), 3 * 2 * (3 + 3 + 1))
+    assert run.total == (3 * 2 * (3 + 1), 3 * 2 * (3 + 3 + 1 + 1))
     for state in grown(run, best.__getitem__):
         (cell,) = state.cells
         assert (state.value, cell.job.planned.seed) == (best[state.group.seed or 0], state.group.seed)
@@ -823,7 +824,7 @@ def test_each_seed_chooses_its_own_value(tmp_path: Path) -> None:
     assert not any(choice.by_chance or choice.edge for choice in choices.values())
     assert choices["ngram", (1,)].tried == (0.01, 0.02, 0.04)
     assert choices["ngram", (2,)].tried == (0.01, 0.02, 0.04, 0.08), "the highest of three was the best"
-    assert run.total == (3 * 2 * (3 + 1) + 3,) * 2
+    assert run.total == (3 * 2 * (3 + 1) + 3, 3 * 2 * (3 + 1 + 1) + 3)
     again = GridRun(grid, tmp_path / "out", threads=1)
     assert [state.value for state in again.groups] == [0.02, 0.04] * 3
     assert [state.tried for state in again.groups] == [state.tried for state in run.groups]

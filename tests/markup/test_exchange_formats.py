@@ -176,6 +176,8 @@ def test_encodings_have_the_names_of_the_web() -> None:
         b'<!-- <meta charset="utf-8"> --><META content="text/html; charset=windows-1252">\x93a\x94 \x81',
     ):  # fmt: skip
         assert translate_document(content, "a.xhtml", upper) == content.replace(b"\x93a", b"\x93A")
+    described = '<meta name="description" content="charset=koi8-r"><meta name=a charset=utf-8>é'
+    assert translate_document(described.encode(), "a.html", upper).decode().endswith("É")
     chinese = '<meta charset="gb2312">a 镕 '.encode("gb18030")
     assert translate_document(chinese, "a.html", upper) == chinese.replace(b">a", b">A")
     header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\nX: y\\n"\n\nmsgid "ä"\nmsgstr ""\n'
@@ -186,12 +188,27 @@ def test_encodings_have_the_names_of_the_web() -> None:
 
 def test_a_document_that_declares_no_encoding_has_the_one_that_is_given() -> None:
     subtitle = "1\n00:01,0 --> 00:02,0\ncafé …\n"
+    marked = codecs.BOM_UTF32_LE + subtitle.encode("utf-32-le")
+    assert translate_document(marked, "a.srt", upper).decode("utf-32") == subtitle.replace("café", "CAFÉ")
     for encoding in ("windows-1252", "utf-16-le"):
         content = subtitle.encode(codecs.lookup(encoding).name)
         written = translate_document(content, "a.srt", upper, encoding=encoding)
         assert written.decode(encoding) == subtitle.replace("café", "CAFÉ")
     declared = '<meta charset="utf-8">café'.encode()
     assert translate_document(declared, "a.html", same, encoding="cp1252") == declared
+
+
+def test_labels_of_qt_in_xliff_keep_their_accelerators() -> None:
+    units = "".join(
+        f"<trans-unit><source>{label}</source></trans-unit>" for label in ("E&amp;xit", "&amp;File", "R &amp; B")
+    )
+    text = f'<xliff xmlns:trolltech="urn:trolltech:names:ts:document:1.0"><file><body>{units}</body></file></xliff>'
+
+    def german(sentences: Sequence[str]) -> list[Aligned]:
+        return [Aligned({"Exit": "Beenden", "File": "Datei", "R & B": "R & B!"}[one]) for one in sentences]
+
+    written = translate_document(text.encode(), "a.xlf", german, Languages("en", "de")).decode()
+    assert re.findall("<target>(.*?)</target>", written) == ["&amp;Beenden", "&amp;Datei", "R &amp; B!"]
 
 
 def test_a_target_stands_where_the_schemas_ask_for_it() -> None:

@@ -2,6 +2,8 @@
 
 import math
 import os
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,37 @@ def test_bleu_equals_the_loops() -> None:
         score = metric.score(TOKENISED, references).value
         assert score == pytest.approx(oracle_bleu(TOKENISED, references), abs=1e-9)
         assert 10 < score < 95
+
+
+PUBLISHED = r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"  # tensor2tensor's get_ende_bleu.sh
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="the published line is Perl")
+@pytest.mark.parametrize("base", ["13a", "none"])
+def test_bleu_with_split_compounds_is_that_of_the_published_script(base: str) -> None:
+    """The script's own line splits sacrebleu's tokens, and sacrebleu counts what it wrote."""
+    outputs = ["a rich-text format, state-of-the-art.", "x-y-z - a-", "the well-known cats - 3-4 times"]
+    references = ["a rich-text format of the state of the-art.", "x-y z - b-", "well-known cats - about 3-4 times"]
+    tokenizer = sacrebleu.BLEU(tokenize=base).tokenizer
+    split = [
+        subprocess.run(
+            ["perl", "-ple", PUBLISHED],
+            input="\n".join(map(tokenizer, texts)),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for texts in (outputs, references)
+    ]
+    assert split[0][1].startswith("x ##AT##-##AT## y-z")
+    expected = sacrebleu.BLEU(tokenize="none", force=True).corpus_score(split[0], [split[1]]).score
+    metric = build_metric("bleu", tokenize=f"{base}-compounds")
+    assert metric.score(outputs, [references]).value == pytest.approx(expected, abs=1e-9)
+    assert (
+        metric.score(outputs, [references]).value
+        != build_metric("bleu", tokenize=base).score(outputs, [references]).value
+    )
+    assert f"tok:{base}-compounds" in str(metric.signature())
 
 
 def test_bleu_statistics_by_hand() -> None:

@@ -31,6 +31,12 @@ def test_tags_go_where_the_attention_goes(predictor: SequencePredictor) -> None:
     assert result == b"<p>d <b>c b</b> a<p><img> a <i>g f e</i></p>\n"
 
 
+def test_subtitles_are_joined_up_to_the_length_of_training(predictor: SequencePredictor) -> None:
+    translator, longest = SentenceTranslator(predictor), predictor.recipe.data.max_length
+    assert translator.fits("a " * longest)
+    assert not translator.fits("a " * (longest + 1))
+
+
 def test_a_sentence_that_is_too_long(predictor: SequencePredictor) -> None:
     with pytest.raises(UserError, match="'a b c d': this line is too long"):
         SentenceTranslator(predictor, max_source_length=3)(["a b c", "a b c d"])

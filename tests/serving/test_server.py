@@ -1,5 +1,6 @@
 """The interface over real HTTP: LibreTranslate's clients, every option of every task, limits, and an orderly end."""
 
+import codecs
 import json
 import logging
 import os
@@ -107,6 +108,17 @@ def test_requests_are_read_as_libretranslate_reads_them(server: Running) -> None
     assert [each["language"] for each in detected] == ["en"]
     assert server.ask("/spec").content == server.ask("/openapi.json").content
     assert server.ask("/spec", method="POST").status == 405
+    assert server.ask("/translate", fields | {"format": ""}).content == answer
+    assert server.ask("/translate?q=two&target=de", "q=one&source=en&source=fr", **form).content == {
+        "translatedText": "zwei"
+    }
+    assert server.form("/translate", q="one\r\ntwo", source="en", target="de").content["translatedText"] == "eins\nzwei"
+    marked = codecs.BOM_UTF8 + json.dumps(fields).encode()
+    assert server.ask("/translate", marked, **{"content-type": "application/json"}).content == answer
+    disabled = server.form("/suggest", q="one", s="eins", source="en", target="de")
+    assert (disabled.status, disabled.content) == (403, {"error": "Suggestions are disabled on this server."})
+    assert server.ask("/translate", method="PUT").headers["allow"] == "POST"
+    assert server.ask("/translate/", fields).status == 404
 
 
 def test_head_is_answered_where_get_is(server: Running) -> None:
@@ -153,6 +165,11 @@ def test_files(server: Running) -> None:
     assert fetched.headers["content-disposition"] == "attachment; filename*=UTF-8''a.de.txt"
     assert server.ask(url.removeprefix(server.url)).status == 404
     assert upload(server, "a.exe", b"", source="en", target="de").content["error"].endswith("file format not supported")
+    for name, error in (("", "missing file parameter"), (".txt", "file format not supported")):
+        assert upload(server, name, b"one", source="en", target="de").content["error"] == f"Invalid request: {error}"
+    url = upload(server, "..\\../a.txt", b"one", source="en", target="de").content["translatedFileUrl"]
+    named = server.ask(url.removeprefix(server.url)).headers["content-disposition"]
+    assert named == "attachment; filename*=UTF-8''a.de.txt"
     assert upload(server, "a.txt", b"\xff", source="en", target="de").status == 400
     assert upload(server, "a.txt", b"a" * 100_001, source="en", target="de").status == 413
 

@@ -60,7 +60,8 @@ def sign(sentences: Sequence[str]) -> list[Any]:
 
 def check(case: DocumentCase) -> None:
     """Raise AssertionError if the translator's document has other tags, spaces or signs, or has them elsewhere."""
-    from headway.markup.documents import translate_document
+    from headway.markup.documents import kind_of, translate_document
+    from headway.markup.encodings import decoded_document
 
     path = Path(case.path)
     before = path.read_bytes()
@@ -68,17 +69,10 @@ def check(case: DocumentCase) -> None:
     if not case.signs:
         assert after == before
         return
-    texts = [_text(content) for content in (before, after)]
-    if path.suffix in (".html", ".htm", ".xhtml"):  # no-break spaces are written as they are
+    texts = [decoded_document(content, path.name, kind_of(path.name))[0] for content in (before, after)]
+    if path.suffix in (".html", ".htm", ".xhtml"):  # an encoding may lack the sign
         texts = [html.unescape(text) for text in texts]
     assert texts[1].replace(SIGN, "") == texts[0]
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
 
 
 class DocumentsCampaign(Campaign[DocumentCase]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from statistics import fmean, variance
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from headway.comparison.cells import CellResult, Costs
-from headway.comparison.comparison import FLOOR, Comparison, permutation_p, score_nothing
+from headway.comparison.comparison import FLOOR, Comparison, fisher_p, permutation_p, score_nothing
 from headway.comparison.differences import banded_curves
 from headway.comparison.options import LOGPROB, USUAL_BUDGET, AblateOptions
 from headway.core.config import Section, merge, validated
@@ -375,7 +376,7 @@ def decide(
     grouped = pair.groups is not None and pair.why == pair.groups.why
     return decided_by(
         claim, estimate, values, level, paper, why=pair.why, doubt=pair.doubt, regime=regime,
-        groups=(ours, others) if grouped else None,
+        groups=Grouped(ours, others, sign_of * pair.groups.gap) if pair.groups is not None and grouped else None,
     )  # fmt: skip
 
 
@@ -389,12 +390,12 @@ def decided_by(
     why: str = "",
     doubt: str = "",
     regime: Regime | Literal[""] = "",
-    groups: tuple[Sequence[float], Sequence[float]] | None = None,
+    groups: Grouped | None = None,
 ) -> Decided:
     """The finding from an estimate of left - right. The estimate and `paper` are above 0 if left is better.
 
     `why`: the reason why there is no finding; `doubt`: the runs that are needed before there is one. `groups`: the
-    scores of both variants' seeds, above each other if better, if they fall in two groups.
+    scores of both variants' seeds, if they fall in two groups.
     """
     low, high = estimate.interval(level)
     finding: Finding = "open"
@@ -409,18 +410,30 @@ def decided_by(
     return Decided(claim, estimate.value, *ends, values, finding, needs, regime)
 
 
-def _of_groups(
-    claim: ClaimConfig, estimate: Estimate, groups: tuple[Sequence[float], Sequence[float]], level: float
-) -> Finding:
+class Grouped(NamedTuple):
+    """The scores of both variants' seeds, the higher the better, which fall in two groups around `gap`."""
+
+    left: Sequence[float]
+    right: Sequence[float]
+    gap: float
+
+
+def _of_groups(claim: ClaimConfig, estimate: Estimate, groups: Grouped, level: float) -> Finding:
     """The finding on seeds in two groups: what the differences of any two seeds agree on, if a permutation tells it.
 
-    The interval over segments alone has to agree, too.
+    Otherwise it is that of the shares of seeds above the gap, if Fisher's test tells them apart. The interval over
+    segments alone has to agree, too.
     """
-    left, right = groups
+    left, right, gap = groups
     margin = {">": claim.margin, ">=": -claim.margin, "=": claim.margin * (1 if fmean(left) > fmean(right) else -1)}
-    if permutation_p(left, [score + margin[claim.inequality.relation] for score in right]) > 1 - level:
+    moved = [score + margin[claim.inequality.relation] for score in right]
+    if permutation_p(left, moved) <= 1 - level:
+        found = finding_of(claim, min(left) - max(right), max(left) - min(right))
+    elif fisher_p(left, moved, gap) <= 1 - level:
+        ahead = inf if fmean(score > gap for score in left) > fmean(score > gap for score in moved) else -inf
+        found = finding_of(claim, ahead, ahead)
+    else:
         return "open"
-    found = finding_of(claim, min(left) - max(right), max(left) - min(right))
     over_segments = finding_of(claim, *replace(estimate, seed_variance=0.0).interval(level))
     return found if found == over_segments else "open"
 

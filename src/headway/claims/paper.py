@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -30,7 +30,7 @@ from headway.core.storage import check_new, put_in_place, workspace
 from headway.core.system import sync
 from headway.core.tables import Table
 from headway.formats.lines import check_file
-from headway.grids.grid import CELL, CELLS, TUNING, CellJob, Grid, PlannedRun
+from headway.grids.grid import CELL, CELLS, CHECKS, TUNING, CellJob, Grid, PlannedRun, RunKind
 from headway.recipe import read_tree
 from headway.runs.run_folder import RunFolder, portable
 
@@ -39,7 +39,7 @@ OUTPUT = "$OUTPUT"  # stands for the folder of the prepared data
 NAMED = re.compile(r"[\w./-]+")  # what may be a path in a command
 LARGEST = 1 << 20  # bytes of a file beside a claim file that is packed
 MEMBER = re.compile(r"[\w@+=-][\w.@+=-]*(?:/[\w@+=-][\w.@+=-]*)*")  # no way out of the folder, and nothing hidden
-KINDS: tuple[Literal["cells", "tuning"], ...] = (CELLS, TUNING)
+KINDS: tuple[RunKind, ...] = (CELLS, TUNING, CHECKS)  # cells before the checks beside them
 SAME_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -242,8 +242,9 @@ def _restore(unpacked: Path, about: PaperConfig, grid: Grid, folder: Path, data:
             if target.exists() or kept is None:
                 continue
             planned = PlannedRun(run.name, kept.result.variant, kept.result.seed, recipe)
+            beside = folder / CELLS / f"{planned.variant}-{planned.seed}" if kind == CHECKS else None
             with workspace(target.parent) as place:
-                job = CellJob(planned, kind, place, tests, grid.config.predict, 1)
+                job = CellJob(planned, kind, place, tests, grid.config.predict, 1, beside)
                 job.run.mkdir(parents=True)
                 tree = renamed(read_tree(run / "recipe.yaml", alone=True), OUTPUT, str(data.absolute()))
                 write_text(job.run / "recipe.yaml", dump_yaml(tree))

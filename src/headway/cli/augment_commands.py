@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from headway.augment.bulk_options import BulkOptions, DecodedOptions
-from headway.cli.console import confirmed
+from headway.cli.console import allow_command
 from headway.cli.shell import Average, Device, EngineName, Precision, Workers, argument, keys_given, verb
 from headway.cli.standard_streams import write
 from headway.core.config import Section, validated_options
 from headway.core.errors import UserError, check_companions, option
-from headway.core.tables import Table
 from headway.predictors.predict_options import SamplingOptions
 from headway.search.decoding_options import SearchOptions
 
@@ -101,9 +100,7 @@ class TeacherOptions(Section):
 
         command = self.teacher.removeprefix(BEGIN).strip()
         words = program_of(command)
-        if not (self.yes or confirmed(Table(["command of the teacher"], [[command]]))):
-            allowed = f"{option('yes')}, for a command that you trust"
-            raise UserError("this command was not allowed", where=option("teacher"), received=command, allowed=allowed)
+        allow_command(command, "the teacher", option("teacher"), yes=self.yes)
         return CommandTeacher(words, self.licence, self.silence)
 
 

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from headway.core.errors import printable
+from headway.core.errors import UserError, option, printable
 from headway.core.log import Progress, logger, progress_shown, say
 
 if TYPE_CHECKING:
@@ -119,6 +119,16 @@ def confirmed(commands: "Table") -> bool:
     say(commands.text())
     asked = sys.stdin is not None and sys.stdin.isatty()
     return asked and Confirm.ask("Run these commands?", console=console, default=False)
+
+
+def allow_command(command: str, whose: str, where: str, *, yes: bool) -> None:
+    """Ask whether a command may run, unless `yes`. Raises UserError, which names `where`, if it may not."""
+    from headway.core.tables import Table
+
+    shown = command if command.isprintable() else repr(command)
+    if not (yes or confirmed(Table([f"command of {whose}"], [[shown]]))):
+        allowed = f"{option('yes')}, for a command that you trust"
+        raise UserError("this command was not allowed", where=where, received=shown, allowed=allowed)
 
 
 class _BarsAndLines(Bars):

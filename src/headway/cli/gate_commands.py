@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from headway.cli.console import allow_command
 from headway.cli.shell import Overrides, argument, command, flag, new_app, with_flags
 from headway.cli.standard_streams import write
 from headway.core.config import WRITES_FILE
@@ -13,6 +14,7 @@ from headway.core.errors import UserError, option
 from headway.gate.options import GateOptions, NewOptions
 
 if TYPE_CHECKING:
+    from headway.gate.judge import Judge
     from headway.gate.loop import Loop
 
 gate_app = new_app("gate")
@@ -28,6 +30,7 @@ def gate_propose(ledger: LedgerArgument, /, *overrides: Overrides, options: Gate
     if not options.propose:
         raise UserError("there is nothing to judge", where=option("propose"), allowed="a proposal")
     with judging(ledger, options) as judge:
+        _allow(judge)
         answer = judge.propose(overrides)
     write(json.dumps(answer, ensure_ascii=False))
     return EXIT_CODES[answer["word"]]
@@ -101,8 +104,15 @@ def gate_close(
     from headway.gate.judge import judging
 
     with judging(ledger, options) as judge:
+        _allow(judge)
         answer = judge.compared(test)
     write(json.dumps(answer, ensure_ascii=False))
+
+
+def _allow(judge: "Judge") -> None:
+    """Ask whether the command of a loop may run: anybody may have written the ledger. Raises UserError."""
+    if (command := judge.bench.command) is not None:
+        allow_command(command, "the loop", str(judge.loop.ledger.path), yes=judge.options.yes)
 
 
 def _loop(path: Path) -> "Loop":

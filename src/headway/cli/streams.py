@@ -164,7 +164,7 @@ def run_documents(
         for file, content in contents.items():
             try:
                 result = translate_document(
-                    content, str(file), translator, translator.languages, **options.of_documents
+                    content, str(file), translator, translator.languages, fits=translator.fits, **options.of_documents
                 )
             except UserError as error:
                 failed[file] = error

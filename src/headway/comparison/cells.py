@@ -12,21 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat, TypeAdapter
 
-from headway.comparison.options import Documents
+from headway.comparison.options import DocumentColumn, Documents
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import exists, sha256, write_json
 from headway.core.languages import BETWEEN_CHARACTERS
 from headway.core.log import warn
 from headway.formats.alignments import LinksFrom, check_links, read_alignments
-from headway.formats.corpus_config import AnyCorpus, parts
-from headway.formats.corpus_format import content_hash
+from headway.formats.corpus_config import AnyCorpus, CorpusConfig, parse_corpus, parts
+from headway.formats.corpus_format import content_hash, open_format
 from headway.formats.lines import read_lines
 from headway.metrics import Metric
 from headway.metrics.intervals import summed
@@ -366,6 +366,7 @@ class NamedCorpus:
         asked = [*(["evenness"] if self.evenness else []), *([f"references {self.steps}"] if self.steps else [])]
         asked += ["links from 1"] if self.links_from else []
         asked += ["documents"] if self.documents else []
+        asked += [str(self.documents.column)] if isinstance(self.documents, DocumentColumn) else []
         return content_hash([self.name, *options, *map(content, files), *asked])
 
 
@@ -427,7 +428,7 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example],
             raise UserError("only taggers have self-attention a word", where=f"{where}.evenness")
         references = (tuple(" ".join("0" for _ in example.words) for example in examples),)
     sources = tuple(example.source for example in examples)
-    documents = documents_of(corpus.documents, sources, where)
+    documents = documents_of(corpus.documents, sources, where, corpus.corpus)
     by = option("by") if corpus.key else f"{where}.groups"
     beside = ((by, corpus.groups, groups), (where, corpus.alignments, references[0]))
     for place, path, lines in (*beside, (f"{where}.documents", corpus.documents, documents)):
@@ -436,13 +437,16 @@ def read_corpus(recipe: Recipe, corpus: NamedCorpus) -> tuple[Sequence[Example],
     return examples, EvaluationSet(corpus.name, references, sources, groups, corpus.steps, documents)
 
 
-def documents_of(given: Documents | None, lines: Sequence[str], where: str) -> tuple[str, ...]:
-    """The document of each segment: its line in a file, or by blank lines of the test set, which end a document.
+def documents_of(given: Documents | None, lines: Sequence[str], where: str, corpus: AnyCorpus = ()) -> tuple[str, ...]:
+    """The document of each segment: its line in a file, its cell in a column of `corpus`, or by blank lines.
 
-    Empty if no documents are `given`. A test set with blank lines is then warned of. Raises UserError without them.
+    A blank line ends a document. Empty if no documents are `given`. A test set with blank lines is then warned of.
+    Raises UserError if there are no such documents.
     """
     if isinstance(given, Path):
         return tuple(read_lines(given))
+    if isinstance(given, DocumentColumn):
+        return tuple(_column_of(corpus, given.column, f"{where}.documents"))
     numbers = [*accumulate(int(not line.strip()) for line in lines)]
     marked = len({number for number, line in zip(numbers, lines, strict=True) if line.strip()}) > 1
     if given is None:
@@ -453,6 +457,18 @@ def documents_of(given: Documents | None, lines: Sequence[str], where: str) -> t
     if not marked:
         raise UserError("no blank line ends a document here", where=where)
     return tuple(map(str, numbers))
+
+
+def _column_of(corpus: AnyCorpus, column: int | str, where: str) -> Iterator[str]:
+    """The cells of a column of all tables of a corpus. Raises UserError if a part is no table, or lacks the column."""
+    for key, part in parts(corpus, where):
+        if "columns" not in type(part).model_fields:
+            raise UserError("only tables have columns", where=key, received=part.kind, allowed="tsv, jsonl or hub")
+        table = parse_corpus(part.model_dump(exclude_unset=True) | {"columns": (column, column)}, key)
+        for row in open_format(cast(CorpusConfig, table), key).pairs().rows():
+            if isinstance(row, UserError):
+                raise row
+            yield row.source
 
 
 def read_test_set(recipe: Recipe, corpus: NamedCorpus) -> EvaluationSet:

@@ -68,10 +68,12 @@ OF_OUTPUTS = "p_outputs", "p_outputs_holm", "outputs"
 APART, POINT = 5, 1.0  # for two groups: the gap in deviations, the smallest deviation
 FEW_APART = {3: 20, 4: 8}  # the gap by fewer seeds: scores of one group have it by chance as often as those of five
 ONE_RATE, UNTUNED, LEARNING = "one rate for all", "untuned", "still learning"
+ORDER = "order of short runs unknown"
 LIMITS = {
     ONE_RATE: "the learning rate is the same for both, and another one may suit one of them better.",
     UNTUNED: "nothing was tuned, so that the difference may be that of the learning rates.",
     LEARNING: "one of both gained the margin (a point without one) or more in the last fifth of the updates, on dev.",
+    ORDER: "values were chosen by short runs, and no whole run has checked a neighbour of each.",
 }
 FEW = 20  # a system has learned nothing if it has more distinct references than this for each distinct output
 FLOOR = 0.01  # or if its score is within this share of the metric's range of the worst score
@@ -604,18 +606,22 @@ def permutation_p(a: Sequence[float], b: Sequence[float]) -> float:
     return 2 / comb(len(a) + len(b), len(a)) if min(a) > max(b) or min(b) > max(a) else 1.0
 
 
+def fisher_p(a: Sequence[float], b: Sequence[float], gap: float) -> float:
+    """The two-sided p-value of Fisher's exact test on the shares of seeds above `gap`."""
+    from scipy import stats  # imported late: it loads slowly
+
+    counts = [(sum(score > gap for score in row), len(row)) for row in (a, b)]
+    return float(stats.fisher_exact([[above, size - above] for above, size in counts]).pvalue)
+
+
 def p_of_groups(a: Linearised, b: Linearised, gap: float) -> float:
     """The p-value of a pair whose seeds fall in two groups: of a permutation, or Fisher's test on shares above `gap`.
 
     It is never below the p-value over segments alone.
     """
-    from scipy import stats  # imported late: it loads slowly
-
     rows = [one.scores.tolist() for one in (a, b)]
-    above = [sum(score > gap for score in row) for row in rows]
-    of_shares = stats.fisher_exact([[count, len(row) - count] for count, row in zip(above, rows, strict=True)]).pvalue
     over_segments = replace((b - a).estimate(), seed_variance=0.0).p_value() or 0.0
-    return max(min(permutation_p(*rows), float(of_shares)), over_segments)
+    return max(min(permutation_p(*rows), fisher_p(*rows, gap)), over_segments)
 
 
 def compared_pairs(

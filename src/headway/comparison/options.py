@@ -8,14 +8,13 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Section
+from headway.core.config import WRITES_FIGURE, WRITES_FILE, WRITES_FOLDER, Count, Section
 from headway.core.errors import option
 from headway.formats.alignments import LinksFrom
 from headway.formats.lines import check_file
 from headway.inspect.inspect_options import DeviceOptions, OutputOptions
 
 Workers = Annotated[int, Field(gt=0, le=1024)]
-Documents = Literal["blank"] | Path  # see `headway.comparison.cells.documents_of`
 GRID_FILES = (".yaml", ".yml")
 USUAL_BUDGET: Final = "small"  # the default budget
 LOGPROB: Final = "logprob"  # a metric that needs a model, not only outputs
@@ -28,6 +27,15 @@ METRIC_OPTIONS = (
     "A metric's options stand behind it: bleu:tokenize=none,lowercase=true, wer:punctuation=false, chrf:word_order=2, "
     "rouge-1:stem=true, f0.5:label=i, rouge-lsum:language=de, comet:model=FOLDER."
 )
+
+
+class DocumentColumn(Section):
+    """The documents of a table: `column` is the number or the name of the column, or the field of JSON lines."""
+
+    column: Count | str
+
+
+Documents = Literal["blank"] | Path | DocumentColumn  # see `headway.comparison.cells.documents_of`
 
 
 def _option(description: str, default: Any = None, /, **shown: Any) -> Any:

@@ -17,7 +17,7 @@ from headway.core.storage import check_new
 from headway.formats.corpus_config import AnyCorpus, parse_corpus, parts, paths_resolved
 from headway.formats.corpus_format import open_format
 from headway.gate.ledger import Ledger, existing, opened, sealed
-from headway.gate.loop import WITHDRAWN, Due, Loop, Settings, Trial, interval
+from headway.gate.loop import WITHDRAWN, Due, Loop, Part, Settings, Trial, interval
 from headway.gate.options import GateOptions, NewOptions
 from headway.gate.proposals import (
     NAME,
@@ -197,7 +197,7 @@ class Judge:
     """
 
     def __init__(self, ledger: Ledger, options: GateOptions) -> None:
-        self.loop, self.options = Loop(ledger), options
+        self.loop, self.options, self._banks = Loop(ledger), options, dict[tuple[Part, int], list[CellResult]]()
         settings, sets = self.loop.settings, dict[str, NamedCorpus]()
         kept = settings.corpora or {"written": None, "language": None}
         written = kept["written"] and PreparationConfig(**kept["written"])
@@ -286,14 +286,13 @@ class Judge:
         """The scores that a line asks for, with the variances of the difference from the baseline."""
         part, generation = due.part, len(self.loop.baselines) - 1
         try:
-            cells = others = self.baseline().cells(part, self.loop.bank_seeds(part), self.bench)
+            cells = others = self._bank(part, generation)
         except DivergedError as error:
             raise UserError(f"{error}; a baseline has to train with every seed") from error
         if due.kind != "bank":
             cells = proposal.cells(part, due.seeds, self.bench)
         elif generation and part == "sealed":
-            seeds = self.loop.bank_seeds(part, generation - 1)
-            others = self.baseline(generation - 1).cells(part, seeds, self.bench)
+            others = self._bank(part, generation - 1)
         if cells[0].outputs[0].test.references != others[0].outputs[0].test.references:
             raise UserError("these are not the segments of the baseline", where=f"{proposal.name}, the {part} set")
         measures = dict[str, Any]()
@@ -303,6 +302,14 @@ class Judge:
             del variances["value"]
             measures[name] = {"scores": own.scores.tolist(), **variances}
         return {"measures": measures, "outputs": [outputs_hash(cell) for cell in cells]}
+
+    def _bank(self, part: Part, generation: int) -> list[CellResult]:
+        """The cells of a baseline on a set, which are read once."""
+        if (part, generation) not in self._banks:
+            whose = self.baseline(generation if generation < len(self.loop.baselines) - 1 else -1)
+            seeds = self.loop.bank_seeds(part, generation)
+            self._banks[part, generation] = whose.cells(part, seeds, self.bench)
+        return self._banks[part, generation]
 
     def _answer(self, trial: Trial, word: str, reason: str) -> Answer:
         """The answer on a proposal. Of the sealed set it has numbers after a keep alone."""

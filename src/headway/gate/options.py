@@ -51,6 +51,7 @@ class GateOptions(Section):
     )
     scores: Path | None = _option("The scores of the proposal: seed, segment, score, and set, separated by tabs.")
     baseline: tuple[str, ...] = _option("NAME:SEED=RUN: further runs of the baseline.", ())
+    yes: bool = _option("Run the command of the loop without being asked.", False)
     withdraw: bool = _option("Drop the proposal; what its confirmation has spent stays spent.", False)
     workers: Workers | None = _option(
         "Cells that are made at a time.", default_text="models: what there is room for; programs: 1"

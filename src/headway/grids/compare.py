@@ -51,9 +51,11 @@ from headway.core.system import STANDARD_INPUT
 from headway.core.tables import Cell, Column, Table
 from headway.formats.corpus_config import parse_corpus, paths_resolved
 from headway.formats.lines import check_file, kept_pipes, read_lines
+from headway.grids.checks import Check, gains_of, with_checks
 from headway.grids.grid import (
     CELL,
     CELLS,
+    CHECKS,
     TUNING,
     Grid,
     check_corpora,
@@ -74,6 +76,7 @@ from headway.training.arithmetic import chosen, computing
 
 DEFAULT_METRICS = ("bleu", "chrf")
 AS_IT_IS = PreparationConfig()  # files of outputs may hold any text
+NAMES = {CELLS: "cell", TUNING: "tuning", CHECKS: "check"}
 LOOKS, _KEPT_LOOKS = "looks.json", TypeAdapter(list[dict[str, list[Any]]])
 SEVERAL = ("hypotheses", "references", "test")  # options that take one value or several
 
@@ -152,7 +155,9 @@ def compare_existing(
         with progress("decoding", len(planned), "runs") as bar:
             from_runs = [_result_of_run(name, tests, options) for name in bar.over(planned)]
         compared = _verdicts([*from_runs, *from_files, *leads], chosen, options, _unfinished(planned))
-        return with_limits(compared, tuned=all(map(_is_tuned, recipes)))
+        tuned = all(map(_is_tuned, recipes))
+        limited = with_limits(compared, tuned=tuned)
+        return with_checks(limited) if tuned and recipes else limited
 
 
 def _verdicts(
@@ -542,8 +547,10 @@ def comparison_of(grid: Grid, result: GridResult, folder: Path | None = None) ->
         looks=looks_at(folder, cells),
     )  # fmt: skip
     notes = (*found.notes, *_notes(grid, result, left_out, absent), *_notes_on_tuning(grid, choices))
-    found = replace(found, notes=notes, tuning=_tuning(grid, choices))
-    return with_limits(found, tuned=config.tune is not None)
+    found = replace(found, notes=notes, tuning=_tuning(grid, choices, result.checks))
+    if config.tune is None:
+        return with_limits(found, tuned=False)
+    return with_checks(with_limits(found, tuned=True), config.tune.key, result.checks, grid.metrics_of())
 
 
 def _lost(grid: Grid, result: GridResult) -> dict[str, str]:
@@ -622,15 +629,20 @@ def _doubts(grid: Grid, choices: Sequence[Choice]) -> dict[str, str]:
     return {name: f"{' and '.join(each)}, in another folder" for name, each in doubts.items()}
 
 
-def _tuning(grid: Grid, choices: Sequence[Choice]) -> dict[str, Any]:
-    """The choices of the tuned key as a JSON object; empty without tuning."""
+def _tuning(grid: Grid, choices: Sequence[Choice], checks: Sequence[Check]) -> dict[str, Any]:
+    """The choices of the tuned key and their checks as a JSON object; empty without tuning."""
     tune, rows = grid.config.tune, dict[str, list[dict[str, Any]]]()
     if tune is None:
         return {}
     for choice in choices:
         found = {"seeds": list(choice.seeds), "value": choice.value, "tried": list(choice.tried), "edge": choice.edge}
         rows.setdefault(choice.variant, []).append(found | {"by_chance": choice.by_chance})
-    return {"key": tune.key, "by": tune.by, "variants": rows}
+    checked = [
+        {"variant": of.variant, "value": of.value, "neighbour": of.neighbour, "seed": of.seed}
+        | {"gain": gain.value, "error": gain.error}
+        for gain in gains_of(checks, grid.metrics_of()[0]) for of in [gain.check]
+    ]  # fmt: skip
+    return {"key": tune.key, "by": tune.by, "variants": rows} | ({"checks": checked} if checked else {})
 
 
 def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sought] | None = None) -> Table:
@@ -657,8 +669,8 @@ def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sou
     for kind, planned, finished in run.planned():
         seconds = run.seconds_of(kind, planned.variant, known) or 0.0
         left += 0.0 if finished else seconds
-        what, state = "cell" if kind == CELLS else "tuning", "finished" if finished else ""
-        rows.append([planned.name, what, planned.recipe.training.updates, state, duration(seconds)])
+        state = "finished" if finished else ""
+        rows.append([planned.name, NAMES[kind], planned.recipe.training.updates, state, duration(seconds)])
     slots = options.workers or room_here(options.threads)
     with_workers = f"{duration(left / slots)} with {slots} workers of {options.threads} threads"
     notes = [f"{duration(left)} of training are left, {with_workers}."]
@@ -666,6 +678,10 @@ def plan_of(grid: Grid, output: Path, options: GridOptions, sought: Iterable[Sou
         longest = left + sum(count * (run.seconds_of(TUNING, name, known) or 0.0) for name, count in more)
         short = counted(sum(count for _, count in more), "short run")
         notes += [f"Where the best value is the lowest or the highest, up to {short} more: up to {duration(longest)}."]
+    if checks := run.still_checks():
+        seconds = run.seconds_of(CELLS, "", known) or 0.0
+        more_cells = f"{counted(checks, 'more cell')}: {duration(checks * seconds)} (tune.check)"
+        notes += [f"A neighbour of each chosen value is trained with one seed: up to {more_cells}."]
     return Table(
         ["run", "kind", Column("updates", format=","), "state", Column("training", align="right")], rows, notes=notes
     )

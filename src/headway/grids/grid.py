@@ -53,6 +53,8 @@ ENDS = ("training.updates", "training.epochs", "training.minutes")
 CELL = "cell.json"
 CELLS: Final = "cells"
 TUNING: Final = "tuning"
+CHECKS: Final = "checks"
+RunKind = Literal["cells", "tuning", "checks"]
 NOT_OF_GRIDS = ("capture", "prefixes")  # options of prediction for single inputs
 
 
@@ -76,8 +78,8 @@ class EvaluationSetConfig(Section):
     each word's self-attention deviates from its mean, in a tagger's last layer, or averaged by layer weights.
     `metrics`: of this set; by default `aer` for alignments, `deviation` for evenness, and otherwise those of the grid.
     `links_from`: the number of the first word in `alignments`. `documents`: a file with the name of the document of
-    each example, or `blank` if a document ends at a line with a blank source. Segments of a document are not
-    independent.
+    each example, `{column: NAME}` for a column of a table (or its number), or `blank` if a document ends at a line with
+    a blank source. Segments of a document are not independent.
     """
 
     corpus: CorpusField
@@ -149,7 +151,8 @@ class TuneConfig(Section):
     value. `updates`: the length of a short run; by default half that of a cell. `seeds`: by variant, the training seeds
     of the short runs, by default the first of the grid; the value with the best mean is chosen. `grow`: if the best
     value is the lowest or the highest, at most this many further values are tried beyond it, each at the ratio of the
-    two outermost. Only positive numbers grow.
+    two outermost. Only positive numbers grow. `check`: for each chosen value, train a cell of one seed with a
+    neighbouring value, since whole runs may rank values in another order than short runs.
     """
 
     key: str
@@ -159,6 +162,7 @@ class TuneConfig(Section):
     updates: Count | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
     grow: Annotated[int, Field(ge=0, le=20)] = 3
+    check: bool = True
 
     @property
     def grows(self) -> bool:
@@ -281,7 +285,7 @@ class CellGroup:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of the grid: a cell, or a short run for tuning.
+    """A run of the grid: a cell, a short run for tuning, or a cell with another value of the tuned key, as a check.
 
     `name`: the name of its folder, unique among runs of its kind. `value`: of the tuned key; None without tuning.
     """
@@ -297,23 +301,24 @@ class PlannedRun:
 class CellJob:
     """The job of a worker process: train a planned run, and decode test sets.
 
-    `kind`: `cells`, or `tuning` for a short run, which gets no report. `output`: the absolute path of the grid's
-    folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short runs, `logs/` their output. `predict`: options
-    of prediction.
+    `kind`: `cells`, or `tuning` for a short run and `checks`, which get no report. `output`: the absolute path of the
+    grid's folder: `cells/VARIANT-SEED` are run folders, `tuning/` has the short runs, `logs/` their output. `predict`:
+    options of prediction. `beside`: the run that a check is compared with, whose outputs follow those of the check.
     """
 
     planned: PlannedRun
-    kind: Literal["cells", "tuning"]
+    kind: RunKind
     output: Path
     tests: tuple[NamedCorpus, ...]
     predict: Mapping[str, Any]
     threads: int
+    beside: Path | None = None
 
     @property
     def name(self) -> str:
         """The name in messages."""
-        planned = self.planned
-        return f"{planned.variant}, seed {planned.seed}" if self.kind == CELLS else f"tuning {planned.name}"
+        planned, whose = self.planned, {TUNING: "tuning", CHECKS: "check"}
+        return f"{planned.variant}, seed {planned.seed}" if self.kind == CELLS else f"{whose[self.kind]} {planned.name}"
 
     @property
     def run(self) -> Path:
@@ -339,6 +344,7 @@ class CellJob:
                 name: sha256(Path(value)) if name == "dictionary" and value is not None else value
                 for name, value in self.predict.items()
             },
+            **({} if self.beside is None else {"beside": open_run(self.beside).manifest.get("model_sha256")}),
         }
 
     def result(self) -> CellResult | None:
@@ -405,6 +411,11 @@ class Grid:
             )
             for value in (tune.values if values is None else values) for seed in group.tuning_seeds
         ]  # fmt: skip
+
+    def check(self, group: CellGroup, value: Any) -> PlannedRun:
+        """The cell of the first seed of a group with a neighbour of the chosen value."""
+        (cell,) = self.cells(replace(group, seeds=group.seeds[:1]), value)
+        return replace(cell, name=f"{group.variant.name}-{slug(value)}-{cell.seed}")
 
     def cells(self, group: CellGroup, value: Any = None) -> list[PlannedRun]:
         """The cells of a group, one per seed, with the chosen value of the tuned key."""

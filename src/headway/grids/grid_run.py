@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import comb
+from math import comb, inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -27,7 +27,20 @@ from headway.core.log import Progress, duration, progress, say, warn
 from headway.core.registry import foreign_code, import_paths
 from headway.core.storage import locked
 from headway.core.tables import Cell, Column, Table
-from headway.grids.grid import CELLS, TUNING, CellGroup, CellJob, Grid, PlannedRun, check_tuned, edge_of
+from headway.grids.checks import Check, neighbour_of
+from headway.grids.grid import (
+    CELLS,
+    CHECKS,
+    TUNING,
+    CellGroup,
+    CellJob,
+    Grid,
+    PlannedRun,
+    RunKind,
+    check_tuned,
+    edge_of,
+    slug,
+)
 from headway.metrics import Metric
 from headway.metrics.intervals import SIGNIFICANT, linearise
 from headway.metrics.metric import rank
@@ -139,11 +152,12 @@ class CellState:
 
 @dataclass
 class GroupState:
-    """The state of a group: the short runs, the value that they choose, and then the cells with this value."""
+    """The state of a group: the short runs, the value that they choose, the cells with this value, and its check."""
 
     group: CellGroup
     tuning: list[CellState]
     cells: list[CellState] = field(default_factory=list)
+    check: CellState | None = None
     value: Any = None
     chosen: bool = False
     failed: str = ""
@@ -160,8 +174,8 @@ class GroupState:
 
     @property
     def runs(self) -> list[CellState]:
-        """All known runs: short runs and cells."""
-        return [*self.tuning, *self.cells]
+        """All known runs: short runs, cells and the check."""
+        return [*self.tuning, *self.cells, *([self.check] if self.check else [])]
 
 
 @dataclass(frozen=True)
@@ -187,7 +201,7 @@ class Choice:
 class GridResult:
     """The finished cells of a grid, the `failed` and `unfinished` cells as text, and the choices of the tuned key.
 
-    `stopped`: the number of the signal that ended the work; 0 without a signal.
+    `checks`: those that are finished. `stopped`: the number of the signal that ended the work; 0 without a signal.
     """
 
     cells: tuple[CellResult, ...]
@@ -195,6 +209,7 @@ class GridResult:
     choices: tuple[Choice, ...] = ()
     stopped: int = 0
     unfinished: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 class KeptChoice(BaseModel):
@@ -227,6 +242,7 @@ class GridRun:
             if not self._settle(state):  # check the recipes of existing cells before tuning
                 for cell in grid.cells(state.group, first):
                     self._state(cell, CELLS, but=tune.key if tune else "")
+        self._plan_checks()
         self._check_data()
 
     def _as_begun(self, grid: Grid) -> Grid:
@@ -245,10 +261,10 @@ class GridRun:
             runs = [run for state in self.groups if state.group.variant is variant for run in state.runs]
             check_same_data([(run.job.run, run.job.planned.recipe) for run in runs], allowed)
 
-    def _state(self, planned: PlannedRun, kind: Literal["cells", "tuning"], but: str = "") -> CellState:
+    def _state(self, planned: PlannedRun, kind: RunKind, but: str = "", beside: Path | None = None) -> CellState:
         """The state of a run. Raises UserError if it was made with another recipe, apart from the key `but`."""
         tests = self.grid.tests if kind == CELLS else (self.grid.tuning_set,) if self.grid.tuning_set else ()
-        job = CellJob(planned, kind, self.output.absolute(), tests, self.grid.config.predict, self.threads)
+        job = CellJob(planned, kind, self.output.absolute(), tests, self.grid.config.predict, self.threads, beside)
         self._check_same(job, but)
         result = job.result()
         return CellState(job, "waiting" if result is None else "finished", result=result)
@@ -267,6 +283,58 @@ class GridRun:
         if not state.failed:
             state.cells = [self._state(cell, CELLS) for cell in self.grid.cells(state.group, state.value)]
         return True
+
+    def _checked_groups(self) -> Iterator[GroupState]:
+        """The first group of each value that a variant chose, but for edges; of variants that have chosen all."""
+        if self.grid.config.tune is None or not self.grid.config.tune.check:
+            return
+        for _, of_variant in groupby(self.groups, key=lambda state: state.group.variant.name):
+            states = [state for state in of_variant if not state.failed]
+            if all(state.chosen for state in states):
+                first = {slug(state.value): state for state in reversed(states)}
+                yield from (state for state in first.values() if not edge_of(state.tried, state.value))
+
+    def _plan_checks(self) -> None:
+        """Plan the checks whose cells are finished."""
+        for state in self._checked_groups():
+            if state.check is None and state.cells[0].status == "finished":
+                check = self.grid.check(state.group, self._neighbour(state))
+                state.check = self._state(check, CHECKS, beside=state.cells[0].job.run)
+
+    def _neighbour(self, state: GroupState) -> Any:
+        """The value that is checked beside the chosen one."""
+        tune, metric, scores = self.grid.config.tune, self.grid.metrics_of()[0], dict[str, float]()
+        assert tune is not None
+        for value, outputs in zip(state.tried, map(_outputs, state.by_value), strict=True):
+            score = None if outputs is None else tuning_score(outputs, metric)
+            scores[slug(value)] = -inf if score is None else score if metric.higher_is_better else -score
+        return neighbour_of(tune.key, state.tried, state.value, lambda value: scores[slug(value)])
+
+    def _finished_checks(self) -> Iterator[Check]:
+        """The checks that are finished, with the short runs of their values."""
+        for state in self.groups:
+            if state.check is None or state.check.result is None:
+                continue
+            name, chosen, planned = state.group.variant.name, slug(state.value), state.check.job.planned
+            alike = [other for other in self.groups if other.group.variant.name == name]
+            seeds = sum(len(other.group.seeds) for other in alike if other.chosen and slug(other.value) == chosen)
+            short = [
+                run.result.outputs[0]
+                for other in alike for run in other.tuning
+                if run.result is not None and slug(run.job.planned.value) == chosen
+            ]  # fmt: skip
+            share, (better, beside) = seeds / len(self.grid.config.seeds), state.check.result.outputs
+            yield Check(name, share, state.value, planned.value, planned.seed, (better, beside), tuple(short))
+
+    def still_checks(self) -> int:
+        """The largest number of checks that are not planned yet."""
+        if self.grid.config.tune is None or not self.grid.config.tune.check:
+            return 0
+        choosing = {state.group.variant.name for state in self.groups if not (state.chosen or state.failed)}
+        known = [state for state in self._checked_groups() if state.check is None]
+        return sum(state.group.variant.name in choosing for state in self.groups) + sum(
+            state.cells[0].status != "failed" for state in known
+        )
 
     def _choice_file(self, name: str) -> Path:
         return self.output / TUNING / f"{name}.json"
@@ -380,23 +448,24 @@ class GridRun:
         return [run for state in self.groups for run in state.runs]
 
     def ready(self) -> list[CellState]:
-        """The runs that can start, seed by seed over all variants, with short runs before cells.
+        """The runs that can start, seed by seed over all variants, with short runs before cells, and checks last.
 
         Short runs that choose for all seeds come first.
         """
         seeds = self.grid.config.seeds
-        runs = [
-            (seeds.index(run.job.planned.seed) if run.job.kind == CELLS or state.group.seed is not None else -1, run)
-            for state in self.groups
-            for run in state.runs
-            if run.status == "waiting"
-        ]
+
+        def place(state: GroupState, run: CellState) -> int:
+            if run.job.kind == CHECKS:
+                return len(seeds)
+            return seeds.index(run.job.planned.seed) if run.job.kind == CELLS or state.group.seed is not None else -1
+
+        runs = [(place(state, run), run) for state in self.groups for run in state.runs if run.status == "waiting"]
         return [run for _, run in sorted(runs, key=lambda entry: (entry[0], entry[1].job.kind == CELLS))]
 
     def result(self, stopped: int = 0) -> GridResult:
         """The results and failures so far. A failed short run is no failure if another value was chosen."""
         finished = [cell.result for state in self.groups for cell in state.cells if cell.result is not None]
-        needed = [run for state in self.groups for run in (state.cells if state.chosen else state.runs)]
+        needed = [run for state in self.groups for run in state.runs if not (state.chosen and run.job.kind == TUNING)]
         failed = [_failure(run) for run in needed if run.status == "failed"]
         failed += [state.failed for state in self.groups if state.failed]
         choices = [
@@ -411,7 +480,8 @@ class GridRun:
             unfinished += [cell.job.name for cell in state.cells if cell.status in ("waiting", "running")]
             if not state.cells and not state.failed:
                 unfinished.append(state.group.title + (", all seeds" if state.group.seed is None else ""))
-        return GridResult(tuple(finished), tuple(failed), tuple(choices), stopped, tuple(unfinished))
+        checks = tuple(self._finished_checks())
+        return GridResult(tuple(finished), tuple(failed), tuple(choices), stopped, tuple(unfinished), checks)
 
     def run(self, executor: CellExecutor) -> GridResult:
         """Run all missing cells.
@@ -453,6 +523,8 @@ class GridRun:
             else:
                 cells = self.grid.cells(state.group, None if tune is None else tune.values[0])
                 yield from ((CELLS, cell, False) for cell in cells)
+        checks = (state.check for state in self.groups if state.check is not None)
+        yield from ((CHECKS, check.job.planned, check.status == "finished") for check in checks)
 
     def still_grows(self, state: GroupState) -> int:
         """The largest number of further short runs that a group may need if its best value is at an edge."""
@@ -464,12 +536,13 @@ class GridRun:
     @property
     def total(self) -> tuple[int, int]:
         """The number of all runs, and the largest number that it may grow to."""
-        known = sum(len(state.tuning) + len(state.group.seeds) for state in self.groups)
-        return known, known + sum(map(self.still_grows, self.groups))
+        known = sum(len(state.tuning) + len(state.group.seeds) + (state.check is not None) for state in self.groups)
+        return known, known + sum(map(self.still_grows, self.groups)) + self.still_checks()
 
     def is_done(self) -> bool:
         """Whether all runs are finished or failed."""
         settled = [self._settle(state) for state in self.groups]
+        self._plan_checks()
         return all(settled) and all(run.status in ("finished", "failed") for run in self.all())
 
     def _begin(self, executor: CellExecutor) -> None:
@@ -504,10 +577,11 @@ class GridRun:
         runs, known, waiting, beyond = self.all(), self.known_seconds(), list[float | None](), 0.0
         for state in self.groups:
             whole, short = (self.seconds_of(kind, state.group.variant.name, known) for kind in (CELLS, TUNING))
-            for some, seconds in ((state.tuning, short), (state.cells, whole)):
+            for some, seconds in ((state.tuning, short), (state.runs[len(state.tuning) :], whole)):
                 waiting += [seconds for run in some if run.status == "waiting" and not run.job.is_trained()]
             waiting += [] if state.cells or state.failed else [whole] * len(state.group.seeds)
             beyond += (short or 0.0) * self.still_grows(state)
+        beyond += (self.seconds_of(CHECKS, "", known) or 0.0) * self.still_checks()
         at = [(run, _progress(run)) for run in runs if run.status == "running"]
         left = sum(progress.left or 0.0 for _, progress in at) + sum(seconds or 0.0 for seconds in waiting) + beyond
         failed, done = (sum(run.status in kinds for run in runs) for kinds in (("failed",), ("failed", "finished")))
@@ -535,7 +609,7 @@ class GridRun:
         known = dict[str, list[float]]()
         for name, short in self._shares.items():
             runs = [run for run in self.all() if run.job.planned.variant == name and run.status != "waiting"]
-            for kind, share in ((CELLS, 1.0), (TUNING, short)):
+            for kind, share in ((CELLS, 1.0), (CHECKS, 1.0), (TUNING, short)):
                 totals = [_progress(run).total for run in runs if run.job.kind == kind]
                 seconds = [total / share for total in totals if total is not None]
                 if seconds:

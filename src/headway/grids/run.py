@@ -104,6 +104,9 @@ def _make(job: CellJob) -> int:
             memory = read_json(known).get("peak_memory") if known.is_file() else None
             cell = CellName(planned.variant, planned.seed, job.run)
             result = result_of_run(cell, job.tests, job.predict, peak_memory=memory)
+            if job.beside is not None:
+                other = result_of_run(cell._replace(path=job.beside), job.tests, job.predict)
+                result = replace(result, outputs=(*result.outputs, *other.outputs))
             write_result(job.run / CELL, result, job.stamp())
             say(f"{job.name}: finished")
     return 0

@@ -115,6 +115,10 @@ def kind_of(name: str, kind: str | None = None) -> str:
     return found
 
 
+def is_short(text: str) -> bool:
+    return len(text) <= LONGEST_SENTENCE
+
+
 def translate_document(
     content: bytes,
     name: str,
@@ -126,6 +130,7 @@ def translate_document(
     final: bool = True,
     encoding: str | None = None,
     report: Callable[[Counts], object] = Counts.tell,
+    fits: Callable[[str], bool] = is_short,
 ) -> bytes:
     """Translate the text of a document. Its encoding and everything else stay unchanged.
 
@@ -139,6 +144,7 @@ def translate_document(
         final: False marks the translations of PO and XLIFF as to be reviewed.
         encoding: the encoding of a document that declares none; by default UTF-8.
         report: is called with the numbers of characters; by default they are logged.
+        fits: whether a text is short enough to be translated as one sentence; subtitles are joined up to there.
 
     Raises:
         UserError: with its line, the document is not of its kind; or there is no such kind.
@@ -150,7 +156,8 @@ def translate_document(
     result, all_of, done = text, 0, 0
     if kind == "html" and attributes:
         result, all_of, done = _translated(result, name, module.attribute_parts, translate, languages)
-    result, found, changed = _translated(result, name, getattr(module, function), translate, languages, final=final)
+    parser = partial(subtitle_parts, fits=fits) if kind in ("srt", "vtt") else getattr(module, function)
+    result, found, changed = _translated(result, name, parser, translate, languages, final=final)
     seen = all_of + (module.visible(text) if kind == "html" else found)
     report(Counts(name, seen, done + changed, seen - done - changed))
     if kind == "html" and result != text:
@@ -237,10 +244,10 @@ class Cue(NamedTuple):
         return CUE_TAG.sub("", self.text).strip()
 
 
-def subtitle_parts(text: str, languages: Languages) -> Parts:
+def subtitle_parts(text: str, languages: Languages, fits: Callable[[str], bool] = is_short) -> Parts:
     """Segments of as many cues as form a sentence. Raises UserError if there are no subtitles, or a time is invalid.
 
-    A sentence also ends at a pause, a speaker, a sound in brackets or a comment, and if it becomes too long. If few
+    A sentence also ends at a pause, a speaker, a sound in brackets or a comment, and if it `fits` no longer. If few
     cues of a file end with a full stop, each cue is a sentence.
     """
     web = text.startswith("WEBVTT")
@@ -251,7 +258,8 @@ def subtitle_parts(text: str, languages: Languages) -> Parts:
     stopped = sum(bool(SENTENCE_END.search(cue.plain)) for cue in cues) > FEW_STOPS * len(cues)
     pieces, last = list[Piece](), rest
     for cue in cues:
-        if pieces and (not stopped or _is_apart(last, cue, sum(len(piece.text) for piece in pieces))):
+        begun = "".join(piece.text for piece in pieces)
+        if pieces and (not stopped or _is_apart(last, cue) or not fits(f"{begun} {cue.plain}")):
             yield Segment(pieces, escape)
             pieces = []
         between = [last.behind if cue is not cues[0] else "", *cue.before]
@@ -302,15 +310,13 @@ def _seconds(time: str) -> float:
     return sum(float(part) * 60.0**place for place, part in enumerate(reversed(time.replace(",", ".").split(":"))))
 
 
-def _is_apart(last: Cue, cue: Cue, length: int) -> bool:
-    """Whether a cue begins a sentence although the preceding `length` characters have no full stop."""
+def _is_apart(last: Cue, cue: Cue) -> bool:
+    """Whether a cue begins a sentence although the preceding one has no full stop."""
     sounds = cue.plain.startswith(SOUNDS) or last.plain.endswith(SOUNDS)
     voices = [VOICE.search(each.text) for each in (last, cue)]
     is_other = voices[1] is not None and (voices[0] is None or voices[0][0] != voices[1][0])
     has_comment = any(line.startswith("NOTE") for line in cue.before)
-    return (
-        sounds or is_other or has_comment or cue.begin - last.end >= PAUSE or length + len(cue.plain) > LONGEST_SENTENCE
-    )
+    return sounds or is_other or has_comment or cue.begin - last.end >= PAUSE
 
 
 def _cue_pieces(cue: str, web: bool) -> Iterator[Piece]:

@@ -7,11 +7,16 @@ from typing import NamedTuple
 
 from headway.core.errors import UserError
 
-MARKS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+MARKS = {
+    "utf-8": codecs.BOM_UTF8, "utf-32-le": codecs.BOM_UTF32_LE, "utf-32-be": codecs.BOM_UTF32_BE,
+    "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE,
+}  # fmt: skip
 XML = rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([\w.:-]+)"
+CHARSET = rb"charset\s*=\s*[\"']?([\w.:-]+)"
+META = rb"<meta(?:[^<>\"']|\"[^\"<>]*\"|'[^'<>]*')*?\s"  # up to an attribute
 COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 DECLARED = {
-    "html": re.compile(XML + rb"|<meta[^>]+charset\s*=\s*[\"']?([\w.:-]+)", re.I),
+    "html": re.compile(XML + b"|" + META + CHARSET + rb"|<meta[^<>]+;\s*" + CHARSET, re.I),
     "po": re.compile(rb"^[^#\n]*Content-Type:(?:[^\"\n]|\"\r?\n\")*?charset=([\w.:-]+)", re.M),
 } | dict.fromkeys(("xliff", "tmx"), re.compile(XML))
 HEAD = 2**16  # bytes in which an encoding is declared

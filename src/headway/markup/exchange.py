@@ -2,12 +2,14 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from xml.parsers import expat
 
 from headway.core.errors import UserError
 from headway.core.languages import nearest_variant
+from headway.markup.accelerators import find, put_back
 from headway.markup.documents import Languages, Parts, Unit, check_language
 from headway.markup.inline import DEEPEST, Piece, Segment
 from headway.markup.translating import decoded, html_escape, raw_pieces
@@ -22,6 +24,7 @@ AROUND = {"g", "mrk", "pc", "hi"}  # inline elements with translatable content
 BEGINS, ENDS = {"bpt": "i", "bx": "rid", "sc": "id"}, {"ept": "i", "ex": "rid", "ec": "startRef"}
 COPIED = {"new", "initial"}  # states in which a target with the text of its source is no translation
 REVIEW = "needs-review-translation"  # a state of XLIFF 1.2
+QT = "urn:trolltech:names:ts:document:1.0"  # a namespace in XLIFF of Qt's tools, whose labels have accelerators
 
 
 @dataclass
@@ -143,22 +146,23 @@ def xliff_parts(text: str, languages: Languages) -> Parts:
         given, line = one.attributes, text[: text.find(one.raw)].count("\n") + 1
         check_language(given.get("source-language") or given.get("srcLang"), languages, "source", line)
         check_language(given.get("target-language") or given.get("trgLang"), languages, "target", line)
-    parts = list(_units(root, translate=True))
+    unit = partial(_unit, language=languages.target, marks="&" * (QT in xliff.attributes.values()))
+    parts = list(_units(root, unit, translate=True))
     if xliff.attributes.keys() & {"srcLang", "trgLang"} == {"srcLang"} and any(isinstance(one, Unit) for one in parts):
         parts[parts.index(xliff.raw)] = _with(xliff.raw, "trgLang", languages.target.replace("_", "-") or None)
     yield from parts
 
 
-def _units(element: Element, *, translate: bool) -> Parts:
+def _units(element: Element, unit: Callable[[Element, bool], Unit], *, translate: bool) -> Parts:
     yield element.raw
     for part in element.parts:
         allowed = translated(part, translate)
         if not part.name:
             yield part.raw
         elif part.name in ("trans-unit", "segment") and part.of("source"):
-            yield _unit(part, allowed) if _is_open(part, allowed) else part.whole
+            yield unit(part, allowed) if _is_open(part, allowed) else part.whole
         else:
-            yield from _units(part, translate=allowed)
+            yield from _units(part, unit, translate=allowed)
     yield element.end
 
 
@@ -172,10 +176,16 @@ def _is_open(unit: Element, translate: bool) -> bool:
     return _has_text(source) and (target is None or not _has_text(target) or copied or state == "needs-translation")
 
 
-def _unit(unit: Element, translate: bool) -> Unit:
-    """A unit whose target is filled. A new target has the place and the segments that the schemas ask for."""
+def _unit(unit: Element, translate: bool, language: str, marks: str) -> Unit:
+    """A unit whose target is filled. A new target has the place and the segments that the schemas ask for.
+
+    Its label may have an accelerator of `marks`, which is put back as in labels of `language`.
+    """
     target, last = next(iter(unit.of("target")), None), unit.of("source", "seg-source")[-1]
-    contents = list(_contents(last.parts, translate))
+    contents, found = list(_contents(last.parts, translate)), None
+    if marks and len(last.parts) == 1 and last.parts[0].text is not None and (found := find(last.shown, marks)):
+        characters = decoded(last.parts[0].raw)
+        contents = [Segment(list(raw_pieces(characters[: found[0]] + characters[found[1] :])), html_escape)]
 
     def write(translations: Sequence[str], final: bool) -> str:
         remaining, begin, close = iter(translations), unit.raw, unit.of("source")[0].end.replace("source", "target")
@@ -187,6 +197,8 @@ def _unit(unit: Element, translate: bool) -> Unit:
             opened = _with(opened, "state", "translated" if final else REVIEW, add=not final)
             opened = _with(opened, "state-qualifier", None)
         inside = "".join(next(remaining) if isinstance(one, Segment) else one for one in contents)
+        if found:
+            inside = put_back(found[2]._replace(mark=html_escape(found[2].mark)), inside, language)
         filled, out = f"{opened}{inside}{close}", begin
         for number, part in enumerate(unit.parts):
             out += filled if part is target else part.whole

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from string import punctuation
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -23,8 +24,8 @@ LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 # Marks of GitHub, Pandoc and others, before, after and within a paragraph's text.
 LEADING = re.compile(r"(?:\[[ xX]\]\s+|\[![A-Z]+\](?:\n|\Z)|:::[^\n]*(?:\n|\Z)|\[\^[^\]\s]+\]:\s*)*")
 TRAILING = re.compile(r"\n:::\s*\Z")
-MARKS = r"\[\^[^\]\s]+\]|\$(?!\s)[^$\n]+(?<!\s)\$(?!\d)|"
-MARKED = re.compile(MARKS + PLACEHOLDER)
+MARKED = re.compile(r"\[\^[^\]\s]+\]|" + PLACEHOLDER)
+FORMULA = re.compile(r"\$\$[^$]+\$\$|(?<![\w$])\$(?![\s$])[^$\n`]*[^\s$`]\$(?![\w$])")
 # Marks at the beginning of a line inside a paragraph: a definition, a container, a footnote, a check box.
 LINE_MARK = re.compile(r"[:~] +|:::[^\n]*(?=\n|\Z)|\[\^[^\]\s]+\]:\s*|\[[ xX]\] +")
 READ_OTHERWISE = re.compile(r"\\(?=[!-/:-@\[-`{-~\n])|&(?=#?\w+;)")
@@ -80,11 +81,21 @@ class _Inline(ParserInline):
         return self.constructs[1:]
 
 
+def formula(state: StateInline, silent: bool) -> bool:
+    """A rule for formulas, whose signs are no marks of Markdown."""
+    found = FORMULA.match(state.src, state.pos, state.posMax)
+    if found and not silent:
+        state.push("code_inline", "", 0).content = found[0]
+    state.pos = found.end() if found else state.pos
+    return found is not None
+
+
 def markdown_parts(text: str, languages: Languages) -> Parts:
     """The parts of a text, with segments for paragraphs, headings, cells and items, but not code or front matter."""
     parser, env = MarkdownIt("commonmark").enable(["table", "strikethrough"]), dict[str, Any]()
     parser.inline = inline = _Inline()
     parser.inline.ruler.enable("strikethrough")
+    parser.inline.ruler.before("escape", "formula", formula)
     parser.inline.ruler2.enableOnly(["balance_pairs", "strikethrough", "emphasis"])
     parser.core.ruler.disable(["inline", "text_join"])
     matter = FRONT_MATTER.match(text)
@@ -126,17 +137,19 @@ def _marked(content: str) -> tuple[int, int]:
 Markup = tuple[list[str], Counter[Any]]
 
 
-def _mended(before: str, read: Callable[[str], Markup], references: Mapping[str, str], after: str) -> str | None:
+def _mended(
+    before: str, read: Callable[[str], Markup], references: Sequence[tuple[str, str]], after: str
+) -> str | None:
     """A translation with the same markup as `before`, with escaped marks of blocks if needed. None if this fails.
 
     Args:
         before: the text of the source.
         read: reads the markup of a text.
-        references: the source's ends of links whose text is the label of their definition, by this label.
+        references: the links of the source whose text is the label of their definition: this label, and the end.
         after: the translation, in which the labels are explicit.
     """
-    for label, end in references.items():
-        after = after.replace(f"[{label}][{label}]", f"[{label}{end}")
+    for label, end in references:
+        after = after.replace(f"[{label}][{label}]", f"[{label}{end}", 1)
     forms = (after, BLOCK_BEGINS.sub(r"\1\\", after))
     return next((form for form in forms if read(form) == read(before)), None)
 
@@ -200,12 +213,12 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
             continue
         close_links(one.begin)
         kinds = {token.type for _, token in one.tokens}
-        if one.rule in ("escape", "entity") and content[one.begin + 1] != "\n":
+        if one.rule == "entity" or (one.rule == "escape" and content[one.begin + 1] in punctuation):
             run.extend(zip(content[at : one.begin], written[at : one.begin], strict=True))
             source = raw(one.begin, one.end)
             run.extend([(content[one.begin + 1], source)] if one.rule == "escape" else decoded(source))
             at = one.end
-        elif one.rule in ("newline", "escape"):
+        elif one.rule == "newline" or (one.rule == "escape" and content[one.begin + 1] == "\n"):
             hard = one.rule == "escape" or content[: one.begin].endswith("  ")
             flush(max(at, len(content[: one.begin].rstrip(" "))))
             marked = LINE_MARK.match(content, one.end)
@@ -248,9 +261,9 @@ def _pieces(content: str, written: Sequence[str], constructs: Sequence[Construct
     return out
 
 
-def _referring(pieces: list[Piece]) -> tuple[list[Piece], dict[str, str]]:
-    """The pieces with an explicit label for links whose text is the label of their definition; their ends by label."""
-    begun, references = list[int](), dict[str, str]()
+def _referring(pieces: list[Piece]) -> tuple[list[Piece], list[tuple[str, str]]]:
+    """The pieces with an explicit label for links whose text is the label of their definition; the labels and ends."""
+    begun, references = list[int](), list[tuple[str, str]]()
     for number, piece in enumerate(pieces):
         if piece.key == "link" and piece.kind == "open":
             begun.append(number)
@@ -259,7 +272,7 @@ def _referring(pieces: list[Piece]) -> tuple[list[Piece], dict[str, str]]:
             label = "".join(one.raw for one in pieces[begin + 1 : number])
             if piece.raw in ("]", "][]"):
                 pieces[begin] = pieces[begin]._replace(exact=True)
-                references[label] = piece.raw
+                references.append((label, piece.raw))
                 pieces[number] = piece._replace(raw=f"][{label}]")
     return pieces, references
 

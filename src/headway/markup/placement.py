@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from headway.markup.inline import UNIT, Mark, Places, Segment, Span, Target, masked, unpaired
 
 SPACES = re.compile(r"\s+")
+HARMLESS = re.compile(r"<(?![\w/!?])|(?<!--)(?<!\]\])>")  # signs that are markup nowhere but in XML
 
 
 @dataclass
@@ -77,15 +78,6 @@ class _Part:
             else:
                 return
 
-    @property
-    def begin_is_blank(self) -> bool:
-        """Whether white space at the beginning is inside a tag."""
-        return self.segment.read.text[self.begin : self.end][:1].isspace()
-
-    @property
-    def end_is_blank(self) -> bool:
-        return self.segment.read.text[self.begin : self.end][-1:].isspace()
-
     def tree(self) -> _Node:
         """The tree of the tags. Tags without a partner are leaves, and pairs around the same text are joined."""
         stack = [_Node((self.begin, self.end))]
@@ -134,9 +126,9 @@ def rendered(segment: Segment, target: Target, escape: Callable[[str], str], *, 
     cuts = placing.spaces(parts)
     for number, part in enumerate(parts):
         (high, after), last = cuts[number], number == len(parts) - 1
-        text = placing.masked[low:high]
-        begin = low if part.begin_is_blank else high - len(text.lstrip())
-        end = high if part.end_is_blank else low + len(text.rstrip())
+        source, text = segment.read.text[part.begin : part.end], placing.masked[low:high]
+        begin = low if source[:1].isspace() else high - len(text.lstrip())  # white space inside a tag stays there
+        end = high if source[-1:].isspace() else low + len(text.rstrip())
         out += [*part.before, placing.text(part.tree(), begin, max(begin, end)), *reversed(part.behind)]
         out += [] if last else [segment.read.written[segment.read.cuts[number]]]
         low = after
@@ -191,8 +183,8 @@ class _Placing:
         """Place white space of the source. White space that must stay is placed from `low` on; return its end."""
         kept = not self.read.breaks.isdisjoint(range(begin, end))
         written = "".join(
-            self.read.written[one] if self.source[one] == " " else self.escape(self.source[one])
-            for one in range(begin, end)
+            one if space == " " or one.endswith(";") else self.escape(space)
+            for space, one in zip(self.source[begin:end], self.read.written[begin:end], strict=True)
         )
         is_soft = self.source[begin] == " " and written.strip(" ") != ""
         at = self._position(begin, low, kept=kept) if kept or is_soft else self.places.spaces.get(begin)
@@ -335,15 +327,12 @@ class _Placing:
 
     def _escaped(self, begin: int, end: int) -> str:
         """Target characters, as in the source if they are between the same neighbours, or escaped."""
-        out, run = list[str](), begin
+        out, run, text = list[str](), begin, self.target.text
         for at in range(begin, end):
             if self.reuse and self._stays(at):
-                out += [self._fresh(run, at), self.read.written[self.target.origin[at]]]
+                out += [self.escape(text[run:at]), self.read.written[self.target.origin[at]]]
                 run = at + 1
-        return "".join([*out, self._fresh(run, end)])
-
-    def _fresh(self, begin: int, end: int) -> str:
-        return self.escape(self.target.text[begin:end]) if begin < end else ""
+        return "".join([*out, self.escape(text[run:end])])
 
     def _stays(self, at: int) -> bool:
         """Whether a target character is the same as in the source, and escaped or between the same neighbours."""
@@ -351,8 +340,8 @@ class _Placing:
         if origin < 0 or theirs[at] != ours[origin]:
             return False
         written = self.read.written[origin]
-        is_escaped = written[1:].endswith(";") or written[:-1] == "\\"
-        return is_escaped or all(_at(theirs, at + step) == _at(ours, origin + step) for step in (-1, 1))
+        is_escaped = written[1:].endswith(";") or written[:-1] == "\\" or HARMLESS.match(theirs, at)
+        return bool(is_escaped) or all(_at(theirs, at + step) == _at(ours, origin + step) for step in (-1, 1))
 
 
 def _at(text: str, index: int) -> str:

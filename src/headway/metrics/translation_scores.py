@@ -1,6 +1,7 @@
 """BLEU, chrF and TER: sacrebleu's statistics, scores and signatures with headway's metric interface."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from itertools import chain, product
 from typing import Annotated, Literal
 
@@ -14,6 +15,8 @@ from headway.core.languages import LanguageCode, has_no_spaces, is_written_in_ha
 from headway.core.log import warn
 from headway.metrics.metric import Metric, Signature, Statistics, check_segments, present, spelt, without_words
 
+COMPOUNDS = "-compounds"  # after the name of a tokenizer
+HYPHEN = re.compile(r"(\S)-(\S)")
 MANY_TOKENISED = 100  # the number of tokenised-looking outputs above which to warn, as in sacrebleu
 
 
@@ -68,6 +71,22 @@ class Sacrebleu(Metric):
         return Signature.parse(str(self._metric.get_signature()))
 
 
+class CompoundTokenizer:
+    """A tokenizer of sacrebleu, followed by the split of compounds at hyphens in tokenised BLEU of WMT papers.
+
+    The split is that of GNMT and tensor2tensor's `get_ende_bleu.sh`: `s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`.
+    """
+
+    def __init__(self, tokenizer: Callable[[str], str], name: str) -> None:
+        self._tokenizer, self._name = tokenizer, name
+
+    def signature(self) -> str:
+        return self._name
+
+    def __call__(self, line: str) -> str:
+        return HYPHEN.sub(r"\1 ##AT##-##AT## \2", self._tokenizer(line))
+
+
 class Bleu(Sacrebleu):
     """BLEU (Papineni et al. 2002), with the shortest of the closest reference lengths, as sacrebleu and mteval-v13a.
 
@@ -75,7 +94,9 @@ class Bleu(Sacrebleu):
 
     Args:
         tokenize: a tokenizer of sacrebleu; `none` for tokenised text. By default `zh` or `char` for languages that are
-            written without spaces, else `13a`.
+            written without spaces, else `13a`. After its name, `-compounds` splits compounds at hyphens, as tokenised
+            BLEU in papers on WMT's English-German does: `13a-compounds`, or `none-compounds` for tokenised text. Such
+            scores are not comparable with those of the plain tokenizer.
         lowercase: compare without regard to case.
         smooth_method: the smoothing of zero precisions; `exp` is mteval-v13a's (Chen and Cherry 2014, method 3).
         smooth_value: the value of `floor` and `add-k`; None for sacrebleu's.
@@ -104,13 +125,13 @@ class Bleu(Sacrebleu):
         if not tokenize:  # always available, so that scores do not depend on installed packages
             unspaced = language if has_no_spaces(language) else None
             tokenize = "13a" if unspaced is None else "zh" if is_written_in_han(unspaced) else "char"
-        known = list(sacrebleu.BLEU.TOKENIZERS)
-        if tokenize not in known:
-            hint = nearest(tokenize, known)
+        known, split = list(sacrebleu.BLEU.TOKENIZERS), tokenize.endswith(COMPOUNDS)
+        if (base := tokenize.removesuffix(COMPOUNDS)) not in known:
+            hint = nearest(base, known)
             raise UserError(f"unknown tokenizer{hint}", where="bleu.tokenize", received=tokenize, allowed=known)
         try:
             metric = sacrebleu.BLEU(
-                tokenize=tokenize,
+                tokenize=base,
                 lowercase=lowercase,
                 smooth_method=smooth_method,
                 smooth_value=smooth_value,
@@ -122,8 +143,11 @@ class Bleu(Sacrebleu):
             raise UserError(
                 f"this tokenizer cannot be loaded ({reason})", where="bleu.tokenize", received=tokenize
             ) from error
+        if split:
+            metric.tokenizer = CompoundTokenizer(metric.tokenizer, tokenize)
+            metric.tokenizer_signature = tokenize
         super().__init__(metric, "BLEU", needs_spaces=needs_spaces)
-        self._warns = not (force or tokenize == "none")
+        self._warns = not (force or base == "none")
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
         """The statistics. Warns once about hypotheses that look tokenised, unless `force` is set."""

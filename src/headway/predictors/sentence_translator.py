@@ -20,6 +20,7 @@ from headway.predictors.predict_options import checked_options
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, build_aligner
+from headway.processing.processor import Truncation
 from headway.processing.text.sentences import has_several_sentences
 from headway.recipe import Recipe
 
@@ -45,6 +46,9 @@ class SentenceTranslator:
         text = predictor.recipe.text
         self.languages = Languages(text.source.language, text.target.language)
         self.aligner, self.terms = usual_aligner(predictor), TermCount()
+
+    def fits(self, text: str) -> bool:
+        return fits(self.predictor, text)
 
     def __call__(self, sentences: Sequence[str]) -> list[Aligned]:
         """The translations of the sentences. With `skip_broken`, a sentence that cannot be read is returned unchanged.
@@ -77,6 +81,12 @@ def learned_single_sentences(recipe: Recipe) -> bool | None:
     except (UserError, OSError):
         return None
     return sum(several) <= MOST * len(several)
+
+
+def fits(predictor: SequencePredictor, text: str) -> bool:
+    """Whether a text is no longer than the sources that the run was trained on."""
+    data = predictor.recipe.data
+    return not predictor.source.encode(text, Truncation(data.max_length, data.count)).truncated
 
 
 def check_alone(predictor: Predictor[Any, Any]) -> None:

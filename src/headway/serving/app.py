@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import hashlib
 import json
 import secrets
@@ -16,6 +17,7 @@ from contextvars import copy_context
 from functools import partial
 from importlib import resources
 from itertools import chain
+from pathlib import PureWindowsPath
 from threading import Lock
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -34,11 +36,12 @@ from headway.core.errors import RunError, UserError
 from headway.core.languages import language_name
 from headway.core.processes import AbandonedError, check_waited_for
 from headway.core.version import VERSION
-from headway.markup.documents import KINDS, Counts, Languages, lines, translate_document
+from headway.markup.documents import KINDS, Counts, Languages, is_short, lines, translate_document
 from headway.markup.inline import Aligned
 from headway.markup.placeholders import same_placeholders
 from headway.pages.page import page_text
 from headway.predictors.captured_attention import patterns_of
+from headway.predictors.sentence_translator import fits
 from headway.serving.guard import Guard, Numbers, RefusedError, aside, in_time
 from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest
@@ -178,8 +181,11 @@ async def parsed(request: Request, model: type[Body], most: int) -> Body:
         if not kind.startswith(FORMS) and (raw := await _small(request, most)):
             return model.model_validate_json(raw)
         async with request.form(max_files=1, max_fields=100) as form:
-            many = {name: given.getlist(name) for given in (request.query_params, form) for name in given}
-        return model.model_validate({name: each[0] if len(each) == 1 else each for name, each in many.items()})
+            many = {name: _texts(given.getlist(name)) for given in (form, request.query_params) for name in given}
+        several = len(many.get("q", ())) > 1
+        return model.model_validate(
+            {name: each if name == "q" and several else each[0] for name, each in many.items() if each}
+        )
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"][:1]))
@@ -221,7 +227,7 @@ class Server:
         for name in ("q", "source", "target"):
             if not getattr(body, name):
                 raise RefusedError(400, f"Invalid request: missing {name} parameter")
-        if body.format not in ("text", "html"):
+        if body.format not in ("", "text", "html"):
             raise RefusedError(400, f"{body.format} format is not supported")
         body.source, body.target = map(self.translator.code, (body.source, body.target))
         texts = [body.q] if isinstance(body.q, str) else body.q
@@ -293,13 +299,14 @@ class Server:
                 key: str(values[1].get(key) or values[0].get(key) or "") for key in ("source", "target", "api_key")
             }
             self.check_key(request, given["api_key"])
-            if not isinstance(file := form.get("file"), UploadFile):
+            file = form.get("file")
+            if not isinstance(file, UploadFile) or not (name := PureWindowsPath(file.filename or "").name):
                 raise RefusedError(400, "Invalid request: missing file parameter")
-            name, data = file.filename or "", await file.read()
+            data = await file.read()
         for key in ("source", "target"):
             if not given[key]:
                 raise RefusedError(400, f"Invalid request: missing {key} parameter")
-        if not name.lower().endswith(FILES):
+        if PureWindowsPath(name).suffix.lower() not in FILES:
             raise RefusedError(400, "Invalid request: file format not supported")
         source, target = map(self.translator.code, (given["source"], given["target"]))
         if source != AUTO:
@@ -338,9 +345,11 @@ class Server:
 
         def translated() -> tuple[bytes, Characters]:
             counts = list[Counts]()
+            fit = [partial(fits, model.predictor) for model in self.translator.route(source, target)[:1]] or [is_short]
             with turn:
-                languages = Languages(source, target)
-                content = translate_document(data, name, translate, languages, final=False, report=counts.append)
+                content = translate_document(
+                    data, name, translate, Languages(source, target), final=False, report=counts.append, fits=fit[0]
+                )
             return content, Characters(**counts[0]._asdict())
 
         self.check_size([text], self.options.file_characters)
@@ -417,7 +426,12 @@ async def _small(request: Request, most: int) -> bytes:
     """A JSON body. Raises TooLargeError if it has more than `most` commas, because parsing each value takes time."""
     raw = await request.body()
     check_limit("values", "values", raw.count(b","), most)
-    return raw
+    return raw.removeprefix(codecs.BOM_UTF8)
+
+
+def _texts(values: Sequence[str | UploadFile]) -> list[str]:
+    """The texts of a form's field, whose line breaks a browser writes as CR LF."""
+    return [value.replace("\r\n", "\n") for value in values if isinstance(value, str)]
 
 
 def _fields(raw: bytes, *names: str) -> list[str]:
@@ -459,12 +473,14 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         for batcher in (each for model in models for each in model.batchers):
             await asyncio.to_thread(batcher.close)
 
-    app = FastAPI(title="headway", version=VERSION, docs_url=None, redoc_url=None, lifespan=life)
+    app = FastAPI(
+        title="headway", version=VERSION, docs_url=None, redoc_url=None, lifespan=life, redirect_slashes=False
+    )
     index, policy = page(server)
 
     async def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
-            error = RefusedError(error.status_code, str(error.detail))
+            error = RefusedError(error.status_code, str(error.detail), error.headers)
         elif isinstance(error, UserError):
             error = RefusedError(413 if isinstance(error, TooLargeError) else 400, str(error))
         elif isinstance(error, RunError):
@@ -473,6 +489,9 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         elif not isinstance(error, RefusedError):
             error = RefusedError(500, "Cannot answer: an error of the server, which its log has")
         return error.response()
+
+    async def suggested() -> None:
+        raise RefusedError(403, "Suggestions are disabled on this server.")
 
     for kind in (RefusedError, HTTPException, UserError, RunError, Exception):
         app.add_exception_handler(kind, failed)
@@ -503,6 +522,7 @@ def build_app(models: Sequence[ServedModel], options: ServeOptions) -> Guard:
         """The page that translates."""
         return HTMLResponse(index, headers={"content-security-policy": policy})
 
+    app.post("/suggest", include_in_schema=False)(suggested)
     app.get("/spec", include_in_schema=False)(app.openapi)
     app.openapi()  # describes GET alone; it is made once
     for route in app.routes:

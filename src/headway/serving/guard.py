@@ -12,7 +12,7 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import UTC, datetime
@@ -47,14 +47,14 @@ def _deadline(path: str, options: ServeOptions) -> float:
 class RefusedError(Exception):
     """A request that is refused with a status and a message."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.headers = status, headers or {}
 
     def response(self) -> JSONResponse:
         """The HTTP response, in LibreTranslate's form."""
         again = {"retry-after": "1"} if self.status in (429, 503) else {}
-        return JSONResponse({"error": str(self)}, self.status, again)
+        return JSONResponse({"error": str(self)}, self.status, {**again, **self.headers})
 
 
 class Numbers:

@@ -91,6 +91,36 @@ def arrange(tokens: list[str]) -> list[str]:
     return ["".join(str(row.index(1) + 1) for row in product)]
 
 
+def edit(prompt: str) -> tuple[str, int]:
+    """The value of an expression, from its last token to its first: operands wait on a stack, nearest on top."""
+    functions = {"copy", "reverse", "shift", "swap_first_last", "repeat", "echo"}
+    joins = {"append", "prepend", "remove_first", "remove_second"}
+    waiting, used = [""], 0
+    for token in reversed(prompt.split()):
+        if token == ",":
+            waiting.append("")
+        elif token in functions:
+            x = waiting.pop()
+            waiting.append(
+                {
+                    "copy": x,
+                    "reverse": "".join(reversed(x)),
+                    "shift": x[1:] + x[0],
+                    "swap_first_last": x[-1] + x[1:-1] + x[:1],
+                    "repeat": 2 * x,
+                    "echo": x + x[-1],
+                }[token]
+            )
+        elif token in joins:
+            x, y = waiting.pop(), waiting.pop()
+            waiting.append({"append": x + y, "prepend": y + x, "remove_first": y, "remove_second": x}[token])
+        else:
+            waiting[-1] = token + waiting[-1]
+        used += token in functions | joins
+    assert len(waiting) == 1
+    return " ".join(waiting[0]), used
+
+
 ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
     ("copy", "random"): over_tokens(lambda tokens: tokens),
     ("copy", "repeated"): over_tokens(lambda tokens: [tokens[-1]] * len(tokens)),
@@ -104,6 +134,7 @@ ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
     ("sorting", "numbers"): sort_numbers,
     ("polynomial", "plain"): evaluate,
     ("lego", "plain"): follow,
+    ("pcfg", "plain"): edit,
     ("recall", "queries"): look_up,
     ("recall", "one"): look_up,
     ("recall", "noisy"): look_up,

@@ -1,9 +1,9 @@
 """Length generalisation tasks, with longer examples in the test than in training (Kazemnejad et al. 2023).
 
-The tasks include those of recall_tasks.py. Each task draws prompts of any length with their answers, in tokens
-separated by white space. Lengths are uniform, and no prompt is in two parts: whether a prompt of a trained length
-belongs to training, dev or the test is a function of the prompt and the seed. Every part and length has its own random
-numbers, so asking for more training examples does not change the test.
+The tasks include those of recall_tasks.py and pcfg_task.py. Each task draws prompts of any length with their answers,
+in tokens separated by white space. Lengths are uniform, and no prompt is in two parts: whether a prompt of a trained
+length belongs to training, dev or the test is a function of the prompt and the seed. Every part and length has its own
+random numbers, so asking for more training examples does not change the test.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import write_json, write_new_texts
+from headway.corpora.generated.pcfg_task import pcfg
 from headway.corpora.generated.recall_tasks import KEYS, induction, permutations, recall, recall_chain, selective_copy
 from headway.formats.lines import read_lines
 
@@ -192,6 +193,7 @@ LENGTH_TASKS: dict[str, LengthTask] = {
         LengthTask("sorting", {"tokens": _sort_tokens, "numbers": _sort_numbers}, 8, 16),
         LengthTask("polynomial", {"plain": _polynomial}, 8, 16),
         LengthTask("lego", {"plain": _lego}, 8, 16, longest=len(ascii_lowercase)),
+        LengthTask("pcfg", {"plain": pcfg}, 5, 10),  # the length is the number of functions
         # The length is the number of pairs in recall, of tokens to copy or search, or of permutations.
         LengthTask(
             "recall",
