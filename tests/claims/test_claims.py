@@ -289,6 +289,16 @@ def test_numbers_are_absolute_where_the_budget_is_the_papers(tmp_path: Path) -> 
     assert " / " in full[0][3]
 
 
+def test_printed_variances_and_another_metric_of_the_document_are_shown(tmp_path: Path) -> None:
+    claim = {"says": "A.", "claim": "good > bad", "paper": {"good": 35.34, "bad": 34.77}, "paper_spread": {"good": 0.1}}
+    changes: dict[str, Any] = {"claims": [claim], "paper_metric": "bleu:tokenize=13a-compounds"}
+    claims = read_claims(write_claims(tmp_path, **changes))
+    small, full = (claims_table({}, claims, as_printed=given) for given in (False, True))
+    assert small.cells()[0][2] == "+0.57 (35.34 ± 0.1 / 34.77)"
+    assert full.cells()[0][2] == "35.34 ± 0.1 / 34.77"
+    assert any("13a-compounds" in note for note in small.notes)
+
+
 def trained(gains: dict[str, tuple[float, ...]], seeds: tuple[int, ...] = (1, 2), margin: float = 0.5) -> Any:
     """A comparison whose runs have these BLEU on dev after 200, 400, ... updates."""
     cells = [

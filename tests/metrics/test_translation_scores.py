@@ -126,6 +126,7 @@ def test_bleu_with_split_compounds_is_that_of_the_published_script(base: str) ->
         != build_metric("bleu", tokenize=base).score(outputs, [references]).value
     )
     assert f"tok:{base}-compounds" in str(metric.signature())
+    assert metric.label == "BLEU-compounds"  # so that one table has both
 
 
 def test_bleu_statistics_by_hand() -> None:

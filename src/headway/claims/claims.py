@@ -62,6 +62,7 @@ class ClaimConfig(Section):
     >= B` (not worse), whichever direction of the metric is better. `metric`: one of the grid's, by default the first,
     or a cost such as `cpu_seconds`. `test`: the test set, if there are several. `margin`: in units of the metric, how
     much better A is at least, or the difference that counts as even. `paper`: the document's numbers by variant.
+    `paper_spread`: the variance or standard deviation that the document prints beside them, by variant.
     """
 
     says: str
@@ -70,6 +71,7 @@ class ClaimConfig(Section):
     test: str | None = None
     margin: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     paper: dict[str, float] = Field(default={})
+    paper_spread: dict[str, Annotated[float, Field(ge=0)]] = Field(default={})
 
     @field_validator("claim")
     @classmethod
@@ -84,6 +86,11 @@ class ClaimConfig(Section):
         if self.inequality.relation != ">" and not self.margin and self.metric not in COSTS:
             raise ValueError("what is even, or not worse, needs a margin")
         return self
+
+    def printed(self, variant: str) -> str:
+        """The document's number of a variant, with its spread."""
+        spread = f" ± {self.paper_spread[variant]:g}" if variant in self.paper_spread else ""
+        return f"{self.paper[variant]:g}{spread}"
 
     def paper_difference(self, *, higher_is_better: bool) -> float | None:
         """The difference of the document's numbers, above 0 if the left variant is better; None without numbers."""
@@ -136,7 +143,8 @@ class ClaimFile(Section):
     `data`: for the budget `small`, and for `full` unless `full_data` is set. `grid`: the keys of a grid, or the path of
     a grid file; `$OUTPUT` in its texts is the folder of the data. `cut`: parts of variants to cut. VARIANT/PART names
     the variant without the part; claims on it are by the first metric of `cut`, or their own. `looks`: how often
-    findings were evaluated, with seeds or learning rates added for open claims, or all measured again.
+    findings were evaluated, with seeds or learning rates added for open claims, or all measured again. `paper_metric`:
+    the metric of the document's numbers if it is not the first of the grid, such as `bleu:tokenize=13a-compounds`.
     """
 
     title: str
@@ -149,6 +157,7 @@ class ClaimFile(Section):
     cut: CutConfig | None = None
     budgets: Annotated[dict[Literal["small", "full"], BudgetConfig], Field(min_length=1)]
     looks: Annotated[int, Field(ge=1, le=100)] = 1
+    paper_metric: str = ""
     claims: tuple[ClaimConfig, ...]
     findings: tuple[str, ...] = ()
 
@@ -240,7 +249,7 @@ def read_claims(path: Path) -> ClaimFile:
         if said.count(claim.says) > 1:
             raise UserError("two claims say the same", where=str(path), received=claim.says)
         left, _, right = claim.inequality
-        for name in (left, right, *claim.paper):
+        for name in (left, right, *claim.paper, *claim.paper_spread):
             if name not in variants:
                 what, where = f"no such variant{nearest(name, variants)}", f"{path}: {claim.claim}"
                 raise UserError(what, where=where, received=name, allowed=variants)
@@ -536,7 +545,9 @@ def claims_table(
         paper = ours = ""
         difference = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
         if difference is not None:
-            paper = f"{claim.paper[left]:g} / {claim.paper[right]:g}" if as_printed else f"{difference:+.2f}"
+            numbers = f"{claim.printed(left)} / {claim.printed(right)}"
+            paper = numbers if as_printed else f"{difference:+.2f}"
+            paper += f" ({numbers})" if claim.paper_spread and not as_printed else ""
         if found is not None:
             interval = "" if found.low is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
             values = f"{found.values[0]:.2f} / {found.values[1]:.2f}, " if as_printed else ""
@@ -550,6 +561,8 @@ def claims_table(
     if claims.looks > 1:
         kept = f"{100 * claims.kept_level:.3g} %"
         notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
+    if claims.paper_metric:
+        notes += [f"The document's numbers are of {claims.paper_metric}, and comparable with no other metric's."]
     regimes = {found.regime for found in decided.values() if found is not None}
     notes += [f"{regime.capitalize()}: {said}." for regime, said in IN_NOTES.items() if regime in regimes]
     return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=[*notes, *still_open])

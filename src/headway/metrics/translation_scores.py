@@ -146,7 +146,7 @@ class Bleu(Sacrebleu):
         if split:
             metric.tokenizer = CompoundTokenizer(metric.tokenizer, tokenize)
             metric.tokenizer_signature = tokenize
-        super().__init__(metric, "BLEU", needs_spaces=needs_spaces)
+        super().__init__(metric, f"BLEU{COMPOUNDS if split else ''}", needs_spaces=needs_spaces)
         self._warns = not (force or base == "none")
 
     def statistics(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Statistics:
