@@ -14,16 +14,16 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1302, 27, 77, 0),  # papers are packed with checks; looks are counted; shares of seeds that fall; the unlearned decide nothing
-    "cli": Room(3253, 62, 215, 10),  # gate, data filter, teachers; options of documents, papers, checkpoints; commands run by leave
-    "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents by column, looks and Dunnett's method
+    "claims": Room(1302, 27, 77, 0),  # papers are packed and replayed; looks; shares of seeds that fall
+    "cli": Room(3253, 62, 215, 10),  # gate, data filter, teachers; options of documents, papers; leave for commands
+    "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
     "experiments": Room(624, 9, 57, 2),
     "export": Room(3766, 22, 156, 21),
     "formats": Room(2676, 68, 34, 0),
-    "gate": Room(1671, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
-    "grids": Room(3244, 46, 166, 9),  # a neighbour of each tuned value is checked; heads are judged by rank; documents are units
+    "gate": Room(1665, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
+    "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
     "importing": Room(942, 33, 81, 1),  # checkpoints are compared with transformers
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
