@@ -14,16 +14,16 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(912, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1315, 27, 77, 0),  # the metric and the spread of published numbers; papers are replayed
-    "cli": Room(3267, 63, 216, 10),  # gate, data filter, teachers; options of documents, papers; serve --records
+    "claims": Room(1315, 27, 77, 0),  # the metric and the spread of published numbers; papers are replayed; papers are packed and replayed; looks; shares of seeds that fall
+    "cli": Room(3267, 63, 216, 10),  # gate, data filter, teachers; options of documents, papers; serve --records; gate, data filter, teachers; options of documents, papers; leave for commands
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(624, 9, 57, 2),
     "export": Room(4053, 22, 171, 21),  # two vocabularies, metadata, records; causes of an engine's differences
     "formats": Room(2676, 68, 34, 0),
-    "gate": Room(1664, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
-    "grids": Room(3244, 46, 166, 9),  # heads are judged by rank; looks are kept; documents are units
+    "gate": Room(1665, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
+    "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
     "importing": Room(956, 33, 84, 1),  # checkpoints are compared with transformers; factors are kept
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),

@@ -1,5 +1,6 @@
 """Proposals that are trained, and run folders, on sets that metrics score."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from headway.gate.judge import begin, judging
 from headway.gate.ledger import Ledger
 from headway.gate.loop import Loop
 from headway.gate.options import GateOptions, NewOptions
+from tests.conftest import Command
 from tests.grids.grids import write_grid
 
 
@@ -90,3 +92,43 @@ def test_recipes_are_trained_and_runs_are_decoded(tmp_path: Path) -> None:
     assert propose(path, *runs)["word"] == "same"
     with pytest.raises(UserError, match="two seeds have the same weights"):
         propose(path, f"twice:1={cells}/other-1", f"twice:2={cells}/other-1")
+
+
+DATES = """
+task: translation
+data: {folder: data, train: {tsv: train.tsv}, dev: {tsv: dev.tsv}}
+vocabulary: {kind: char, shared: true}
+model: {dim: 16, feed_forward: 32, heads: 2, dropout: 0.0, encoder: {layers: 1}, decoder: {layers: 1}}
+optimizer: {learning_rate: 1.0e-5, schedule: linear, warmup: 2}
+training: {updates: 40, batch_tokens: 400, checkpoint_every: 40, dev_metrics: [chrf], precision: float32}
+decoding: {beam: 1, max_length_ratio: 0, max_length_offset: 12}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_loop_of_models_on_dates_is_closed(
+    tmp_path: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first line of the ledger to the comparison on a third set, at the terminal."""
+    monkeypatch.chdir(tmp_path)
+    Path("base.yaml").write_text(DATES)
+    sizes = ("train_size=200", "dev_size=20", "test_size=30")
+    for folder, seed in (("data", 1), ("other", 2)):
+        assert run_headway("data", "make", "dates", "--output", folder, f"seed={seed}", *sizes).code == 0
+    sets = ("--public", "data/test-unseen-pairs.tsv", "--sealed", "data/test-unseen-dates.tsv", "--metric", "chrf")
+    begun = run_headway("gate", "new", "loop.jsonl", "--baseline", "base.yaml", *sets, "--preset", "small")
+    assert begun.code == 0, begun.err
+    kept = run_headway("gate", "loop.jsonl", "optimizer.learning_rate=1e-2", "--propose", "faster", "--workers", "2")
+    assert (kept.code, json.loads(kept.out)["word"]) == (0, "keep"), kept.err
+    checked = run_headway("gate", "check", "loop.jsonl")
+    assert (checked.code, json.loads(checked.out)["kept"]) == (0, 1)
+    unsealed = run_headway("gate", "close", "loop.jsonl", "--test", "data/test-unseen-dates.tsv")
+    assert (unsealed.code, "this file is in the loop" in unsealed.err) == (2, True)
+    closed = run_headway("gate", "close", "loop.jsonl", "--test", "other/test-unseen-dates.tsv", "--workers", "2")
+    assert closed.code == 0, closed.err
+    answer = json.loads(closed.out)
+    assert (answer["first"], answer["last"], answer["seeds"]) == ("base", "faster", 8)
+    assert answer["pairs"][0]["verdict"] == "better"
+    late = run_headway("gate", "loop.jsonl", "optimizer.learning_rate=3e-2", "--propose", "late")
+    assert (late.code, "this loop is closed" in late.err) == (2, True)

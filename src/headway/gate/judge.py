@@ -344,16 +344,13 @@ class Judge:
             what = "a loop of models is closed on a third test set; programs write their scores of the set test"
             raise UserError(what, where=option("test"), received=test)
         if test is not None:
-            sets["test"] = NamedCorpus(
-                "test", _corpus(test, "test"), key=option("test"), written=sets["public"].written
-            )
+            sets["test"] = replace(sets["public"], name="test", corpus=_corpus(test, "test"), key=option("test"))
             used = [one.corpus for one in self.bench.sets.values()]
             used += [corpus for one in (self.baseline(0), self.baseline()) for corpus in _corpora_of(one)]
             _check_unseen(sets["test"], used, "the loop")
         seeds, bench = range(CLOSING_SEEDS + 1, CLOSING_SEEDS + 1 + loop.preset.bank), replace(self.bench, sets=sets)
-        cells = list[CellResult]()
-        for generation in (0, len(loop.baselines) - 1):
-            cells += self.baseline(generation).cells("test", seeds, bench)
+        both = (self.baseline(generation) for generation in (0, len(loop.baselines) - 1))
+        cells = [cell for baseline in both for cell in baseline.cells("test", seeds, bench)]
         first, last = loop.baselines[0].name, loop.baseline.name
         found = with_limits(compare_cells(cells, [*self.metrics.values()], baseline=first), tuned=False)
         answer = {

@@ -4,8 +4,9 @@ A ledger is right if each line is the one that was due after the lines before it
 checks it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
@@ -220,10 +221,11 @@ class Loop:
         """The line that is due for a proposal; None if it has its word."""
         if trial.word is not None:
             return None
-        names = list(self.trials)
-        before = [self.trials[name] for name in names[: names.index(trial.name)]]
-        known = [(self.settings.identity, self.settings.baseline), *((one.identity, one.name) for one in before)]
-        if (twin := dict(reversed(known)).get(trial.identity)) is not None:
+        known = chain(
+            [(self.settings.identity, self.settings.baseline)],
+            ((one.identity, one.name) for one in self._before(trial)),
+        )
+        if (twin := next((name for identity, name in known if identity == trial.identity), None)) is not None:
             return _word("same", f"the content of {twin}")
         if trial.diverged is not None:
             return _word("drop", f"seed {trial.diverged} diverged")
@@ -231,7 +233,7 @@ class Loop:
             return self._look(trial)
         if "public" not in self.baseline.banks:
             return self._bank("public")
-        if (due := self._screen(trial, before)) is not None:
+        if (due := self._screen(trial)) is not None:
             return due
         if "sealed" not in self.baseline.banks:
             return self._bank("sealed")
@@ -241,11 +243,16 @@ class Loop:
         seeds = self.bank_seeds(part)
         return Due("bank", {"set": part, "baseline": self.baseline.name, "seeds": list(seeds)}, part, seeds)
 
-    def _screen(self, trial: Trial, before: Sequence[Trial]) -> Due | None:
+    def _before(self, trial: Trial) -> Iterator[Trial]:
+        """The proposals before one."""
+        return takewhile(lambda other: other is not trial, self.trials.values())
+
+    def _screen(self, trial: Trial) -> Due | None:
         """The next line of the screen; None if the proposal has passed it."""
         done, most = len(trial.outputs), len(rules.SCREEN)
         if done:
-            known = [(self.settings.baseline, self.baselines[0].outputs), *((one.name, one.outputs) for one in before)]
+            every = ((one.name, one.outputs) for one in self._before(trial))
+            known = chain([(self.settings.baseline, self.baselines[0].outputs)], every)
             twin = next((name for name, outputs in known if outputs[:done] == trial.outputs), None)
             if twin is not None and done == most:
                 return _word("same", f"every output of the screen is that of {twin}")

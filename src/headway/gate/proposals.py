@@ -202,11 +202,8 @@ class TrainedProposal(Proposal):
             error.exit_code = 128 + result.stopped
             raise error
         for state in run.all():
-            if (
-                state.status == "failed"
-                and not state.signal
-                and DIVERGED in state.job.log.read_text("utf-8", "replace")
-            ):
+            has_failed = state.status == "failed" and not state.signal
+            if has_failed and DIVERGED in state.job.log.read_text("utf-8", "replace"):
                 raise DivergedError(self.name, state.job.planned.seed)
         if result.failed:
             raise RunError("\n".join(result.failed))

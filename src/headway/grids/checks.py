@@ -58,7 +58,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a variant would gain by the neighbour of a value: above 0 if it is better, with its standard error."""
+    """The gain of a variant by the neighbour of a value, above 0 if that is better, with its standard error."""
 
     check: Check
     value: float
