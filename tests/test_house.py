@@ -14,8 +14,8 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(912, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1315, 27, 77, 0),  # the metric and the spread of published numbers; papers are replayed; papers are packed and replayed; looks; shares of seeds that fall
-    "cli": Room(3267, 63, 216, 10),  # gate, data filter, teachers; options of documents, papers; serve --records; gate, data filter, teachers; options of documents, papers; leave for commands
+    "claims": Room(1315, 27, 77, 0),  # metric and spread of published numbers; papers are packed; looks; falls
+    "cli": Room(3267, 63, 216, 10),  # gate, filter, teachers; documents, papers; serve --records; leave for commands
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
