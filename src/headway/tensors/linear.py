@@ -355,7 +355,7 @@ def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
             for kind, prepared in products.items():
                 began = time.thread_time()
                 for product in prepared:
-                    product(rows)
+                    product(rows).contiguous()  # the next map copies a result that is laid out by columns
                 seconds[kind][number] = min((time.thread_time() - began) / copies, seconds[kind][number])
     if not products:
         return None
