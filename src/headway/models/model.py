@@ -272,7 +272,8 @@ def log_probabilities(logits: Tensor) -> Tensor:
     in_place = logits.device.type == "cpu" and logits.dtype == wide and logits.is_contiguous()
     if not in_place or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return F.log_softmax(logits, -1, dtype=wide)
-    for block in logits.view(-1, logits.shape[-1]).split(max(1, CACHED_LOGITS // logits.shape[-1])):
+    rows = logits.view(-1, logits.shape[-1])
+    for block in torch.split(rows, max(1, CACHED_LOGITS // rows.shape[1])):
         torch.log_softmax(block, -1, out=block)
     return logits
 
