@@ -2,7 +2,8 @@
 
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headway.runs.load import load
 from headway.runs.run import open_run
 
 PRECISIONS = ("float32", "int8")
+MODELLED = (4, 8, 16)  # cores that are modelled if the machine has fewer
 
 
 def run_bench_file(
@@ -69,12 +71,15 @@ def run_bench_file(
                 contenders.append(Contender(f"headway {precision}", setup_headway, given, theirs))
                 contenders.append(Contender(theirs, setup_ctranslate2, (*given, folder), theirs))
             measurements += compared(compete(run.name, str(workers), contenders, rounds))
+    measurements = list(with_model(measurements))
     words = sum(len(line.split()) for line in lines)
     notes = (
         f"{counted(len(lines), 'sentence')}, {words:,} words, beam {beam}; text to text, batches sorted by length",
         "a worker decodes a batch at a time on one core; both have as many workers as cores",
         "times the baseline: median over the rounds of sentences/s beside CTranslate2 in the same precision and round",
         "by processor time: the same of the processor time of all threads",
+        "efficiency: the speed beside that of one core times the cores",
+        "modelled: by Amdahl's law, with the serial share of the time of one core that the most measured cores show",
     )
     return BenchReport("Decoding of whole files", "cores", measurements, {}, notes, counted="sentences").write(output)
 
@@ -91,6 +96,24 @@ def compared(played: Sequence[Measurement]) -> list[Measurement]:
             "by_processor_time": statistics.median(theirs / ours for ours, theirs in pace),
         }
     return list(played)
+
+
+def with_model(measurements: Sequence[Measurement]) -> Iterator[Measurement]:
+    """The measurements with their efficiency beside one core, followed by those of more cores by Amdahl's law."""
+    single = {each.contender: statistics.median(each.seconds) for each in measurements if each.setting == "1"}
+    most = max(int(each.setting) for each in measurements)
+    for each in measurements:
+        if each.contender in single:
+            cores = int(each.setting)
+            each.facts["efficiency"] = single[each.contender] / statistics.median(each.seconds) / cores
+        yield each
+    last = {each.contender: each for each in measurements if each.setting == str(most)}
+    for cores in (cores for cores in MODELLED if single and cores > most > 1):
+        for each in (each for each in measurements if each.setting == "1"):
+            serial = max(0.0, (1 / last[each.contender].facts["efficiency"] - 1) / (most - 1))
+            share = serial + (1 - serial) / cores
+            seconds, facts = [share * second for second in each.seconds], {"efficiency": 1 / share / cores}
+            yield replace(each, setting=f"{cores}, modelled", seconds=seconds, facts=facts)
 
 
 def setup_headway(

@@ -112,6 +112,7 @@ FACTS = {
     "padding": Column("padding", format=".1%", align="right"),
     "by_processor_time": Column("by processor time", format=".2f", align="right"),
     "equal_outputs": Column("equal outputs", format=".0%", align="right"),
+    "efficiency": Column("efficiency", format=".2f", align="right"),
 }
 
 # A contender's round: given the round's number, the work is done and its target tokens are counted.

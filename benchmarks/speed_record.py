@@ -59,6 +59,11 @@ def by_length(report: BenchReport) -> Table:
     return Table(columns, rows, title=report.title, notes=report.table().notes)
 
 
+def named(option: str) -> str:
+    """An option of `bench.py` for the record: RUN instead of a folder, and FILE instead of a file."""
+    return "RUN" if Path(option).is_dir() else "FILE" if Path(option).is_file() else option
+
+
 def main() -> None:
     """Measure, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -71,7 +76,8 @@ def main() -> None:
     drawn = [] if given.figure is None else ["--figure", str(given.figure)]
     sets = [False, True] if instruction_set().startswith("AVX512") and not given.wide else [False]
     reports = [measured(given.verb, given.options + (drawn if not narrow else []), narrow) for narrow in sets]
-    command = " ".join(["python benchmarks/speed_record.py", *sys.argv[1:]])
+    words = [named(word) if word in given.options else word for word in sys.argv[1:]]
+    command = " ".join(["python benchmarks/speed_record.py", *words])
     titled = [
         replace(report, title="{instruction_set}, {threads} threads".format_map(report.machine)) for report in reports
     ]

@@ -31,7 +31,7 @@ HOUSE = {
     "markup": Room(2660, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
     "metrics": Room(2417, 27, 50, 0),  # split compounds; unpaired seeds; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
-    "models": Room(4249, 49, 57, 0),  # docstrings describe every key; Mozilla's sizes; the cache of frozen layers
+    "models": Room(4262, 49, 57, 0),  # docstrings describe every key; Mozilla's sizes; the cache of frozen layers; + 13: log softmax in the memory of the logits
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
@@ -40,10 +40,10 @@ HOUSE = {
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
     "runs": Room(1378, 30, 65, 1),  # workers; factors of imported integers; a run with fixed factors is its integers
-    "search": Room(775, 3, 17, 0),
+    "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1978, 43, 54, 4),  # requests are read as LibreTranslate reads them; characters are counted; records
     "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
-    "tensors": Room(1486, 3, 0, 0),  # + 119: ranges of inputs; saturation, from export
+    "tensors": Room(1489, 3, 0, 0),  # + 119: ranges of inputs; saturation, from export; + 3: rows of 8-bit products scaled in place
     "training": Room(3679, 51, 184, 2),  # docstrings describe every key; fixed ranges are measured, and move
     "trees": Room(418, 0, 0, 0),
 }

@@ -291,18 +291,24 @@ def test_scores_that_are_not_finite_are_named(number: float, time: int, beam: in
         sample(table, given, limits, sampling=Sampling(), lines=[1, 2, 3], count=beam)
 
 
-@pytest.mark.parametrize(("size", "count"), [(7, 7), (640, 11), (1024, 3), (1030, 5), (1039, 1), (4001, 8)])
-def test_the_largest_are_found_by_blocks(size: int, count: int) -> None:
-    scores = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
-    scores[1] = -torch.inf
-    scores[1, ::50] = 1 + scores[0, ::50]
-    scores[2, -3:] += 20  # what is left over behind the last block
-    scores[3] = 2.0
-    for given in (scores, scores.T.contiguous().T):
-        values, columns = largest(given, count)
-        assert torch.equal(values, scores.topk(count, dim=1).values)
-        assert torch.equal(scores.gather(1, columns), values)
-        assert all(len(set(row)) == count for row in columns.tolist())
+@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize(("size", "count"), [(9, 7), (640, 11), (1024, 3), (1030, 5), (1039, 1), (4001, 8)])
+def test_the_largest_are_found_by_blocks(size: int, count: int, first: int) -> None:
+    raw = torch.randn(6, size, generator=torch.Generator().manual_seed(1))
+    raw[1] = -torch.inf
+    raw[1, ::50] = 1 + raw[0, ::50]
+    raw[2, -3:] += 20  # what is left over behind the last block
+    raw[3] = 2.0
+    raw[4, :2] = 30
+    scores = torch.tensor([[0.0, -0.5], [-9.0, -torch.inf], [-1.0, 0.25]])
+    sums = (scores.reshape(6, 1) + raw)[:, first:].reshape(3, -1)
+    for given in (raw, raw.T.contiguous().T):
+        total, values, places = largest(scores, given, count, first)
+        assert torch.equal(total.topk(count).values, sums.topk(count).values)
+        assert torch.equal(raw.view(3, -1).gather(1, places), values)
+        assert torch.equal(scores.gather(1, places // size) + values, total)
+        assert (places % size >= first).all()
+        assert all(len(set(row)) == len(row) for row in places.tolist())
 
 
 @pytest.mark.parametrize("beam", [1, 3])

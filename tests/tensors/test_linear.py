@@ -126,8 +126,8 @@ def test_a_processor_that_adds_in_16_bits_gets_half_the_steps(monkeypatch: pytes
         def prepare(self, weight: torch.Tensor, scales: torch.Tensor) -> None:
             self.whole, self.scales = (weight / scales[:, None]).round(), scales
 
-        def multiply(self, rows: torch.Tensor) -> torch.Tensor:
-            whole = (rows * self.steps).round() + self.steps + 1
+        def multiply(self, rows: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
+            whole = (rows / largest * self.steps).round() + self.steps + 1
             pairs = (whole[:, None] * self.whole).unflatten(2, (-1, 2)).sum(3).clamp(-32768, 32767)
             return (pairs.sum(2) - (self.steps + 1) * self.whole.sum(1)) * self.scales / self.steps
 

@@ -260,9 +260,22 @@ def wanted(name: str, capture: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in capture)
 
 
+CACHED_LOGITS = 1 << 18  # logits whose log softmax is computed at once, so that they stay in the cache of a core
+
+
 def log_probabilities(logits: Tensor) -> Tensor:
-    """The log softmax of logits (..., V), in float32 or wider."""
-    return F.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    """The log softmax of logits (..., V), in float32 or wider, which replaces the logits in memory if possible.
+
+    Without gradients, new memory takes as much time on a CPU as the log softmax itself.
+    """
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    in_place = logits.device.type == "cpu" and logits.dtype == wide and logits.is_contiguous()
+    if not in_place or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return F.log_softmax(logits, -1, dtype=wide)
+    rows = logits.view(-1, logits.shape[-1])
+    for block in torch.split(rows, max(1, CACHED_LOGITS // rows.shape[1])):
+        torch.log_softmax(block, -1, out=block)
+    return logits
 
 
 def sentences_of(index: Tensor, width: int, count: int) -> tuple[int, Tensor | None]:

@@ -218,44 +218,51 @@ def _candidates(
 ) -> _Candidates:
     """The `count` best candidates of each sentence, whose hypotheses have `scores` (N, W).
 
-    The best candidates of each hypothesis are selected before scores are added, so only these are added up. `raw` (N *
-    W, V) holds the log probabilities of the model, and is not modified.
+    `raw` (N * W, V) holds the log probabilities of the model, and is not modified.
     """
-    width, vocabulary = scores.shape[1], raw.shape[1]
-    forbidden = limits.forbidden(time)
+    width, size, forbidden = scores.shape[1], raw.shape[1], limits.forbidden(time)
     if forbidden is None:
-        allowed = raw.clone()
-        limits.restrict(allowed, sentences.repeat_interleave(width), time, history)
-        values, tokens = largest(allowed, min(count, vocabulary))
-    else:
-        values, tokens = largest(raw, min(count + forbidden, vocabulary))
-        values = values.masked_fill(tokens < forbidden, -torch.inf)
-    shown = values.shape[1]
-    total = (scores.reshape(-1, 1) + values).reshape(len(scores), -1)
-    best, places = total.topk(min(count, total.shape[1]), dim=1)
+        raw, forbidden = raw.clone(), 0
+        limits.restrict(raw, sentences.repeat_interleave(width), time, history)
+    total, values, places = largest(scores, raw, count, forbidden)
+    best, order = total.topk(min(count, total.shape[1]), dim=1)
     if (missing := count - best.shape[1]) > 0:  # fewer candidates than `count`: add impossible ones
         best = torch.cat([best, best.new_full((len(best), missing), -torch.inf)], 1)
-        places = torch.cat([places, places.new_zeros(len(places), missing)], 1)
-    tokens, values = (part.reshape(len(scores), -1).gather(1, places) for part in (tokens, values))
-    return _Candidates(best, places // shown, tokens, values)
+        order = torch.cat([order, order.new_zeros(len(order), missing)], 1)
+    places = places.gather(1, order)
+    return _Candidates(best, places // size, places % size, values.gather(1, order))
 
 
-def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest values of each row of `scores` (R, V), best first, and their columns, both (R, count).
+def largest(scores: Tensor, raw: Tensor, count: int, first: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Candidates (N, C) of each sentence that include the `count` best: sums, log probabilities, and places in (W * V).
 
-    On a CPU each row is split into blocks, and only the blocks with the largest maxima are sorted: maxima are computed
-    with vector instructions, whereas sorting is not.
+    On a CPU the columns of each hypothesis are split into blocks, and only the blocks with the largest maxima are
+    sorted: maxima are computed with vector instructions, whereas sorting is not.
+
+    Args:
+        scores: (N, W), added to the log probabilities.
+        raw: log probabilities (N * W, V).
+        count: at least 1.
+        first: the first column that is a candidate.
     """
-    rows, size = scores.shape
-    blocks = size // BLOCK
-    if scores.device.type != "cpu" or torch.compiler.is_compiling() or blocks < 4 * count:
-        return scores.topk(count, dim=1)
-    cut = blocks * BLOCK  # a block consists of every `blocks`-th column before this one
-    chosen = scores[:, :cut].reshape(rows, BLOCK, blocks).amax(1).topk(count, dim=1, sorted=False).indices
-    columns = (chosen[:, :, None] + torch.arange(0, cut, blocks)).flatten(1)
-    columns = torch.cat([columns, torch.arange(cut, size).expand(rows, -1)], 1) if cut < size else columns
-    values, order = scores.gather(1, columns).topk(count, dim=1)
-    return values, columns.gather(1, order)
+    (sentences, width), size = scores.shape, raw.shape[1]
+    blocks, device = (size - first) // BLOCK, raw.device
+    if device.type != "cpu" or torch.compiler.is_compiling() or blocks < 4 * count:
+        values, columns = raw[:, first:].topk(min(count, size - first), dim=1)
+        places = columns.view(sentences, width, -1) + torch.arange(first, width * size, size, device=device)[:, None]
+        return (scores.reshape(-1, 1) + values).view(sentences, -1), values.view(sentences, -1), places.flatten(1)
+    end = first + blocks * BLOCK  # a block consists of every `blocks`-th column before this one
+    maxima = raw[:, first:end].unflatten(1, (BLOCK, blocks)).amax(1) + scores.reshape(-1, 1)
+    chosen = maxima.view(sentences, -1).topk(count, dim=1, sorted=False).indices
+    parents = chosen // blocks
+    places = ((chosen + parents * (size - blocks))[:, :, None] + torch.arange(first, end, blocks)).flatten(1)
+    before = scores.gather(1, parents).repeat_interleave(BLOCK, 1)
+    if rest := size - end:
+        others = torch.arange(end, width * size, size)[:, None] + torch.arange(rest)
+        places = torch.cat([places, others.flatten().expand(sentences, -1)], 1)
+        before = torch.cat([before, scores.repeat_interleave(rest, 1)], 1)
+    values = raw.reshape(sentences, -1).gather(1, places)
+    return before + values, values, places
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
-from headway.tensors.int8_rounding import LARGEST, RANGE, InputRange, TokenEmbedding, as_int8, int8_scale
+from headway.tensors.int8_rounding import LARGEST, RANGE, SMALLEST, InputRange, TokenEmbedding, as_int8, int8_scale
 
 BACKENDS = ("torch", "onednn")
 
@@ -203,7 +203,7 @@ class Int8Product(Product):
     def __init__(self, weight: Tensor, bias: Tensor | None, steps: int | None = None) -> None:
         self.steps = exact_steps(type(self)) if steps is None else steps
         weight = weight.detach().float()
-        self.bias = weight.new_zeros(len(weight)) if bias is None else bias.detach().float()
+        self.outputs, self.bias = len(weight), None if bias is None else bias.detach().float()
         self.prepare(weight, weight.abs().amax(1).clamp(min=TINY) / 127)
 
     @abstractmethod
@@ -211,14 +211,17 @@ class Int8Product(Product):
         """Round W (O, D) to integers times the scales (O,), and store it."""
 
     @abstractmethod
-    def multiply(self, rows: Tensor) -> Tensor:
-        """The product (R, O) without bias of rows (R, D) between -1 and 1."""
+    def multiply(self, rows: Tensor, largest: Tensor) -> Tensor:
+        """A new tensor, the product (R, O) without bias of rows (R, D) divided by their `largest` (R, 1) numbers."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         if not rows.shape[0]:
-            return rows.new_empty(0, len(self.bias))
-        largest = rows.abs().amax(1, keepdim=True).clamp_(min=TINY)
-        return torch.addcmul(self.bias, self.multiply(rows / largest), largest)
+            return rows.new_empty(0, self.outputs)
+        largest = rows.abs().amax(1, keepdim=True).clamp_(min=SMALLEST)
+        product = self.multiply(rows, largest)
+        if self.bias is None:
+            return product.mul_(largest)
+        return torch.addcmul(self.bias, product, largest, out=product)
 
 
 class FbgemmInt8(Int8Product):
@@ -236,9 +239,9 @@ class FbgemmInt8(Int8Product):
         finally:
             torch.backends.quantized.engine = engine
 
-    def multiply(self, rows: Tensor) -> Tensor:
+    def multiply(self, rows: Tensor, largest: Tensor) -> Tensor:
         quantized = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        product: Tensor = quantized(rows, 1 / self.steps, self.steps + 1, self.packed)
+        product: Tensor = quantized(rows / largest, 1 / self.steps, self.steps + 1, self.packed)
         return product
 
 
@@ -251,8 +254,8 @@ class OneDnnInt8(Int8Product):
         self.packed = torch.ops.onednn.qlinear_prepack(whole, [PACKED_FOR, weight.shape[1]])
         self.middle = torch.tensor(self.steps + 1.5)  # the zero point plus half a step, because conversion truncates
 
-    def multiply(self, rows: Tensor) -> Tensor:
-        whole = rows.mul(self.steps).add_(self.middle).to(torch.uint8)
+    def multiply(self, rows: Tensor, largest: Tensor) -> Tensor:
+        whole = torch.addcmul(self.middle, rows, self.steps / largest).to(torch.uint8)
         product: Tensor = torch.ops.onednn.qlinear_pointwise(
             whole, 1 / self.steps, self.steps + 1, self.packed, self.scales, self.zeros, None,
             1.0, 0, torch.float32, "none", [], "",
@@ -264,7 +267,7 @@ class OneDnnInt8(Int8Product):
 def exact_steps(kind: type[Int8Product]) -> int:
     """127 if sums of the largest numbers are exact, 63 if the processor adds pairs of products in 16 bits."""
     ones = torch.ones(16, 64)
-    return 127 if bool(((kind(ones, None, 127).multiply(ones) - 64).abs() < 0.1).all()) else 63
+    return 127 if bool(((kind(ones, None, 127)(ones) - 64).abs() < 0.1).all()) else 63
 
 
 class RoundedProduct:
@@ -360,7 +363,7 @@ def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
             for kind, prepared in products.items():
                 began = time.thread_time()
                 for product in prepared:
-                    product(rows)
+                    product(rows).contiguous()  # the next map copies a result that is laid out by columns
                 seconds[kind][number] = min((time.thread_time() - began) / copies, seconds[kind][number])
     if not products:
         return None
