@@ -14,8 +14,8 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1288, 27, 74, 0),  # papers are packed and replayed; looks are counted; the unlearned decide nothing
-    "cli": Room(3236, 62, 214, 10),  # gate, data filter, teachers; options of documents, papers, checkpoints
+    "claims": Room(1520, 30, 81, 0),  # papers are packed, replayed and shown on a site; looks are counted
+    "cli": Room(3252, 62, 215, 10),  # gate, data filter, teachers; options of documents, papers, checkpoints
     "comparison": Room(3300, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
