@@ -113,9 +113,41 @@ def teaching() -> Iterator[str]:
     yield f"gets its verdict in {min(power):.0f} to {max(power):.0f} % of comparisons"
 
 
+def found(name: str, claim: str) -> dict[str, Any]:
+    """The finding of a record on a claim."""
+    return next(each for each in record(name).claims if each["claim"] == claim)
+
+
+def interval(of: dict[str, Any]) -> str:
+    return f"{of['difference']:+.1f} [{of['low']:+.1f}, {of['high']:+.1f}]"
+
+
+def claims() -> Iterator[str]:
+    forgets = found("headway-captions", "tuned >= before")
+    gains = interval(found("headway-captions", "tuned > before")).replace(" [", " BLEU [")
+    yield f"fine-tuning gains on captions: {gains}"
+    yield f"10,000 pairs: {interval(found('headway-tanaka-10k', 'backtranslated > plain'))}"
+    yield f"a global vector helps: {interval(found('loem2023-translation', 'multinn > no-global'))}"
+    yield f"The loss is {-forgets['difference']:.1f} BLEU [{forgets['low']:.1f}, {forgets['high']:.1f}]"
+    yield f"that score is {rows('loem2023-translation', 2)[0]['best on dev']:.1f} BLEU"
+
+
+def more_data() -> Iterator[str]:
+    back, sampled = (found("headway-tanaka-10k", f"{name} > plain") for name in ("backtranslated", "sampled"))
+    yield f"back-translation cost {-back['difference']:.1f} BLEU and subword sampling {-sampled['difference']:.1f}"
+    yield f"({day('headway-tanaka-10k')})"
+
+
+def dependencies() -> Iterator[str]:
+    share = list(rows("ewt-heads")[0].values())[1]
+    yield f"[{share:.1f} % of the words of dev]"
+    yield f"({day('ewt-heads')})"
+
+
 PAGES = {
     "first-ten-minutes": first_ten_minutes, "comparing": comparing, "verdict": verdict, "sizes": sizes,
-    "fine-tuning": fine_tuning, "teaching": teaching,
+    "fine-tuning": fine_tuning, "teaching": teaching, "claims": claims, "more-data": more_data,
+    "dependencies": dependencies,
 }  # fmt: skip
 
 
