@@ -96,7 +96,7 @@ def test_a_phone_shows_the_page_without_requests(tmp_path: Path, run_headway: Co
         assert page.locator("td", has_text="holds").is_visible()
         grounds = set[str]()
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme)
             grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert len(grounds) == 2
     assert len(asked) == 1, "the page asks for nothing but itself"

@@ -49,7 +49,9 @@ def run(reversal: Reversal, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def predictor(run: Path) -> SequencePredictor:
-    return headway.load(run, device="cpu")
+    found = headway.load(run, device="cpu")
+    assert isinstance(found, SequencePredictor)
+    return found
 
 
 @pytest.fixture(scope="module")
