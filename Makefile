@@ -27,7 +27,7 @@ test-without-unix: .venv/test
 	HEADWAY_WITHOUT_UNIX=1 LC_ALL=C $(PYTEST) --durations=10 tests/core tests/parses tests/corpora tests/cli tests/test_systems.py
 
 # The slow tests, which `make test` leaves out.
-test-all: .venv/test-all .venv/argos
+test-all: .venv/test-all .venv/argos .venv/oracles
 	scripts/install-test-system-packages.sh
 	$(PYTEST) -m slow --timeout=900
 
@@ -78,6 +78,14 @@ bench: .venv/test
 .venv/argos: Makefile | .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ \
 	    argostranslate==1.11.0 minisbd==0.9.0 stanza==1.10.1 emoji==2.16.0
+	touch $@
+
+# Libraries that look inside models, beside which tests/export/test_other_libraries.py puts headway's numbers.
+.venv/oracles: Makefile | .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ \
+	    transformer-lens==4.3.0 inseq==0.7.1 accelerate==1.15.0 beartype==0.23.1 better_abc==0.0.3 captum==0.9.0 \
+	    datasets==5.2.0 dill==0.4.1 einops==0.8.2 fancy_einsum==0.0.3 jaxtyping==0.3.11 multiprocess==0.70.19 \
+	    pyarrow==26.0.1 transformers_stream_generator==0.0.5 treescope==0.1.10 wadler_lindig==0.1.8 xxhash==4.1.0
 	touch $@
 
 clean:

@@ -11,6 +11,7 @@ import pytest
 
 from headway.cli import console, main
 from headway.core.log import Progress
+from tests.claims.toy_claims import packed
 from tests.cli.test_shell import VERBS
 from tests.conftest import Command, Reversal
 from tests.docs.pages import ROOT
@@ -48,6 +49,7 @@ LINES = {
     "augment": "augment distill RUN --input words.txt --output distilled",
     "export": "export --list RUN",
     "pack": "pack RUN pack.zip",
+    "site": "site paper.zip",
 }
 # Verbs without results, or whose results are times, that need what is not here, or take long; they write as others do.
 OTHERS = ["reproduce", "serve", "new", "train", "demo", "doctor", "data-annotate", "import"]
@@ -65,6 +67,7 @@ def made(folder: Path, reversal: Reversal) -> Path:
     for name in ("reversal.yaml", "train.tsv", "dev.tsv"):
         (folder / name).write_bytes((reversal.recipe.parent / name).read_bytes())
     begun(folder)
+    packed(folder / "paper.zip")
     return folder
 
 

@@ -33,6 +33,21 @@ def test_a_client_of_libretranslate_works_unchanged(server: Running, tmp_path: P
     assert {each["code"]: each["targets"] for each in client.languages()} == {"en": ["de"], "de": []}
 
 
+def test_weblate_is_answered(server: Running) -> None:
+    """Requests as its `LibreTranslateTranslation` (5.14) sends them: an empty key, marks such as [X4X]."""
+    headers = {"accept": "application/json; charset=utf-8", "referer": "https://weblate.example/"}
+    assert [each["code"] for each in server.ask("/languages", **headers).content] == ["de", "en"]
+    body = {"api_key": "", "q": ["one two", "three [X6X]", "[X0X] one"], "source": "en", "target": "de"}
+    answer = server.ask("/translate", body, **headers)
+    assert answer.status == 200
+    assert answer.content["translatedText"][0] == "eins zwei"
+    assert ["[X6X]" in text for text in answer.content["translatedText"]] == [False, True, False]
+    assert answer.content["translatedText"][2].startswith("[X0X]")
+    refused = server.ask("/translate", body | {"target": "zh-Hans"}, **headers)
+    assert refused.status == 400
+    assert isinstance(refused.content["error"], str)
+
+
 def test_texts_lists_and_forms(server: Running) -> None:
     fields = {"source": "en", "target": "de"}
     assert server.form("/translate", q="one", **fields).content == {"translatedText": "eins"}

@@ -10,6 +10,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,16 +210,24 @@ def replay(
     return [*tables, Table(["claim", "then", "now"], rows, title=title)], max(code, int(bool(differ)))
 
 
-def _unpack(pack: Path, folder: Path) -> None:
-    """Unpack a paper. Raises UserError, before anything is written, if it has files that papers do not have."""
-    with opened_zip(pack, "pack") as archive, workspace(folder.parent) as place:
+@contextmanager
+def opened_paper(pack: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a pack for reading. Raises UserError if it is damaged, or has files that packs of papers do not have."""
+    check_file(pack, "the pack")
+    with opened_zip(pack, "pack") as archive:
         names = [entry.filename for entry in archive.infolist()]
         for name in names:
             if not MEMBER.fullmatch(name) or names.count(name) > 1:
                 raise UserError("a paper has no such file", where=str(pack), received=name)
         if PAPER not in names:
             raise UserError(f"this is no pack of a paper: it has no {PAPER}", where=str(pack))
-        for name in names:
+        yield archive
+
+
+def _unpack(pack: Path, folder: Path) -> None:
+    """Unpack a paper. Raises UserError as `opened_paper`, before anything is written."""
+    with opened_paper(pack) as archive, workspace(folder.parent) as place:
+        for name in archive.namelist():
             target = place / "paper" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(name) as source, target.open("wb") as written:

@@ -1,9 +1,9 @@
-"""The verbs import, export, serve and pack."""
+"""The verbs import, export, serve, pack and site."""
 
 from pathlib import Path
 from typing import Annotated
 
-from headway.cli.shell import Device, EngineName, Precision, argument, flag, keys_given, verb
+from headway.cli.shell import Device, EngineName, Precision, argument, flag, flag_of, keys_given, verb
 from headway.cli.standard_streams import write
 from headway.core.config import WRITES_FOLDER
 from headway.core.errors import UserError, option
@@ -125,3 +125,15 @@ def pack(
         allowed = f"headway pack RUN, or headway pack {option('paper')} CLAIMS.yaml {option('runs')} DIR"
         raise UserError("one run is packed, or the runs of one paper", where="headway pack", allowed=allowed)
     write(f"{output}: {len(names)} files, {output.stat().st_size / 1e6:.1f} MB")
+
+
+@verb()
+def site(
+    *packs: Annotated[Path, argument("PACK", "The packs, made by `headway pack` of papers.", required=True)],
+    output: Annotated[Path, flag("The folder to make.", "site")] = Path("site"),
+) -> None:
+    from headway.claims.site import write_site
+
+    for line in write_site(packs, output, flag_of):
+        write(line)
+    write(str(output / "index.html"))

@@ -99,6 +99,10 @@ VERBS = (
         "Put all that predicting with a run needs into one file, which stands for the run wherever one is read.",
         "Usage: headway pack RUN [--output FILE] [OPTIONS]",
     ),
+    Verb(
+        "site", SHIP, "ship_commands:site",
+        "Make a page of packed papers: what was found, ranks, data, and the command that replays each.",
+    ),
 )  # fmt: skip
 
 app = new_app(

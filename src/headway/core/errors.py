@@ -109,7 +109,7 @@ def check_characters(text: str, where: str | None = None, what: str = "this text
 
 def not_installed(who: str, packages: Sequence[str], extra: str, where: str | None = None) -> UserError:
     """Build the UserError for a feature `who` whose packages, installed by `extra`, are missing."""
-    what = f"{who} needs {', '.join(packages)}, which is not installed"
+    what = f"{who} needs {', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
     return UserError(what, where=where, allowed=f"pip install 'headway[{extra}]'")
 
 
