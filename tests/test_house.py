@@ -28,20 +28,20 @@ HOUSE = {
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
-    "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
+    "markup": Room(2664, 20, 14, 0),  # a segment is one text; formulas of Markdown, labels of Qt, subtitles by length
     "metrics": Room(2393, 27, 50, 0),  # differences of seeds that are not paired; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4242, 49, 57, 0),  # + 25: docstrings describe every key
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
-    "predictors": Room(3368, 48, 113, 12),  # one loop over requests, whose batches workers decode
+    "predictors": Room(3378, 48, 114, 12),  # one loop over requests; sentences are as long as those of training
     "processing": Room(4380, 121, 50, 4),  # what is between sentences by language; docstrings describe every key
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(687, 25, 51, 0),  # + 16: docstrings describe every key
     "runs": Room(1369, 30, 63, 1),  # the number of workers is an argument of load
     "search": Room(775, 3, 17, 0),
-    "serving": Room(1852, 38, 49, 4),  # requests are read as LibreTranslate reads them; characters are counted
+    "serving": Room(1872, 39, 51, 4),  # forms, files, suggestions and errors as LibreTranslate has them
     "tasks": Room(2056, 51, 152, 3),
     "tensors": Room(1367, 3, 0, 0),
     "training": Room(3546, 50, 172, 2),  # + 6: docstrings describe every key
