@@ -28,7 +28,7 @@ HOUSE = {
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
-    "markup": Room(2664, 20, 14, 0),  # a segment is one text; formulas of Markdown, labels of Qt, subtitles by length
+    "markup": Room(2665, 20, 14, 0),  # a segment is one text; formulas of Markdown, labels of Qt, subtitles by length
     "metrics": Room(2393, 27, 50, 0),  # differences of seeds that are not paired; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4242, 49, 57, 0),  # + 25: docstrings describe every key
@@ -41,7 +41,7 @@ HOUSE = {
     "recipe": Room(687, 25, 51, 0),  # + 16: docstrings describe every key
     "runs": Room(1369, 30, 63, 1),  # the number of workers is an argument of load
     "search": Room(775, 3, 17, 0),
-    "serving": Room(1872, 39, 51, 4),  # forms, files, suggestions and errors as LibreTranslate has them
+    "serving": Room(1870, 39, 51, 4),  # forms, files, suggestions and errors as LibreTranslate has them
     "tasks": Room(2056, 51, 152, 3),
     "tensors": Room(1367, 3, 0, 0),
     "training": Room(3546, 50, 172, 2),  # + 6: docstrings describe every key

@@ -182,10 +182,8 @@ async def parsed(request: Request, model: type[Body], most: int) -> Body:
             return model.model_validate_json(raw)
         async with request.form(max_files=1, max_fields=100) as form:
             many = {name: _texts(given.getlist(name)) for given in (form, request.query_params) for name in given}
-        several = len(many.get("q", ())) > 1
-        return model.model_validate(
-            {name: each if name == "q" and several else each[0] for name, each in many.items() if each}
-        )
+        values = {name: each if name == "q" and each[1:] else each[0] for name, each in many.items() if each}
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"][:1]))
