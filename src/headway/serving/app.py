@@ -41,7 +41,6 @@ from headway.markup.inline import Aligned
 from headway.markup.placeholders import same_placeholders
 from headway.pages.page import page_text
 from headway.predictors.captured_attention import patterns_of
-from headway.predictors.sentence_translator import fits
 from headway.serving.guard import Guard, Numbers, RefusedError, aside, in_time
 from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest
@@ -343,10 +342,11 @@ class Server:
 
         def translated() -> tuple[bytes, Characters]:
             counts = list[Counts]()
-            fit = [partial(fits, model.predictor) for model in self.translator.route(source, target)[:1]] or [is_short]
+            route, languages = self.translator.route(source, target), Languages(source, target)
+            fit = route[0].fits if route else is_short
             with turn:
                 content = translate_document(
-                    data, name, translate, Languages(source, target), final=False, report=counts.append, fits=fit[0]
+                    data, name, translate, languages, final=False, report=counts.append, fits=fit
                 )
             return content, Characters(**counts[0]._asdict())
 
