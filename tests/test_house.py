@@ -41,7 +41,7 @@ HOUSE = {
     "recipe": Room(687, 25, 51, 0),  # + 16: docstrings describe every key
     "runs": Room(1369, 30, 63, 1),  # the number of workers is an argument of load
     "search": Room(775, 3, 17, 0),
-    "serving": Room(1873, 39, 51, 4),  # forms, files, suggestions and errors as LibreTranslate has them
+    "serving": Room(1871, 39, 51, 4),  # forms, files, suggestions and errors as LibreTranslate has them
     "tasks": Room(2056, 51, 152, 3),
     "tensors": Room(1367, 3, 0, 0),
     "training": Room(3546, 50, 172, 2),  # + 6: docstrings describe every key

@@ -345,10 +345,8 @@ class Server:
             route, languages = self.translator.route(source, target), Languages(source, target)
             fit = route[0].fits if route else is_short
             with turn:
-                content = translate_document(
-                    data, name, translate, languages, final=False, report=counts.append, fits=fit
-                )
-            return content, Characters(**counts[0]._asdict())
+                done = translate_document(data, name, translate, languages, final=False, report=counts.append, fits=fit)
+            return done, Characters(**counts[0]._asdict())
 
         self.check_size([text], self.options.file_characters)
         # The time for splitting sentences is quadratic in the length of a line.
