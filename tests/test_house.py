@@ -28,20 +28,20 @@ HOUSE = {
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
-    "markup": Room(2660, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
+    "markup": Room(2665, 20, 14, 0),  # a segment is one text; formulas of Markdown, labels of Qt, subtitles by length
     "metrics": Room(2417, 27, 50, 0),  # split compounds; unpaired seeds; sums over documents; Dunnett's method
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4262, 49, 57, 0),  # every key; Mozilla's sizes; the cache of frozen layers; log softmax in place
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
-    "predictors": Room(3378, 48, 114, 12),  # one loop over requests, whose batches workers decode
+    "predictors": Room(3378, 48, 114, 12),  # one loop over requests; sentences are as long as those of training
     "processing": Room(4650, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
     "runs": Room(1378, 30, 65, 1),  # workers; factors of imported integers; a run with fixed factors is its integers
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
-    "serving": Room(1978, 43, 54, 4),  # requests are read as LibreTranslate reads them; characters are counted; records
+    "serving": Room(1977, 43, 54, 4),  # requests are read as LibreTranslate reads them; characters are counted; records; forms, files, suggestions and errors as LibreTranslate has them
     "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
     "tensors": Room(1489, 3, 0, 0),  # ranges of inputs; saturation, from export; rows of 8-bit products in place
     "training": Room(3679, 51, 184, 2),  # docstrings describe every key; fixed ranges are measured, and move

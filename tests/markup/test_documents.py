@@ -12,6 +12,7 @@ from headway.core.errors import UserError
 from headway.core.processes import WAITED_FOR, AbandonedError
 from headway.markup.documents import KINDS, Languages, kind_of, translate_document
 from headway.markup.inline import Aligned
+from tools.campaigns.documents import SIGN, sign
 
 ENGLISH_GERMAN = Languages("en", "de")
 
@@ -457,9 +458,14 @@ def test_a_sentence_of_subtitles_ends_where_it_fits_no_longer() -> None:
     assert found == ["a man", "and a dog sit."]
 
 
+def test_white_space_inside_a_tag_behind_a_run_of_white_space_stays() -> None:
+    page = "<li>One &nbsp; &nbsp;\n  <strong>&lt;== here </strong></li>"
+    assert translate_document(page.encode(), "a.html", sign).decode().replace(SIGN, "") == page
+
+
 def test_links_that_name_their_label_in_two_ways_stay() -> None:
     page = "[x] [x][] and [x][x].\n\n[x]: y\n"
-    assert translated(page, "markdown", lambda some: [Aligned(f"{one}¤") for one in some]).replace("¤", "") == page
+    assert translated(page, "markdown", sign).replace(SIGN, "") == page
 
 
 def test_signs_in_formulas_are_no_marks_of_markdown() -> None:
@@ -469,10 +475,7 @@ def test_signs_in_formulas_are_no_marks_of_markdown() -> None:
 
 @pytest.mark.parametrize(("text", "kind"), [("<div>\n<<<<< one >>>>>\n</div>\n", "markdown"), ("<p>one <</p>", "html")])
 def test_signs_that_are_no_markup_stay_beside_new_text(text: str, kind: str) -> None:
-    def sign(sentences: Sequence[str]) -> list[Aligned]:
-        return [Aligned(f"{one}¤") for one in sentences]
-
-    assert translated(text, kind, sign).replace("¤", "") == text
+    assert translated(text, kind, sign).replace(SIGN, "") == text
 
 
 def test_marks_of_markdown_beyond_commonmark_stay() -> None:

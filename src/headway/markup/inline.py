@@ -337,7 +337,12 @@ class Places:
                 self.spans[one] = self.spans.get(one, (at, at))[0], at + 1
                 counts[one] += 1
         self.mapped = sorted(self.spans)
-        self.starts, self.ends = dict(self.spaces), {one + 1: at + 1 for one, at in self.spaces.items()}
+        self.starts, self.ends = dict(self.spaces), dict[int, int]()
+        for one, at in self.spaces.items():
+            end = one + 1
+            while source[end : end + 1].isspace() and end not in self.spaces:  # white space that the target lacks
+                end += 1
+            self.ends[end] = at + 1
         for begin, end in units:
             parts = [at for at in range(begin, end) if at in self.spans]
             for at in parts:

@@ -41,7 +41,6 @@ from headway.markup.inline import Aligned
 from headway.markup.placeholders import same_placeholders
 from headway.pages.page import page_text
 from headway.predictors.captured_attention import patterns_of
-from headway.predictors.sentence_translator import fits
 from headway.serving.guard import Guard, Numbers, RefusedError, aside, in_time
 from headway.serving.models import ServedModel, TooLargeError, check_limit
 from headway.serving.options import ServeOptions, digest
@@ -182,10 +181,8 @@ async def parsed(request: Request, model: type[Body], most: int) -> Body:
             return model.model_validate_json(raw)
         async with request.form(max_files=1, max_fields=100) as form:
             many = {name: _texts(given.getlist(name)) for given in (form, request.query_params) for name in given}
-        several = len(many.get("q", ())) > 1
-        return model.model_validate(
-            {name: each if name == "q" and several else each[0] for name, each in many.items() if each}
-        )
+        values = {name: each if name == "q" and each[1:] else each[0] for name, each in many.items() if each}
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"][:1]))
@@ -345,12 +342,11 @@ class Server:
 
         def translated() -> tuple[bytes, Characters]:
             counts = list[Counts]()
-            fit = [partial(fits, model.predictor) for model in self.translator.route(source, target)[:1]] or [is_short]
+            route, languages = self.translator.route(source, target), Languages(source, target)
+            fit = route[0].fits if route else is_short
             with turn:
-                content = translate_document(
-                    data, name, translate, Languages(source, target), final=False, report=counts.append, fits=fit[0]
-                )
-            return content, Characters(**counts[0]._asdict())
+                done = translate_document(data, name, translate, languages, final=False, report=counts.append, fits=fit)
+            return done, Characters(**counts[0]._asdict())
 
         self.check_size([text], self.options.file_characters)
         # The time for splitting sentences is quadratic in the length of a line.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,13 @@ from pydantic import Field, create_model
 from headway.core.config import Section
 from headway.core.errors import UserError, option
 from headway.core.languages import UNDETERMINED, is_language
+from headway.markup.documents import is_short
 from headway.predictors.captured_attention import ALL, AttentionWeights, patterns_of
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, checked_options
 from headway.predictors.predictor import Predictor, Request
-from headway.predictors.sentence_translator import usual_aligner
+from headway.predictors.sentence_translator import fits, usual_aligner
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner
 from headway.processing.audio.audio_processor import AudioProcessor
@@ -90,9 +92,10 @@ class ServedModel:
         self.limits = limits
         self.batchers = [Batcher(predictor, predictor.recipe.decoding.batch_tokens) for _ in range(2)]
         self.aligner: Aligner | None = None
+        self.fits: Callable[[str], bool] = is_short
         self.greedy = False  # an engine without n-best lists
         if isinstance(predictor, SequencePredictor):
-            self.aligner = usual_aligner(predictor)
+            self.aligner, self.fits = usual_aligner(predictor), partial(fits, predictor)
             try:
                 predictor.request([], predictor.Options(beam=2, nbest=2), 1)
             except UserError:
