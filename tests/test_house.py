@@ -14,7 +14,7 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(912, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1547, 30, 84, 0),  # published metric and spread; papers are packed, and shown on a site; looks; falls
+    "claims": Room(1547, 30, 84, 0),  # published metrics; papers are packed and shown; looks; falls
     "cli": Room(3283, 63, 217, 10),  # gate, filter, teachers; documents, papers; serve --records; leave for commands
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
@@ -41,7 +41,7 @@ HOUSE = {
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
     "runs": Room(1378, 30, 65, 1),  # workers; factors of imported integers; a run with fixed factors is its integers
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
-    "serving": Room(1977, 43, 54, 4),  # requests are read as LibreTranslate reads them; characters are counted; records; forms, files, suggestions and errors as LibreTranslate has them
+    "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
     "tensors": Room(1489, 3, 0, 0),  # ranges of inputs; saturation, from export; rows of 8-bit products in place
     "training": Room(3679, 51, 184, 2),  # docstrings describe every key; fixed ranges are measured, and move
