@@ -252,7 +252,7 @@ def largest(scores: Tensor, raw: Tensor, count: int, first: int = 0) -> tuple[Te
         places = columns.view(sentences, width, -1) + torch.arange(first, width * size, size, device=device)[:, None]
         return (scores.reshape(-1, 1) + values).view(sentences, -1), values.view(sentences, -1), places.flatten(1)
     end = first + blocks * BLOCK  # a block consists of every `blocks`-th column before this one
-    maxima = raw[:, first:end].unflatten(1, (BLOCK, blocks)).amax(1) + scores.reshape(-1, 1)
+    maxima = raw[:, first:end].reshape(-1, BLOCK, blocks).amax(1) + scores.reshape(-1, 1)
     chosen = maxima.view(sentences, -1).topk(count, dim=1, sorted=False).indices
     parents = chosen // blocks
     places = ((chosen + parents * (size - blocks))[:, :, None] + torch.arange(first, end, blocks)).flatten(1)
