@@ -619,9 +619,9 @@ def p_of_groups(a: Linearised, b: Linearised, gap: float) -> float:
 
     It is never below the p-value over segments alone.
     """
-    rows = [one.scores.tolist() for one in (a, b)]
+    some, others = a.scores.tolist(), b.scores.tolist()
     over_segments = replace((b - a).estimate(), seed_variance=0.0).p_value() or 0.0
-    return max(min(permutation_p(*rows), fisher_p(*rows, gap)), over_segments)
+    return max(min(permutation_p(some, others), fisher_p(some, others, gap)), over_segments)
 
 
 def compared_pairs(
