@@ -215,7 +215,6 @@ class Road:
         names = ("source.txt", "target.txt") if given.through else ("test.source", "test.target")
         sources, targets = (test / name for name in names)
         said = folder / "evaluation" / "firefox.txt"
-        yield self._cell("folder of the evaluation", 1, "make it", lambda: said.parent.mkdir(exist_ok=True))
         seconds = self.count / TEST / ENGINE_SPEED
         yield self._step("translation of test", seconds, "predict", run, engine="firefox", input=sources, output=said)
         metrics = ("chrf", "bleu")
@@ -269,7 +268,7 @@ class Road:
         return {"source": str(folder / "source.txt"), "target": str(folder / "target.txt")}
 
     def write_corpus_recipe(self) -> None:
-        """Write the recipe of data, vocabulary and model, of a size that suits the number of pairs."""
+        """Write the recipe of data, vocabulary and model, of a size that suits the number of pairs, and make folders."""
         train = self._taught("train")
         pairs = [(pair.source, pair.target) for pair in islice(open_source(train, "data.train"), LOOKED_AT)]
         tree = recipe_tree(self.count, pairs, (self.source, self.target), BROWSER)
@@ -282,6 +281,8 @@ class Road:
         assert isinstance(model, TransformerConfig)
         guided = {"kind": "guided_alignment", "layer": f"decoder.{model.decoder.layers}.cross", "head": 1}
         tree["objective"] = {"label_smoothing": 0.0, "losses": [guided | {"weight": 0.05}]}
+        for name in ("recipes", "evaluation"):
+            (self.folder / name).mkdir(exist_ok=True)
         comment = "# What the teacher wrote, the vocabulary and the model.\n"
         write_text(self.folder / "recipes" / "corpus.yaml", comment + dump_yaml(tree, flow=True))
 
