@@ -59,8 +59,8 @@ def score_files(options: ScoreOptions) -> None:
 
 def score_finally(options: ScoreOptions, final: FinalOptions) -> None:
     """Write the final evaluation of one system's outputs, and print its scores."""
-    from headway.grids.compare import name_files
     from headway.formats.lines import read_lines
+    from headway.grids.compare import name_files
     from headway.metrics import as_metrics
     from headway.metrics.final_evals import Evaluated, write_final_evals
 

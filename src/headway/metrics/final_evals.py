@@ -61,7 +61,7 @@ def write_final_evals(folder: Path, test: Evaluated, comet: Metric | None = None
         raise UserError("each source needs one hypothesis and one reference", where=option("source"), received=counts)
     named = {"pair": test.pair, "dataset": test.dataset, "translator": test.translator, "model": test.model}
     for name, text in named.items():
-        if Path(text).name != text:
+        if text in ("", "..") or Path(text).name != text:
             raise UserError("this becomes the name of a folder", where=option(name), received=text)
     found = {name: measure(test, comet) for name, measure in METRICS.items()}
     place = folder.joinpath(*named.values())
