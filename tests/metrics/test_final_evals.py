@@ -8,7 +8,7 @@ import sacrebleu
 import sentencepiece
 
 from headway.core.errors import UserError
-from headway.metrics import as_metrics
+from headway.metrics import as_metrics, build_metric
 from headway.metrics.final_evals import Evaluated, write_final_evals
 from tests.conftest import Command
 
@@ -58,6 +58,13 @@ def test_the_files_have_the_values_of_sacrebleu(tmp_path: Path, monkeypatch: pyt
     assert missing == {"comet22", "metricx24", "metricx24-qe"}
 
 
+def test_comet_is_a_share_of_one(tmp_path: Path) -> None:
+    test = TEST._replace(translations=[WANTED[0], *SAID[1:]])
+    write_final_evals(tmp_path, test, build_metric("exact_match"))
+    assert read(tmp_path, "comet22.metrics.json")["score"] == pytest.approx(1 / 3)
+    assert read(tmp_path, "comet22.scores.json") == [1, 0, 0]
+
+
 def test_what_cannot_be_measured_has_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path / "nothing"))
     table = write_final_evals(tmp_path, TEST._replace(pair="en-ja"))
@@ -86,7 +93,8 @@ def test_the_command_writes_the_scores_of_one_system(tmp_path: Path, run_headway
     assert ended.code == 0, ended.err
     assert "no metric of headway" in ended.out
     assert read(tmp_path / "evals", "chrf.metrics.json")["score"] > 50
-    for wrong in (["--pair", "en-de", *given], ["--final-evals", tmp_path / "evals", *given]):
+    evals = ["--final-evals", tmp_path / "evals"]
+    for wrong in (["--pair", "en-de", *given], [*evals, *given], [*evals, *whole, "--metric", "ter"]):
         ended = run_headway("score", *wrong)
         assert ended.code == 2
     assert as_metrics("chrf")[0].score(SAID, [WANTED]).value == pytest.approx(

@@ -74,8 +74,13 @@ def score_finally(options: ScoreOptions, final: FinalOptions) -> None:
     (system,), language = name_files(options.hypotheses), final.pair.rpartition("-")[2]
     assert system.path is not None
     lines = [list(read_lines(file)) for file in (options.source, system.path, options.references[0])]
-    comet = next((metric for metric in as_metrics(options.metric, language) if metric.name == "comet"), None)
+    metrics = as_metrics(options.metric, language)
+    if others := [metric.name for metric in metrics if metric.name != "comet"]:
+        allowed = "comet with its model; the others are measured always"
+        raise UserError("a final evaluation has metrics of its own", where=option("metric"), received=others[0],
+                        allowed=allowed)  # fmt: skip
     test = Evaluated(final.pair, final.dataset, final.translator, system.variant, *lines)
+    comet = next(iter(metrics), None)
     write(write_final_evals(final.final_evals, test, comet).text())
 
 

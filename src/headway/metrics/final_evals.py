@@ -119,9 +119,10 @@ def _spbleu(test: Evaluated, comet: Metric | None) -> Measured | str:
 def _comet(test: Evaluated, comet: Metric | None) -> Measured | str:
     if comet is None:
         return "its model is not named: metric comet:model=hf:Unbabel/wmt22-comet-da"
-    counted = comet.statistics(test.translations, [test.references], test.sources)
-    segments = [comet.aggregate(each) / 100 for each in counted]
-    return Measured(comet.aggregate(counted.sum(0)) / 100, {"model": str(comet.signature())}, segments)
+    counted = comet.counted(test.translations, [test.references], test.sources)
+    segments = [float(score) / 100 for score in comet.segment_scores(counted)]
+    score = comet.scored(counted)
+    return Measured(score.value / 100, {"signature": str(score.signature)}, segments)
 
 
 METRICS: dict[str, Callable[[Evaluated, Metric | None], Measured | str]] = {
