@@ -117,7 +117,7 @@ class Road:
 
     @cached_property
     def begun(self) -> dict[str, Any]:
-        """What the student depends on."""
+        """The options and hashes that the student depends on."""
         free = {"student", "data", "outputs", "yes", "dry_run"}
         return {
             **self.options.model_dump(mode="json", exclude=free),
@@ -268,7 +268,7 @@ class Road:
         return {"source": str(folder / "source.txt"), "target": str(folder / "target.txt")}
 
     def write_corpus_recipe(self) -> None:
-        """Write the recipe of data, vocabulary and model, of a size that suits the number of pairs, and make folders."""
+        """Write the recipe of data, vocabulary and model, of a size that suits the pairs, and make folders."""
         train = self._taught("train")
         pairs = [(pair.source, pair.target) for pair in islice(open_source(train, "data.train"), LOOKED_AT)]
         tree = recipe_tree(self.count, pairs, (self.source, self.target), BROWSER)
