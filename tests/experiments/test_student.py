@@ -113,7 +113,7 @@ def options(tmp_path: Path, data: Path, **given) -> StudentOptions:
 
 
 TEACHERS = {
-    "run": {"teacher": "runs/teacher"},
+    "run": {"teacher": "."},
     "hub": {"teacher": "hf:someone/model", "licence": "cc-by-4.0"},
     "command": {"teacher": "command: cat", "licence": "gpl-2.0"},
     "through": {"teacher": "command: cat", "licence": "gpl-2.0", "through": 2},
@@ -135,6 +135,14 @@ def test_the_steps_suit_the_teacher(kind: str, tmp_path: Path, data: Path) -> No
     assert taught.options.get("licence") == (None if kind in ("run", "hub") else TEACHERS[kind]["licence"])
     assert all(step.seconds() > 0 for step in steps.values())
     assert [*steps][-1] == "final evaluation"
+
+
+def test_the_filter_judges_each_column_by_its_language(tmp_path: Path, data: Path) -> None:
+    for through, expected in ((None, ("en", "de")), (2, ("en", "de")), (1, ("en", "de")[::-1])):
+        road = Road(options(tmp_path, data, **TEACHERS["command"], through=through), ("en", "de"))
+        road.pivot = "de"
+        given = next(step.options for step in road.steps() if step.name == "filter")
+        assert (given["source_language"], given["target_language"]) == expected
 
 
 def test_outputs_must_be_those_of_the_pairs(tmp_path: Path, data: Path) -> None:
@@ -162,13 +170,14 @@ def test_a_table_alone_is_split(tmp_path: Path, data: Path) -> None:
     ("given", "where"),
     [
         ({"teacher": None}, "teacher"),
+        ({"teacher": "runs/missing"}, "no such run"),
         ({"teacher": "command: cat"}, "licence"),
         ({"data": None}, "data"),
         ({"teacher": "x", "licence": "y", "outputs": "o", "through": 1}, "through"),
     ],
 )
 def test_what_is_missing_is_named(given: dict, where: str, tmp_path: Path, data: Path) -> None:
-    whole = {"student": tmp_path / "student", "data": data, "teacher": "runs/teacher"} | given
+    whole = {"student": tmp_path / "student", "data": data, "teacher": "."} | given
     with pytest.raises(UserError) as raised:
         Road(StudentOptions(**whole), ("en", "de"))
     assert where in str(raised.value)
@@ -184,7 +193,8 @@ def test_the_command_line(tmp_path: Path, data: Path, run_headway: Command) -> N
     ended = run_headway("new", *given, *teacher)
     assert ended.code == 2
     assert "this command was not allowed" in ended.err
-    for wrong in (["new", data / "train.tsv", *given], ["new", data / "train.tsv", "--through", "2"], ["new"]):
+    for wrong in (["new", data / "train.tsv", *given], ["new", data / "train.tsv", "--through", "2"], ["new"],
+                  ["new", *given, *teacher, "--minutes", "5"]):  # fmt: skip
         assert run_headway(*wrong).code == 2
     assert not (tmp_path / "student").exists()
 

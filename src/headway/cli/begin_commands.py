@@ -44,6 +44,9 @@ def new(
     if options.student is not None:
         if file is not None:
             raise UserError("a student's pairs have an option", where="FILE", received=file, allowed=option("data"))
+        idle = {"output": output, "columns": columns, "minutes": minutes, "skip_broken": skip_broken}
+        if given := [name for name, value in idle.items() if value]:
+            raise UserError("this option does nothing for a student", where=option(given[0]))
         return _make_student(options, source_language, target_language)
     check_companions(options.model_fields_set, dict.fromkeys(StudentOptions.model_fields, ("student",)))
     if file is None:

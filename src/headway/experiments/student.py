@@ -98,6 +98,9 @@ class Road:
         self.is_run = self.command is None and options.outputs is None
         if not self.is_run:
             self._named("licence", options.licence)
+        elif not (self.teacher.startswith(HUB) or Path(self.teacher).exists()):
+            allowed = f"a run, {HUB}NAME, '{COMMAND} PROGRAM ...', or a name beside {option('outputs')}"
+            raise UserError("there is no such run", where=option("teacher"), received=self.teacher, allowed=allowed)
         if options.outputs is not None and options.through is not None:
             raise UserError("outputs that are there already are not translated", where=option("through"))
         if options.outputs is not None and self.data.is_file():
@@ -169,7 +172,10 @@ class Road:
         data = folder / "data"
         yield self._cell("data", 2, "write train, dev and test", self.write_data, "data")
         files = [data / "train.tsv"] if given.through else [data / "train.source", data / "train.target"]
-        judged = {"source_language": self.source} | ({"target_language": self.pivot} if self.pivot else {})
+        sides = ("source_language", self.source), ("target_language", self.pivot)
+        if given.through == 1:  # the source is the second column
+            sides = ("target_language", self.source), ("source_language", self.pivot)
+        judged = {name: code for name, code in sides if code is not None}
         seconds, into = self.count / FILTER_SPEED, folder / "filtered"
         yield self._step("filter", seconds, "data filter", *files, output=into, **judged, made="filtered")
         run: str | Path = self.teacher
