@@ -15,12 +15,12 @@ HOUSE = {
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(909, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
     "claims": Room(1288, 27, 74, 0),  # papers are packed and replayed; looks are counted; the unlearned decide nothing
-    "cli": Room(3328, 68, 221, 10),  # + 92: students by one command, final evaluations; gate, data filter, teachers
+    "cli": Room(3331, 69, 221, 10),  # + 95: students by one command, final evaluations; gate, data filter, teachers
     "comparison": Room(3300, 25, 76, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3288, 27, 105, 0),  # data filter; docstrings describe every key
-    "experiments": Room(1158, 17, 74, 2),  # + 534: all steps to a student for browsers, which go on after a kill
-    "export": Room(3877, 23, 157, 21),  # + 111: a page holds both directions, and says where its models are from
+    "experiments": Room(1164, 18, 74, 2),  # + 540: all steps to a student for browsers, which go on after a kill
+    "export": Room(3881, 23, 157, 21),  # + 115: a page holds both directions, and says where its models are from
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1656, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation
     "grids": Room(3014, 46, 165, 9),  # heads are judged by rank; looks are kept; documents are units
@@ -29,9 +29,7 @@ HOUSE = {
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
     "markup": Room(2635, 20, 14, 0),  # a segment is one text with marks; HTML, PO, XLIFF, encodings by standards
-    "metrics": Room(
-        2529, 29, 54, 0
-    ),  # + 136: final evaluations in another layout; seeds not paired; sums over documents
+    "metrics": Room(2529, 29, 54, 0),  # + 136: final evaluations in another layout; sums over documents
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4242, 49, 57, 0),  # + 25: docstrings describe every key
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key

@@ -267,9 +267,12 @@ def both(run: Path, exported: Path, pytestconfig: pytest.Config, tmp_path_factor
 
     back = shared_run(pytestconfig.cache.mkdir("runs"), "numbers-back", write_back) / "run"
     folder = tmp_path_factory.mktemp("both") / "page"
+    links, counts = folder.with_name("links.txt"), [len(source.split()) for source, _ in lines(400, 1)]
+    rows = (" ".join(f"{word}-{word}" for word in range(count)) for count in counts)
+    links.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_export, "cache_folder", lambda: PACKAGE.parent)
-        export_run("page", run, ExportOptions(output=folder), {"back": str(back)})
+        export_run("page", run, ExportOptions(output=folder), {"back": str(back), "links": str(links)})
     return folder
 
 
@@ -280,8 +283,8 @@ def test_the_direction_follows_the_text_but_not_within_a_word(both: Path, browse
     source, name = page.locator("#source"), page.locator("#source-name")
     assert page.title() == "English ⇄ German"
     source.focus()
-    page.keyboard.type("fünf zwölf")
-    page.locator("#target p").get_by_text(re.compile(".")).wait_for()
+    page.keyboard.type("fünf")
+    page.locator("#target .word").first.wait_for()
     assert name.inner_text() == "English", "a word is being typed"
     page.keyboard.type(" ")
     page.locator("#source-name", has_text="German").wait_for()
@@ -292,8 +295,8 @@ def test_the_direction_follows_the_text_but_not_within_a_word(both: Path, browse
     page.get_by_text("Ready.", exact=True).wait_for()
     assert name.inner_text() == "English", "the switch was used"
     page.get_by_role("button", name="Clear").click()
-    page.keyboard.type("one two ")
-    page.locator("#target p").get_by_text("eins zwei").wait_for()
+    page.keyboard.type("vier fünf ")
+    page.locator("#source-name", has_text="German").wait_for()
     page.close()
 
 

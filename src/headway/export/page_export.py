@@ -90,7 +90,11 @@ class PageExporter(FirefoxExporter):
     def write(self, run: Run, folder: Path) -> None:
         engine = engine_files()
         runs = self._runs(run)
-        parts = [self._direction(each, folder, suffix) for each, suffix in zip(runs, SUFFIXES, strict=False)]
+        others = PageExporter(
+            self.config.model_copy(update={"links": None, "calibration": None})
+        )  # files of `run` alone
+        exporters = zip((self, others), runs, SUFFIXES, strict=False)
+        parts = [exporter._direction(each, folder, suffix) for exporter, each, suffix in exporters]
         folder.mkdir()
         package = json.loads(engine["package.json"])
         licence = engine["LICENSE"].decode()
