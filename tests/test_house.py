@@ -15,12 +15,12 @@ HOUSE = {
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(912, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
     "claims": Room(1547, 30, 84, 0),  # published metrics; papers are packed and shown; looks; falls
-    "cli": Room(3283, 63, 217, 10),  # gate, filter, teachers; documents, papers; serve --records; leave for commands
+    "cli": Room(3378, 70, 224, 10),  # gate, filter, teachers, papers, records, students; leave for commands
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3040, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
-    "experiments": Room(624, 9, 57, 2),
-    "export": Room(4053, 22, 171, 21),  # two vocabularies, metadata, records; causes of an engine's differences
+    "experiments": Room(1164, 18, 74, 2),  # + 540: all steps to a student for browsers, which go on after a kill
+    "export": Room(4168, 23, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1665, 41, 72, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
     "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
@@ -29,7 +29,7 @@ HOUSE = {
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
     "markup": Room(2665, 20, 14, 0),  # a segment is one text; formulas of Markdown, labels of Qt, subtitles by length
-    "metrics": Room(2417, 27, 50, 0),  # split compounds; unpaired seeds; sums over documents; Dunnett's method
+    "metrics": Room(2553, 29, 54, 0),  # split compounds; unpaired seeds; sums over documents; final evaluations
     "mixers": Room(3851, 28, 25, 0),
     "models": Room(4262, 49, 57, 0),  # every key; Mozilla's sizes; the cache of frozen layers; log softmax in place
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
@@ -39,7 +39,7 @@ HOUSE = {
     "processing": Room(4650, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
-    "runs": Room(1378, 30, 65, 1),  # workers; factors of imported integers; a run with fixed factors is its integers
+    "runs": Room(1396, 30, 65, 1),  # workers; factors of imported or fixed integers; origins on cards
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece
+import yaml
 
 import headway
 from headway.core.errors import UserError
 from headway.export import page_export
+from headway.export.export_options import ExportOptions
+from headway.export.exporting import export_run
 from headway.export.page_export import BYTES, ENGINE, HOLDER, engine_files, packed_bytes, unpacked_bytes
 from headway.predictors.word_alignment import build_aligner, merge_words
 from headway.processing.firefox_files import PARTS, files_of
@@ -88,9 +91,6 @@ def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (PACKAGE / f"{ENGINE.replace('@', '-')}.tgz").exists():
         pytest.skip(f"the engine is not in {PACKAGE}; any `headway export page` fetches it")
     pytest.importorskip("fxtranslate")
-    from headway.export.export_options import ExportOptions
-    from headway.export.exporting import export_run
-
     folder = tmp_path_factory.mktemp("page") / "page"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_export, "cache_folder", lambda: PACKAGE.parent)
@@ -218,7 +218,7 @@ def test_links_are_those_of_the_runs_attention(page, engine, run: Path) -> None:
 def test_the_page_cuts_text_as_sentencepiece_does(page, run: Path, text: str) -> None:
     files = files_of(kept_export(build_engine("firefox"), open_run(run)))
     expected = sentencepiece.SentencePieceProcessor(model_proto=files["vocab"]).encode(text.replace("\u2581", " "))
-    found = page.evaluate("async (source) => (await linker.ask('links', { source, target: 'x' })).source", text)
+    found = page.evaluate("async (source) => (await linkers[0].ask('links', { source, target: 'x' })).source", text)
     assert [each["id"] for each in found] == expected
     read = "".join(text[each["start"] : each["end"]] for each in found).replace("\u2581", " ")
     assert read.split() == text.replace("\u2581", " ").split()
@@ -250,6 +250,61 @@ def test_nothing_is_wider_than_the_screen(exported: Path, browser, size: tuple[i
     boxes = [page.locator(name).bounding_box() for name in ("#source", "#target")]
     assert (abs(boxes[0]["x"] - boxes[1]["x"]) < 9) == (size[0] < 700), "side by side where there is room"
     page.close()
+
+
+@pytest.fixture(scope="module")
+def both(run: Path, exported: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a page with two directions."""
+
+    def write_back(folder: Path) -> Path:
+        recipe = write_student(folder)
+        tree = yaml.safe_load(recipe.read_text("utf-8"))
+        tree["text"] = {"source": tree["text"]["target"], "target": tree["text"]["source"]}
+        for part in ("train", "dev"):
+            tree["data"][part]["columns"] = [2, 1]
+        recipe.write_text(yaml.safe_dump(tree), encoding="utf-8")
+        return recipe
+
+    back = shared_run(pytestconfig.cache.mkdir("runs"), "numbers-back", write_back) / "run"
+    folder = tmp_path_factory.mktemp("both") / "page"
+    links, counts = folder.with_name("links.txt"), [len(source.split()) for source, _ in lines(400, 1)]
+    rows = (" ".join(f"{word}-{word}" for word in range(count)) for count in counts)
+    links.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_export, "cache_folder", lambda: PACKAGE.parent)
+        export_run("page", run, ExportOptions(output=folder), {"back": str(back), "links": str(links)})
+    return folder
+
+
+def test_the_direction_follows_the_text_but_not_within_a_word(both: Path, browser) -> None:
+    page = browser.new_page()
+    page.goto((both / "index.html").as_uri())
+    page.get_by_text("Ready.", exact=True).wait_for()
+    source, name = page.locator("#source"), page.locator("#source-name")
+    assert page.title() == "English ⇄ German"
+    source.focus()
+    page.keyboard.type("fünf")
+    page.locator("#target .word").first.wait_for()
+    assert name.inner_text() == "English", "a word is being typed"
+    page.keyboard.type(" ")
+    page.locator("#source-name", has_text="German").wait_for()
+    assert page.locator("#target-name").inner_text() == "English"
+    page.get_by_role("button", name="Switch").click()
+    assert name.inner_text() == "English"
+    page.keyboard.type(" drei ")
+    page.get_by_text("Ready.", exact=True).wait_for()
+    assert name.inner_text() == "English", "the switch was used"
+    page.get_by_role("button", name="Clear").click()
+    page.keyboard.type("vier fünf ")
+    page.locator("#source-name", has_text="German").wait_for()
+    page.close()
+
+
+def test_a_run_that_does_not_translate_back_is_refused(run: Path, run_headway: Command, tmp_path: Path) -> None:
+    done = run_headway("export", "page", run, run, "--output", tmp_path / "page")
+    assert done.code == 2
+    assert "this run does not translate back" in done.err
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_line_that_is_too_long_has_no_translation(page) -> None:

@@ -2,25 +2,29 @@
 
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.cli.console import say_command
-from headway.cli.shell import argument, flag, verb
+from headway.cli.console import confirmed, say_command
+from headway.cli.shell import argument, flag, flag_of, verb
 from headway.cli.standard_streams import write
 from headway.core.config import WRITES_FOLDER, Count, Seed
 from headway.core.errors import UserError, check_companions, option
 from headway.core.registry import CATALOGUE, listing
+from headway.core.tables import Table
+from headway.experiments.student_options import StudentOptions
 
 
 @verb()
 def new(
-    file: Annotated[Path, argument("FILE", "A pair a row (.tsv, .jsonl); or, with TARGET, the sources.")],
+    file: Annotated[Path | None, argument("FILE", "A pair a row (.tsv, .jsonl); or, with TARGET, the sources.")] = None,
     target: Annotated[Path | None, argument("TARGET", "The sources' targets, a line each.")] = None,
     /,
     *,
+    options: StudentOptions,
     output: Annotated[Path | None, WRITES_FOLDER, flag("The folder to make.", "the name of FILE")] = None,
     for_: Annotated[
         Literal["ctranslate2", "browser", "research"],
@@ -36,7 +40,17 @@ def new(
         flag("The most that training may take, with its evaluations.", "as long as suits the data"),
     ] = None,
     skip_broken: Annotated[bool, flag("Leave out rows that cannot be read, instead of stopping.", negative=())] = False,
-) -> None:
+) -> int:
+    if options.student is not None:
+        if file is not None:
+            raise UserError("a student's pairs have an option", where="FILE", received=file, allowed=option("data"))
+        idle = {"output": output, "columns": columns, "minutes": minutes, "skip_broken": skip_broken}
+        if given := [name for name, value in idle.items() if value]:
+            raise UserError("this option does nothing for a student", where=option(given[0]))
+        return _make_student(options, source_language, target_language)
+    check_companions(options.model_fields_set, dict.fromkeys(StudentOptions.model_fields, ("student",)))
+    if file is None:
+        raise UserError("pairs are needed", where="FILE", allowed=f"FILE, or {option('student')} and its options")
     from headway.experiments.new import begin
     from headway.export.exporting import destinations
 
@@ -53,6 +67,29 @@ def new(
         ["headway", "score", "--metric", "bleu", "chrf", "--hypotheses", said, "--references", begun.targets],
     )
     write("\n".join([begun.account, "", *(shlex.join(map(str, words)) for words in commands)]))
+    return 0
+
+
+def _make_student(options: StudentOptions, source: str | None, target: str | None) -> int:
+    """Make a student for browsers by commands of this program. Returns its exit code."""
+    from headway.cli.verbs import app
+    from headway.experiments.steps import Commands
+    from headway.experiments.student import make_student
+
+    def allow(command: str) -> bool:
+        return confirmed(Table(["command of the teacher"], [[command]]))
+
+    commands = Commands(_spelled, lambda words: app(words) or 0)
+    return make_student(options, (source, target), commands, allow)
+
+
+def _spelled(words: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    """The words of a command with its options as flags."""
+    spelled = [*words]
+    for name, value in options.items():
+        values = [] if value is True else value if isinstance(value, tuple) else [value]
+        spelled += [flag_of(name), *map(str, values)]
+    return spelled
 
 
 @verb()

@@ -48,7 +48,14 @@ def export(
     format: Annotated[str | None, argument("FORMAT", "The format; `headway list exporters` has all.")] = None,
     run: Annotated[Path | None, argument("RUN", "The run folder, or a pack.")] = None,
     /,
-    *keys: Annotated[str, argument("KEY=VALUE", "Options of the format; `headway list exporters` has all.")],
+    *keys: Annotated[
+        str,
+        argument(
+            "RUN_BACK|KEY=VALUE",
+            "For a page, the run of the other direction; options of the format, of which `headway list exporters` "
+            "has all.",
+        ),
+    ],
     options: ExportOptions,
     list: Annotated[Path | None, flag("Say which formats can express this run, and why not.")] = None,
 ) -> int:
@@ -63,7 +70,11 @@ def export(
         raise UserError(what, where="headway export", allowed=allowed)
     if str(run) in EXPORTERS and format not in EXPORTERS:
         format, run = str(run), Path(format)
-    report = export_run(format, run, options, keys_given(keys, FORMAT_OPTIONS[0]))
+    runs = [word for word in keys if "=" not in word]
+    given = keys_given([word for word in keys if word not in runs], FORMAT_OPTIONS[0])
+    for back in runs:
+        given["back"] = back
+    report = export_run(format, run, options, given)
     write(report.text())
     return 0 if report.passed else 1
 

@@ -96,5 +96,15 @@ class FirefoxOptions(Section):
     )
 
 
+class PageOptions(FirefoxOptions):
+    """The options of a page that translates."""
+
+    back: Path | None = Field(
+        default=None,
+        description="page: the run of the other direction, which the page holds too.",
+        json_schema_extra={"default_text": "one direction"},
+    )
+
+
 # The options of single formats.
-FORMAT_OPTIONS: tuple[type[Section], ...] = (CTranslate2Options, ArgosOptions, FirefoxOptions)
+FORMAT_OPTIONS: tuple[type[Section], ...] = (CTranslate2Options, ArgosOptions, PageOptions)

@@ -20,14 +20,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from headway.core.errors import UserError
+from headway.core.errors import UserError, option
 from headway.core.files import write_bytes, write_text
 from headway.core.languages import language_name
 from headway.core.storage import cache_folder, cache_named, workspace
+from headway.export.export_options import PageOptions
 from headway.export.exporter import Answering, language_codes
 from headway.export.firefox_export import FirefoxExporter
 from headway.export.parity import ParityReport, predictor_of
@@ -39,6 +40,8 @@ from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.firefox_files import files_of
 from headway.processing.marian_binary import EMBEDDING, Quantized, read_items
+from headway.runs.model_card import origin_facts
+from headway.runs.run import open_run
 
 PAGE, LICENCE = "index.html", "LICENSE-engine.txt"
 ENGINE = "fxtranslate@0.4.2"  # on npm; `engine_worker.js` depends on how this version begins outputs
@@ -51,6 +54,7 @@ POLICY = (  # the policy of all pages, and permission to compile the engine in i
 )
 BYTES = "application/octet-stream"
 HOLDER = '<script type="{kind}" id="{name}">{content}</script>'
+SUFFIXES = ("", "-back")  # of the elements of a direction
 SCRIPTS = ("answers", "engine_worker", "links_worker")  # the scripts of workers
 
 USAGE = """Open `index.html` in a browser, from a disk or a server; nothing else is needed. The engine in it is
@@ -60,54 +64,84 @@ under the Mozilla Public License 2.0 (`LICENSE-engine.txt`)."""
 class PageExporter(FirefoxExporter):
     """A page that translates, with the licence of its engine beside it."""
 
+    Config: ClassVar = PageOptions
     name = "page"
     packages, split = (), False
+    config: PageOptions
+
+    def refusal(self, run: Run) -> str | None:
+        """As for an export of each direction; the second must translate back."""
+        return next(filter(None, map(super().refusal, self._runs(run))), None)
+
+    def _runs(self, run: Run) -> list[Run]:
+        """The runs of all directions. Raises UserError if the second one does not translate back."""
+        if self.config.back is None:
+            return [run]
+        back = open_run(self.config.back).loaded()
+        if language_codes(back) != language_codes(run)[::-1]:
+            received, allowed = (" -> ".join(codes) for codes in (language_codes(back), language_codes(run)[::-1]))
+            raise UserError(
+                "this run does not translate back", where=option("back"), received=received, allowed=allowed
+            )
+        return [run, back]
 
     def form(self, run: Run) -> str:
         return PAGE
 
     def write(self, run: Run, folder: Path) -> None:
         engine = engine_files()
-        super().write(run, folder)
-        files = files_of(folder)
-        shutil.rmtree(folder)
+        runs = self._runs(run)
+        others = PageExporter(
+            self.config.model_copy(update={"links": None, "calibration": None})
+        )  # files of `run` alone
+        exporters = zip((self, others), runs, SUFFIXES, strict=False)
+        parts = [exporter._direction(each, folder, suffix) for exporter, each, suffix in exporters]
         folder.mkdir()
-        embedding = read_items(files["model"], "model")[EMBEDDING]
-        assert isinstance(embedding, Quantized)
-        offset = files["model"].index(embedding.values.tobytes())
         package = json.loads(engine["package.json"])
         licence = engine["LICENSE"].decode()
-        attention = _attention(run)
-        heads = f"head {', '.join(map(str, attention['heads']))}" if attention["heads"] else "the mean of all heads"
         about = {
             "Made by": "headway",
             "Engine": f"{package['name']} {package['version']}",
             "Its licence": "Mozilla Public License 2.0, below",
             "Its source": package["repository"]["url"].removeprefix("git+").removesuffix(".git"),
-            "Model": f"{sum(map(len, files.values())) / 1e6:.1f} MB",
-            "Words are linked by": f"the attention of decoder layer {attention['layer']}, {heads}",
+            "Model": f"{sum(len(file) for _, files in parts for file in files.values()) / 1e6:.1f} MB",
+            "Words are linked by": "; ".join(_linked_by(setting["attention"]) for setting, _ in parts),
+            **_origins(runs),
         }
-        names = [language_name(code) for code in language_codes(run)]
-        source, target = ({"code": code, "name": name} for code, name in zip(language_codes(run), names, strict=True))
-        setting = {
-            "source": source, "target": target, "about": [*about.items()], "attention": attention,
-            "embedding": {"offset": offset, "dim": embedding.values.shape[1]},
-        }  # fmt: skip
+        setting = {"directions": [setting for setting, _ in parts], "about": [*about.items()]}
         assets = resources.files(__package__).joinpath("page")
         texts = {name: assets.joinpath(f"{name}.js").read_text("utf-8") for name in SCRIPTS}
         texts["glue"] = "const exports = {};\n" + engine["wasm/fxtranslate_wasm.js"].decode().split(GLUE_END)[0]
         texts["licence-text"] = licence
-        packed = {"wasm": engine["wasm/fxtranslate_wasm_bg.wasm"], **files}
+        packed = {"wasm": engine["wasm/fxtranslate_wasm_bg.wasm"]}
+        for _, files in parts:
+            packed |= files
         holders = [HOLDER.format(kind="text/plain", name=name, content=text) for name, text in texts.items()]
         holders += [
             HOLDER.format(kind=BYTES, name=name, content=packed_bytes(content)) for name, content in packed.items()
         ]
+        arrow = " → " if len(parts) == 1 else " ⇄ "
         write_page(
-            folder / PAGE, "translate.html", title=" → ".join(names), styles=("palette.css", "translate.css"),
-            scripts=("elements.js", "translate.js"), data={"setting": setting}, assets=assets, elements=holders,
-            policy=POLICY,
+            folder / PAGE, "translate.html", title=arrow.join(map(language_name, language_codes(run))),
+            styles=("palette.css", "translate.css"), scripts=("elements.js", "translate.js"),
+            data={"setting": setting}, assets=assets, elements=holders, policy=POLICY,
         )  # fmt: skip
         write_text(folder / LICENCE, licence)
+
+    def _direction(self, run: Run, folder: Path, suffix: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """The settings of a direction for the page, and its files by the names of their elements."""
+        super().write(run, folder)
+        files = files_of(folder)
+        shutil.rmtree(folder)
+        embedding = read_items(files["model"], "model")[EMBEDDING]
+        assert isinstance(embedding, Quantized)
+        offset = files["model"].index(embedding.values.tobytes())
+        source, target = ({"code": code, "name": language_name(code)} for code in language_codes(run))
+        setting = {
+            "source": source, "target": target, "attention": _attention(run), "suffix": suffix,
+            "embedding": {"offset": offset, "dim": embedding.values.shape[1]},
+        }  # fmt: skip
+        return setting, {f"{name}{suffix}": content for name, content in files.items()}
 
     def open(self, folder: Path, run: Run) -> Answering:
         with self._unpacked(folder, run) as files:
@@ -132,6 +166,21 @@ class PageExporter(FirefoxExporter):
                 if found := re.search(HOLDER.format(kind=BYTES, name=part, content="([^<]*)"), page):
                     write_bytes(Path(space) / name, unpacked_bytes(found[1]))
             yield Path(space)
+
+
+def _linked_by(attention: dict[str, Any]) -> str:
+    heads = f"head {', '.join(map(str, attention['heads']))}" if attention["heads"] else "the mean of all heads"
+    return f"the attention of decoder layer {attention['layer']}, {heads}"
+
+
+def _origins(runs: Sequence[Run]) -> dict[str, str]:
+    """The origins of the runs, for the page, from their manifests."""
+    found = dict[str, list[str]]()
+    for run in runs:
+        provenance = open_run(run.path).manifest.get("provenance") if run.path is not None else None
+        for title, text in origin_facts(provenance or {}).items():
+            found.setdefault(title, []).append(text)
+    return {title: "; ".join(dict.fromkeys(texts)) for title, texts in found.items()}
 
 
 def _attention(run: Run) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from headway.runs.run_folder import portable, precision_of
 from headway.tasks import dev_metrics
 
 FILL_IN = "to be filled in"
+UNSTATED = "its licence is not stated"
 PIPELINES = {
     "translation": "translation",
     "summarization": "summarization",
@@ -76,6 +77,7 @@ def card_of(
         "seed": manifest.get("seed"),
         "updates": manifest.get("updates"),
         "SHA-256 of the weights": manifest.get("model_sha256"),
+        **origin_facts(manifest.get("provenance", {})),
     }
     sections = {
         "Use": usage,
@@ -89,6 +91,22 @@ def card_of(
     }
     body = "\n\n".join(f"## {name}\n\n{text}" for name, text in sections.items())
     return f"---\n{dump_yaml(keys)}---\n\n# {run.path.resolve().name}\n\n{body}\n"
+
+
+def origin_facts(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """The origins in the manifest of a student, as text: data, teacher, outputs, and the licences of both."""
+    if not provenance:
+        return {}
+    data, teacher, outputs = (provenance[name] for name in ("data", "teacher", "outputs"))
+    name = teacher.get("command") or teacher.get("name") or ", ".join(str(run["run"]) for run in teacher["runs"])
+    unknown = f", {outputs['unknown_words']:.1%} of words unknown" if "unknown_words" in outputs else ""
+    filtered = provenance["filter"]
+    files = ", ".join(f"{file} `{digest}`" for file, digest in data["files"].items())
+    return {
+        "Data": f"{files} ({data['licence'] or UNSTATED}), {filtered['kept']:,} pairs after the filter",
+        "Teacher": f"{name} {teacher.get('version') or ''}".strip() + f" ({teacher.get('licence') or UNSTATED})",
+        "Teacher's outputs": f"{outputs['kept']:,} of {outputs['read']:,} lines{unknown}, `{outputs['sha256']}`",
+    }
 
 
 def _languages(recipe: Recipe) -> tuple[str, ...]:

@@ -6,7 +6,7 @@
  */
 
 const FLOATS = 0x404, INTEGERS = 0x4101, EPSILON = 1e-6, SPACE = "\u2581", UNKNOWN = 1, PENALTY = 10;
-let items, keys, pieces, longest, least, chosen;
+let items, keys, pieces, longest, least, chosen, linked;
 
 /** The items of a binary file of Marian's: floats, or integers (out, in) with their factor. */
 function readItems(bytes) {
@@ -192,7 +192,17 @@ function attended(source, target) {
   }
 }
 
-function load({ model, vocabulary, layer, heads }) {
+/** For each token, whether the shortlist (u64 sizes and offsets, u32 ids) has it as a source: others have the end mark alone. */
+function linkedTokens(shortlist) {
+  const view = new DataView(shortlist.buffer, shortlist.byteOffset), number = (at) => Number(view.getBigUint64(at, true));
+  const count = number(32), from = 48 + 8 * count;
+  return Array.from({ length: count - 1 }, (_, id) => {
+    const start = number(48 + 8 * id), length = number(56 + 8 * id) - start;
+    return length > 1 || (length === 1 && view.getUint32(from + 4 * start, true) !== 0);
+  });
+}
+
+function load({ model, vocabulary, shortlist, layer, heads }) {
   items = readItems(model);
   const size = (key) => Number(items.get("special:model.yml").match(new RegExp(`^${key}: (\\d+)`, "m"))[1]);
   keys = { heads: size("transformer-heads"), encoder: size("enc-depth") };
@@ -200,6 +210,13 @@ function load({ model, vocabulary, layer, heads }) {
   longest = Math.max(...Array.from(pieces.keys(), (piece) => piece.length));
   least = Math.min(...Array.from(pieces.values(), (piece) => piece.score));
   chosen = { layer, heads };
+  linked = shortlist && linkedTokens(shortlist);
+}
+
+/** The share of a text's characters that stand in tokens that no source of training had. */
+function foreign({ text }) {
+  const strange = tokens(text).filter(({ id }) => id === UNKNOWN || (linked && !linked[id]));
+  return strange.reduce((sum, { start, end }) => sum + end - start, 0) / Math.max(1, text.length);
 }
 
 /** The tokens of both sides, and the weight of every source token for each target token. */
@@ -209,4 +226,4 @@ function links({ source, target }) {
   return { source: read, target: written, weights: attended(from, to), width: from.length };
 }
 
-answerWith({ load, links });
+answerWith({ load, links, foreign });

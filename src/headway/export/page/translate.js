@@ -1,4 +1,7 @@
-const { source: from, target: to, about, attention, embedding } = JSON.parse(find("setting").textContent);
+const { directions, about } = JSON.parse(find("setting").textContent);
+let way = 0, chosenByHand = false; // the direction, and whether the switch chose it
+const from = () => directions[way].source, to = () => directions[way].target;
+const CLEARER = 0.1; // the share of characters by which another direction has to read a text better
 const PAUSE = 120; // milliseconds after the last key
 const KEPT = 3000; // translated lines
 const HUES = [250, 145, 60, 320, 195, 95, 25, 285];
@@ -51,28 +54,31 @@ class Answerer {
   }
 }
 
-const engine = new Answerer("answers", "glue", "engine_worker");
-let linker = null; // a worker for links, where the model has attention
+const engines = directions.map(() => new Answerer("answers", "glue", "engine_worker"));
+const linkers = directions.map(() => new Answerer("answers", "links_worker"));
 const ready = (async () => {
-  const [wasm, model, vocabulary, shortlist] = await Promise.all(["wasm", "model", "vocab", "lex"].map(unpack));
-  await engine.ask("load", { wasm, model, vocabulary, shortlist, embedding });
-  linker = new Answerer("answers", "links_worker");
-  await linker.ask("load", { model, vocabulary, ...attention });
+  const wasm = await unpack("wasm");
+  for (const [number, { attention, embedding, suffix }] of directions.entries()) {
+    const [model, vocabulary, shortlist] = await Promise.all(["model", "vocab", "lex"].map((part) => unpack(part + suffix)));
+    await engines[number].ask("load", { wasm, model, vocabulary, shortlist, embedding });
+    await linkers[number].ask("load", { model, vocabulary, shortlist, ...attention });
+  }
 })();
 
 /** The words for lines that are too long to be translated, where there are any. */
 const tooLong = (count) => (count ? `${count} ${count === 1 ? "line has" : "lines have"} more than ${LONGEST} characters and no translation.` : "");
 
-/** Translations by line, the oldest first. */
-const kept = new Map();
+/** Translations of each direction by line, the oldest first. */
+const known = directions.map(() => new Map());
 let queue = Promise.resolve();
 
 /** The translation of a line, after those that were asked for before; null where `wanted` says by then that it is not. */
 function translate(line, wanted = () => true) {
+  const kept = known[way], engine = engines[way];
   const task = queue.then(async () => {
     await ready;
-    const known = kept.get(line);
-    if (known || !wanted()) return known ?? null;
+    const before = kept.get(line);
+    if (before || !wanted()) return before ?? null;
     const begun = performance.now(), long = line.length > LONGEST;
     const text = long || BLANK.test(line) ? "" : await engine.ask("translate", { line });
     const translation = { text, long, milliseconds: performance.now() - begun, links: null };
@@ -84,21 +90,22 @@ function translate(line, wanted = () => true) {
   return task;
 }
 
-const segmenters = [from, to].map(({ code }) => {
+const segmenter = ({ code }) => {
   try {
     return new Intl.Segmenter(code, { granularity: "word" });
   } catch {
     return new Intl.Segmenter("en", { granularity: "word" });
   }
-});
+};
+const segmenters = directions.map(({ source, target }) => [source, target].map(segmenter));
 
 /** The words of a text: [start, end) of each. */
 const words = (text, side) =>
-  [...segmenters[side].segment(text)].filter((each) => each.isWordLike).map((each) => [each.index, each.index + each.segment.length]);
+  [...segmenters[way][side].segment(text)].filter((each) => each.isWordLike).map((each) => [each.index, each.index + each.segment.length]);
 
 /** For each word of a translation the number of the word that it comes from, or -1. */
 async function linksOf(line, translation) {
-  const { source, target, weights, width } = await linker.ask("links", { source: line, target: translation.text });
+  const { source, target, weights, width } = await linkers[way].ask("links", { source: line, target: translation.text });
   const overlap = ([start, end], token) => Math.max(0, Math.min(end, token.end) - Math.max(start, token.start));
   const read = words(line, 0);
   return words(translation.text, 1).map((word) => {
@@ -136,14 +143,16 @@ const typed = () => source.value.split("\n").map((line) => line.replace(LINE_END
 let round = 0;
 
 /** Translates what is typed, line by line, and shows each line once it is there. */
-async function update() {
+async function update(typing = false) {
   const own = ++round, lines = typed(), done = [], wanted = () => own === round;
+  if (!typing) await follow(lines.join(" "), wanted);
+  if (!wanted()) return;
   find("source-counts").textContent = counted(lines, 0);
   choose(null);
   const old = Array.from(target.children);
   target.replaceChildren(...lines.map((line, number) => {
     const shown = old[number] ?? element("p", { class: "old" });
-    shown.classList.toggle("old", !kept.has(line));
+    shown.classList.toggle("old", !known[way].has(line));
     return shown;
   }));
   paintSource(lines, []);
@@ -204,11 +213,43 @@ function choose(word) {
   pair.replaceChildren(text(shown(same(mirror))), " → ", text(shown(same(target))));
 }
 
+/** Whether a word may still be typed: the last input was no paste, and a word ends where the cursor stands. */
+function inWord({ inputType }) {
+  const before = source.value.slice(0, source.selectionStart);
+  return inputType !== "insertFromPaste" && [...segmenters[way][0].segment(before)].at(-1)?.isWordLike === true;
+}
+
+/** Takes the direction whose model reads the text clearly better, unless the switch was used. */
+async function follow(text, wanted) {
+  await ready;
+  if (directions.length < 2 || chosenByHand || BLANK.test(text)) return;
+  const shares = await Promise.all(linkers.map((linker) => linker.ask("foreign", { text })));
+  const other = 1 - way;
+  if (wanted() && shares[other] + CLEARER < shares[way]) take(other);
+}
+
+/** Takes a direction: names, languages and words are those of its texts. */
+function take(number) {
+  way = number;
+  find("source-name").textContent = from().name;
+  find("target-name").textContent = to().name;
+  source.lang = from().code;
+  target.lang = to().code;
+  source.placeholder = `Type or paste ${directions.length > 1 ? "text" : from().name} here`;
+}
+
 let pause;
-source.addEventListener("input", () => {
+source.addEventListener("input", (event) => {
+  const typing = inWord(event);
   clearTimeout(pause);
   paintSource(typed(), []);
-  pause = setTimeout(() => update().catch(tell), PAUSE);
+  pause = setTimeout(() => update(typing).catch(tell), PAUSE);
+});
+find("switch").hidden = directions.length < 2;
+find("switch").addEventListener("click", () => {
+  chosenByHand = true;
+  take(1 - way);
+  update().catch(tell);
 });
 find("links").addEventListener("change", () => update().catch(tell));
 target.addEventListener("pointerover", (event) => choose(event.target.closest(".word")));
@@ -227,6 +268,7 @@ target.addEventListener("keydown", (event) => {
 let current = null;
 find("clear").addEventListener("click", () => {
   source.value = "";
+  chosenByHand = false;
   source.focus();
   update().catch(tell);
 });
@@ -250,7 +292,7 @@ const tell = (error) => say(`This does not work here: ${error.message}`, true);
 /** Translates a file, one line in, one line out, and offers the result. */
 let job = 0;
 async function translateFile(file) {
-  const own = ++job, state = find("job-state"), result = find("result"), name = file.name.replace(/(\.[^.]*)?$/, `.${to.code}$1`);
+  const own = ++job, state = find("job-state"), result = find("result"), name = file.name.replace(/(\.[^.]*)?$/, `.${to().code}$1`);
   find("job").hidden = false;
   find("stop").hidden = false;
   result.hidden = true;
@@ -307,11 +349,7 @@ addEventListener("drop", (event) => {
   if (file) translateFile(file).catch(tell);
 });
 
-find("source-name").textContent = from.name;
-find("target-name").textContent = to.name;
-source.lang = from.code;
-target.lang = to.code;
-source.placeholder = `Type or paste ${from.name} here`;
+take(0);
 fillTerms(find("about"), about);
 find("licence").textContent = find("licence-text").textContent;
 themeButton(find("theme"), () => {});
