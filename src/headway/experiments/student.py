@@ -42,7 +42,7 @@ from headway.runs.run import open_run
 from headway.training.trained import dry_run
 
 COMMAND, HUB = "command:", "hf:"  # the beginnings of teachers that are no runs
-ROUNDING = True  # training.int8_rounding of the last training
+ROUNDING = "fixed"  # training.int8_rounding of the last training
 ROUNDED_RATE = 3e-4  # the learning rate at the beginning of training with rounding
 BEAM = 4  # of a teacher that is a run
 # Words, pairs or lines a second, on two idle cores.
