@@ -166,6 +166,18 @@ def test_a_table_alone_is_split(tmp_path: Path, data: Path) -> None:
     assert made["dev"]
 
 
+@pytest.mark.parametrize("preset", [None, "firefox-base-memory"])
+def test_a_student_has_the_size_that_is_asked_for(preset: str | None, tmp_path: Path, data: Path) -> None:
+    taught = tmp_path / "student" / "distilled" / "train"
+    taught.mkdir(parents=True)
+    for name, texts in zip(("source", "target"), zip(*lines(500, 1), strict=True), strict=True):
+        (taught / f"{name}.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    Road(options(tmp_path, data, teacher=".", preset=preset), ("en", "de")).write_corpus_recipe()
+    recipe = yaml.safe_load((tmp_path / "student" / "recipes" / "corpus.yaml").read_text("utf-8"))
+    assert recipe["model"]["preset"] == (preset or "student-tiny")
+    assert recipe["objective"]["losses"][0]["layer"] == ("decoder.4.cross" if preset else "decoder.2.cross")
+
+
 @pytest.mark.parametrize(
     ("given", "where"),
     [

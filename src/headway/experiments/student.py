@@ -48,6 +48,7 @@ BEAM = 4  # of a teacher that is a run
 # Words, pairs or lines a second, on two idle cores.
 COMMAND_SPEED, RUN_SPEED, FILTER_SPEED, LINK_SPEED, ENGINE_SPEED = 7000, 300, 1200, 7000, 25
 PAIR_SPEED, BATCH_PAIRS, ROUNDED_COST = 280, 85, 1.5  # pairs a second and an update; the cost of rounding
+WITH_BYTES = 2000  # the least vocabulary that has pieces for all 256 bytes
 TRIAL = "trial.json"
 TEST = 40  # the number of times that train is larger than test, about
 SHORT, EXPORT = 10, 60  # seconds of short steps, and of an export, which decodes 300 lines
@@ -282,7 +283,11 @@ class Road:
         people = {"source": str(data / "dev.source"), "target": str(data / "dev.target")}
         dev = self._taught("dev") if self.options.through else people
         tree["data"] = {"train": train, "dev": dev, "links": "eflomal", **tree["data"]}
-        tree["vocabulary"]["size"] = 8 * max(1, tree["vocabulary"]["size"] // 8)
+        size = tree["vocabulary"]["size"] = 8 * max(1, tree["vocabulary"]["size"] // 8)
+        if size >= WITH_BYTES:
+            tree["vocabulary"] |= {"byte_fallback": True, "split_digits": True}
+        if self.options.preset is not None:
+            tree["model"]["preset"] = self.options.preset
         model = parse_recipe(tree).model
         assert isinstance(model, TransformerConfig)
         guided = {"kind": "guided_alignment", "layer": f"decoder.{model.decoder.layers}.cross", "head": 1}

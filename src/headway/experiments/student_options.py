@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,9 @@ class StudentOptions(Section):
     )
     licence: str | None = Field(None, description="The licence of the teacher's outputs, such as GPL-2.0.")
     data_licence: str | None = Field(None, description="The licence of the data, such as MPL-2.0.")
+    preset: Literal["student-tiny", "firefox-tiny", "firefox-base-memory", "firefox-base"] | None = Field(
+        None, description="The size of the student.", json_schema_extra={"default_text": "by the number of pairs"}
+    )
     passes: Count | None = Field(
         None, description="Passes of training over the pairs.", json_schema_extra={"default_text": "by their number"}
     )
