@@ -499,7 +499,7 @@ def test_mistakes_of_the_command_line(numbers: Path, run_headway: Command, tmp_p
         ([numbers, "--keys", tmp_path / "nothing"], "nothing"),
         ([numbers, "--pivot", "english"], "did you mean 'en'?"),
         ([numbers, "--host", "256.0.0.1"], "this address cannot be had"),
-        ([], "see headway serve --help"),
+        ([], "runs are served, or the records of exports"),
     ):
         done = run_headway("serve", *words, "--port", "0")
         assert (done.code, message in done.err) == (2, True), done.err

@@ -40,7 +40,7 @@ class Fault:
 FAULTS = {
     # Files of Marian and of browsers.
     "ids of a shortlist are beyond the vocabulary": Fault(
-        "marian", "processing.shortlist", "(total and int(ids.max()) >= size)", "False",
+        "marian", "processing.shortlist", "max(first, 1 + int(ids.max(initial=0)))", "0",
     ),
     # Documents.
     "pairs of tags are left out": Fault(

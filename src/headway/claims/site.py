@@ -20,7 +20,7 @@ from pydantic import ConfigDict, TypeAdapter
 from headway.claims.claims import ClaimConfig, ClaimData, Decided
 from headway.claims.paper import CLAIMS, MEMBER, PAPER, PaperConfig, opened_paper
 from headway.claims.reproduce import NAMES_DATA, RECORD, ResultRecord
-from headway.core.config import Section
+from headway.core.config import Score, Section
 from headway.core.documents import LARGEST_JSON, LARGEST_YAML, parse_json, parse_yaml, shaped
 from headway.core.errors import UserError
 from headway.core.files import sha256
@@ -57,14 +57,14 @@ class ShownClaims(Shown):
 class ShownScore(Shown):
     """The mean score of a system over seeds, and the standard deviation between them."""
 
-    mean: float
-    sd: float | None = None
+    mean: Score
+    sd: Score | None = None
 
 
 class ShownComparison(Shown):
     """The systems with their scores (and costs) by measure, the verdicts on pairs, and the measures."""
 
-    variants: dict[str, dict[str, ShownScore | float | str | None]]
+    variants: dict[str, dict[str, ShownScore | Score | str | None]]
     pairs: tuple[dict[str, Any], ...]
     metrics: dict[str, dict[str, Any]]
 

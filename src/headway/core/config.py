@@ -36,8 +36,10 @@ WRITES_FIGURE = AfterValidator(check_figure)
 # Numbers in recipes and options. All have two bounds, so a typo is reported before it uses up the memory.
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Score = Annotated[float, Field(ge=-1e300, le=1e300)]  # by any metric
 Count = Annotated[int, Field(gt=0, le=10**9)]  # of tokens, updates, sentences
 Whole = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be 0
+Bytes = Annotated[int, Field(ge=0, le=2**50)]
 Index = Annotated[int, Field(ge=0, le=10**6)]
 Width = Annotated[int, Field(gt=0, le=2**16)]  # of a vector or a window; heads
 Layers = Annotated[int, Field(gt=0, le=1000)]

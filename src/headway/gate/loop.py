@@ -13,10 +13,9 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from headway.comparison.comparison import in_groups
-from headway.core.config import Count, Section
+from headway.core.config import Count, Score, Section
 from headway.gate import rules
 from headway.gate.ledger import Ledger, Line, unsealed
-from headway.gate.options import Score
 from headway.gate.rules import Evidence, Pool, Preset, Word, word_at
 
 Part = Literal["public", "sealed", "test"]

@@ -8,9 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from headway.comparison.options import METRIC_NAMES, MetricNumbers, Workers, numbers_by_metric
-from headway.core.config import Section
-
-Score = Annotated[float, Field(ge=-1e300, le=1e300)]  # by any metric
+from headway.core.config import Score, Section
 
 
 def _option(description: str, default: Any = None, /, **shown: Any) -> Any:

@@ -13,10 +13,9 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import NonNegativeInt
 from torch import Tensor, nn
 
-from headway.core.config import Probability, Width
+from headway.core.config import Bytes, Probability, Width
 from headway.core.errors import UserError, option
 from headway.mixers.points import Edit, Place, Points, heads_of
 from headway.models.layer_attention import LayerAttention, LayerMix, build_layer_mix
@@ -42,7 +41,7 @@ class TaggerConfig(ModelSection):
     encoder: str
     pretrained: bool = True
     freeze: bool = False
-    cache_bytes: NonNegativeInt = 0
+    cache_bytes: Bytes = 0
     layers: Literal["last", "average", "attention"] = "attention"
     heads: Width = 12
     head_dim: Width | None = None
