@@ -20,7 +20,7 @@ HOUSE = {
     "core": Room(3042, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(1172, 18, 74, 2),  # + 540: all steps to a student for browsers, which go on after a kill
-    "export": Room(4168, 23, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
+    "export": Room(4164, 24, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
     "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
@@ -48,7 +48,7 @@ HOUSE = {
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.
-PLAIN = {"train": (936, 119), "predict": (464, 78), "compare": (569, 88)}  # + 6: looks, floor, missing cells
+PLAIN = {"train": (936, 119), "predict": (464, 78), "compare": (576, 88)}  # + 13: looks, missing cells, checks
 SLACK = 3  # functions that run on some machines alone
 
 

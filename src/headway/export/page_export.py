@@ -69,12 +69,8 @@ class PageExporter(FirefoxExporter):
     packages, split = (), False
     config: PageOptions
 
-    def refusal(self, run: Run) -> str | None:
-        """As for an export of each direction; the second must translate back."""
-        return next(filter(None, map(super().refusal, self._runs(run))), None)
-
     def _runs(self, run: Run) -> list[Run]:
-        """The runs of all directions. Raises UserError if the second one does not translate back."""
+        """The runs of all directions. Raises UserError if the second one does not translate back, or is no student."""
         if self.config.back is None:
             return [run]
         back = open_run(self.config.back).loaded()
@@ -83,17 +79,17 @@ class PageExporter(FirefoxExporter):
             raise UserError(
                 "this run does not translate back", where=option("back"), received=received, allowed=allowed
             )
+        if reason := self.refusal(back):
+            raise UserError(f"this run cannot be exported: {reason}", where=option("back"), received=str(back.path))
         return [run, back]
 
     def form(self, run: Run) -> str:
         return PAGE
 
     def write(self, run: Run, folder: Path) -> None:
-        engine = engine_files()
-        runs = self._runs(run)
-        others = PageExporter(
-            self.config.model_copy(update={"links": None, "calibration": None})
-        )  # files of `run` alone
+        runs, engine = self._runs(run), engine_files()
+        of_run_alone = {"links": None, "calibration": None}
+        others = PageExporter(self.config.model_copy(update=of_run_alone))
         exporters = zip((self, others), runs, SUFFIXES, strict=False)
         parts = [exporter._direction(each, folder, suffix) for exporter, each, suffix in exporters]
         folder.mkdir()
