@@ -148,7 +148,8 @@ def check_alike(
 ) -> None:
     """The search of a page, of its own model or of another, finds what `predict` does without some parts.
 
-    Of outputs that are equally good it may find another one: those of the page are scored by the model.
+    Of outputs that are equally good it may find another one: those of the page are scored by the model. Where all
+    tokens are equally good, chance decides which hypotheses a beam keeps, and scores are not compared.
     """
     with own.models[0].intervened(dict.fromkeys(off, "zero")):
         outputs = own.predict(lines, beam=max(3, own.recipe.decoding.beam), nbest=3)
@@ -156,8 +157,9 @@ def check_alike(
             if output.is_empty:
                 continue
             found = page.evaluate(SEARCH, [model, number, off])
-            scores = [hypothesis.score for hypothesis in output.hypotheses]
-            np.testing.assert_allclose([each["score"] for each in found], scores, atol=1e-4)
+            if len({round(log, 4) for each in output.hypotheses for log in each.log_probabilities}) > 1:
+                scores = [hypothesis.score for hypothesis in output.hypotheses]
+                np.testing.assert_allclose([each["score"] for each in found], scores, atol=1e-4)
             for each in found:
                 logs = log_probabilities(own, lines[number], each["ids"])
                 np.testing.assert_allclose(each["logs"], logs, atol=1e-4)

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,13 +48,12 @@ class Running(NamedTuple):
 
     def ask(self, path: str, body: Any = None, method: str = "", **headers: str) -> Answer:
         """The answer to a GET or, with a body, a POST of JSON; a text is a body as it is."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=200)
         if body is not None and not isinstance(body, str | bytes):
             body, headers = json.dumps(body), {"content-type": "application/json"} | headers
-        connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
-        response = connection.getresponse()
-        raw, kept = response.read(), {name.lower(): value for name, value in response.getheaders()}
-        connection.close()
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=200)) as connection:
+            connection.request(method or ("GET" if body is None else "POST"), path, body, headers)
+            response = connection.getresponse()
+            raw, kept = response.read(), {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, kept, json.loads(raw) if raw and "json" in kept.get("content-type", "") else raw)
 
     def form(self, path: str, **fields: str) -> Answer:
