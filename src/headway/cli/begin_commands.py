@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.cli.console import confirmed, say_command
+from headway.cli.console import allow_command, say_command
 from headway.cli.shell import argument, flag, flag_of, verb
 from headway.cli.standard_streams import write
 from headway.core.config import WRITES_FOLDER, Count, Seed
 from headway.core.errors import UserError, check_companions, option
 from headway.core.registry import CATALOGUE, listing
-from headway.core.tables import Table
 from headway.experiments.student_options import StudentOptions
 
 
@@ -76,8 +75,8 @@ def _make_student(options: StudentOptions, source: str | None, target: str | Non
     from headway.experiments.steps import Commands
     from headway.experiments.student import make_student
 
-    def allow(command: str) -> bool:
-        return confirmed(Table(["command of the teacher"], [[command]]))
+    def allow(command: str) -> None:
+        allow_command(command, "the teacher", option("teacher"), yes=options.yes)
 
     commands = Commands(_spelled, lambda words: app(words) or 0)
     return make_student(options, (source, target), commands, allow)

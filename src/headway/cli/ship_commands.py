@@ -72,8 +72,10 @@ def export(
         format, run = str(run), Path(format)
     runs = [word for word in keys if "=" not in word]
     given = keys_given([word for word in keys if word not in runs], FORMAT_OPTIONS[0])
-    for back in runs:
-        given["back"] = back
+    if len(runs) > 1:
+        raise UserError("a page has two directions at most", where="RUN_BACK", received=runs[1], allowed="one run")
+    if runs:
+        given["back"] = runs[0]
     report = export_run(format, run, options, given)
     write(report.text())
     return 0 if report.passed else 1

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from headway.core.errors import UserError, option
 from headway.core.files import write_json
 from headway.core.languages import base_language
+from headway.core.storage import put_in_place, workspace
 from headway.core.tables import Cell, Column, Table
 from headway.metrics.metric import Metric
 
@@ -72,10 +73,12 @@ def write_final_evals(folder: Path, test: Evaluated, comet: Metric | None = None
             files[f"{name}.metrics"] = {"score": result.score, "details": result.details}
             files[f"{name}.scores"] = result.segments
     for time in (datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"), LATEST):
-        shutil.rmtree(place / time, ignore_errors=True)
-        (place / time).mkdir(parents=True)
-        for name, content in files.items():
-            write_json(place / time / f"{name}.json", content)
+        with workspace(place, place / time) as space:
+            (built := space / time).mkdir()
+            for name, content in files.items():
+                write_json(built / f"{name}.json", content)
+            shutil.rmtree(place / time, ignore_errors=True)
+            put_in_place(built, place / time)
     rows: list[list[Cell]] = [
         [name, result.score, ""] if isinstance(result, Measured) else [name, None, result]
         for name, result in found.items()
