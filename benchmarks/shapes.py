@@ -61,9 +61,9 @@ def main() -> None:
     if given.output is not None:
         tokens = " ".join(map(str, given.tokens))
         command = f"python benchmarks/shapes.py {given.recipe} data.folder=FOLDER --tokens {tokens}"
-        title = f"Padding of batches, {given.recipe}"
+        title = f"Padding of batches, {given.recipe.parent.name} {given.recipe.stem}"
         write_record(
-            given.output, ResultRecord(title=title, measured=measured_now([command], ()), tables=(table.to_json(),))
+            given.output, ResultRecord(title=title, measured=measured_now([command], (1,)), tables=(table.to_json(),))
         )
 
 
