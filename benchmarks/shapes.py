@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.core.tables import Cell, Column, Table
 from headway.corpora.shapes import Shape, few_shapes
 from headway.recipe import load_recipe
@@ -53,8 +54,17 @@ def main() -> None:
     parser.add_argument(
         "--tokens", type=int, nargs="+", default=[1024, 4096, 16384, 25000], help="training.batch_tokens"
     )
+    parser.add_argument("--output", type=Path, help="a record for results/speed, in which FOLDER is the data's folder")
     given = parser.parse_args()
-    print(paddings({given.recipe.stem: corpus_of(given.recipe, given.overrides)}, given.tokens).text())
+    table = paddings({given.recipe.stem: corpus_of(given.recipe, given.overrides)}, given.tokens)
+    print(table.text())
+    if given.output is not None:
+        tokens = " ".join(map(str, given.tokens))
+        command = f"python benchmarks/shapes.py {given.recipe} data.folder=FOLDER --tokens {tokens}"
+        title = f"Padding of batches, {given.recipe.parent.name} {given.recipe.stem}"
+        write_record(
+            given.output, ResultRecord(title=title, measured=measured_now([command], (1,)), tables=(table.to_json(),))
+        )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ HOUSE = {
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
     "core": Room(3042, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
-    "experiments": Room(1171, 17, 74, 2),  # + 540: all steps to a student for browsers, which go on after a kill
+    "experiments": Room(1179, 17, 74, 2),  # + 8: the last line of a demo names the program by its path if PATH lacks it
     "export": Room(4164, 24, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks

@@ -76,3 +76,11 @@ def test_exact_match_in_percent() -> None:
     dates = [DateExample(text, iso, "en", "d MMM y") for text, iso in (("a", "2024-05-03"), ("b", "2024-05-04"))]
     said = [Output(Example(each.text), [TextHypothesis("2024-05-03", 0.0, [], [])]) for each in dates]
     assert exact_match(dates, said) == 50
+
+
+def test_a_program_that_path_lacks_is_named_by_its_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/headway", "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert demo._program() == str(Path(".venv/bin/headway"))
+    monkeypatch.setattr("sys.argv", ["/usr/lib/python3/site-packages/headway/__main__.py", "demo"])
+    assert demo._program() == "headway"

@@ -1,6 +1,8 @@
 """`headway demo`: train a model that reads dates on generated data, and write a report, with the code of any recipe."""
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -92,7 +94,13 @@ def _report(output: Path, dates: DateData) -> None:
     report = write_run_report(output, [summary, by_language], outputs_of(predictor, shown), headline)
     drawn = _one_a_language(given)[0]
     alignment_figure(predictor.predict(drawn.text, capture="*.cross")[0], output / "alignment.png")
-    say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | headway predict {output}")
+    say(f"\nLook inside:  {report}\nTry your own: echo '3. Mai 2024' | {_program()} predict {output}")
+
+
+def _program() -> str:
+    """The name of the program for a shell, or its path as it was called if PATH does not have it."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "headway" and shutil.which("headway") is None else "headway"
 
 
 def _is_begun(output: Path, recipe: Recipe) -> bool:

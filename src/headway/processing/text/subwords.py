@@ -221,7 +221,7 @@ def _trainable(lines: Iterable[str]) -> Iterator[str]:
 def _training_error(message: str, config: TokensConfig, where: str, side: str) -> UserError | RunError:
     if bound := re.search(r"too high \(\d+\).*<= (\d+)", message):
         return UserError(
-            f"there are not so many tokens in the {side}", where=f"{where}.size", received=config.size,
+            f"the {side} has too few different tokens", where=f"{where}.size", received=config.size,
             allowed=f"at most {bound[1]}",
         )  # fmt: skip
     if bound := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
