@@ -23,7 +23,7 @@ HOUSE = {
     "export": Room(4164, 24, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
-    "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
+    "grids": Room(3246, 46, 166, 9),  # tuned values are checked; heads by rank; documents are units; packs have keys
     "importing": Room(956, 33, 84, 1),  # checkpoints are compared with transformers; factors are kept
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
