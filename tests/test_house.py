@@ -17,14 +17,14 @@ HOUSE = {
     "claims": Room(1547, 30, 85, 0),  # published metrics; papers are packed and shown; looks; falls
     "cli": Room(3379, 71, 224, 10),  # gate, filter, teachers, papers, records, students; leave for commands
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
-    "core": Room(3042, 78, 0, 0),  # workers are threads of one core each; languages without spaces
+    "core": Room(3047, 78, 0, 0),  # workers are threads of one core each; languages without spaces; und and mul
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(1179, 17, 74, 2),  # + 8: the last line of a demo names the program by its path if PATH lacks it
     "export": Room(4164, 24, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
-    "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
-    "importing": Room(956, 33, 84, 1),  # checkpoints are compared with transformers; factors are kept
+    "grids": Room(3246, 46, 166, 9),  # tuned values are checked; heads by rank; documents are units; packs have keys
+    "importing": Room(965, 33, 85, 1),  # checkpoints are compared with transformers; factors; languages of Marian
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key

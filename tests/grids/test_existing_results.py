@@ -18,6 +18,7 @@ from headway.grids import run as run_module
 from headway.grids.compare import Existing, name_runs
 from headway.optimizers.optimizers import OptimizerConfig
 from headway.processing.text.text_processor import PreparationConfig, TextConfig
+from headway.runs.packing import pack_run
 from headway.runs.run import open_run
 from headway.training.loop import train
 from tests.comparison.toys import REFERENCES, cells_of, hypotheses
@@ -201,6 +202,18 @@ def test_runs_on_a_test_set_of_files(runs: Path, run_headway: Command) -> None:
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["tests"] == [{"name": "test", "segments": 3}]
     assert next(iter(json.loads(ended.out)["variants"]["early"])) == "exact_match"  # that of the runs
+
+
+def test_packs_are_compared_like_their_runs(runs: Path, run_headway: Command) -> None:
+    packed = runs / "early.zip"
+    pack_run(runs / "early", packed)
+    files = ("--test-source", write(runs / "a", ["abc", "dcb"]), "--test-references", write(runs / "b", ["cba", "bcd"]))
+    ended = run_headway("compare", packed, runs / "late-1", f"again={runs / 'early'}", *files, "--json")
+    assert ended.code == 0, ended.err
+    assert f"{runs / 'early'}: the same as" in ended.err
+    of_pack, _, again = json.loads(ended.out)["variants"].values()
+    del of_pack["decoding_tokens_per_second"], again["decoding_tokens_per_second"]
+    assert of_pack == again
 
 
 def test_alignments_of_runs(runs: Path, run_headway: Command) -> None:

@@ -280,6 +280,16 @@ def test_a_model_of_one_language_has_none_to_choose(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("named", "read"), [("deu", "deu"), ("mul", "und"), ("ROMANCE", "und"), (None, "und")])
+def test_the_languages_of_a_marian_tokenizer(tmp_path: Path, named: str | None, read: str) -> None:
+    folder = write_marian(tmp_path / "model")
+    settings = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": named}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    import_run([f"hf:{folder}"], tmp_path / "run")
+    text = headway.load(tmp_path / "run").recipe.text
+    assert (text.source.language, text.target.language) == ("en", read)
+
+
 @pytest.mark.parametrize("case", thinned(["marian", "t5", "bart", "mbart50"], 4), indirect=True)
 def test_every_command_takes_it(run_headway: Command, both: Both, case: str, tmp_path: Path) -> None:
     source, target = tmp_path / "source.txt", tmp_path / "target.txt"

@@ -54,6 +54,11 @@ def is_language(code: str) -> bool:
     return _read(code) is not None
 
 
+def is_one_language(code: str) -> bool:
+    """Whether a code names one language, unlike `und` and `mul` (several languages)."""
+    return is_language(code) and base_language(code) not in ("mul", UNDETERMINED)
+
+
 def nearest_language(code: str) -> str:
     """A hint with the language that an invalid code may mean: `ja` for `jp`, `fr` for `french`."""
     letters = "".join(re.findall("[a-z]+", code.lower()[:3]))

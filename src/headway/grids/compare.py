@@ -127,7 +127,8 @@ def compare_existing(
         check_apart({"html": options.html}, [name.path for name in outputs if name.path is not None])
         check_names([*planned, *outputs], None if options.lead else options.baseline, least=least)
         opened = [open_run(run.path) for run in planned if run.path is not None]
-        recipes, first = {run.path: run.recipe for run in opened}, next(iter(opened), None)
+        recipes = {name.path: run.recipe for name, run in zip(runs, opened, strict=True)}  # a pack by its own path
+        first = next(iter(opened), None)
         for run in opened:
             tuple(learning_curve(run.path))
         if first is not None:
@@ -147,7 +148,7 @@ def compare_existing(
                     where = option("metric") if metrics is None else "metrics"
                     check_kind(chosen, test.kind(task.writes), where, of_texts=task.reads_text)
                 scored = [read_test_set(first.recipe, test) for test in tests]
-        _check_copies([*planned, *outputs])
+        _check_copies(planned, outputs)
         from_files = [result_of_file(name, scored, chosen) for name in outputs]
         if from_files:
             check_words(chosen[0], [*options.references, *(name.path for name in outputs if name.path is not None)])
@@ -216,15 +217,15 @@ def _tests_of_runs(options: CompareOptions, recipes: Mapping[Path, Recipe]) -> l
     return [replace(test, written=None if options.hypotheses else shared) for test in tests]
 
 
-def _check_copies(systems: Sequence[CellName]) -> None:
+def _check_copies(runs: Sequence[CellName], outputs: Sequence[CellName]) -> None:
     """Raise UserError if two seeds of a variant are the same training. Warn of other copies.
 
     A copy agrees with the original in everything, so that any difference would be significant.
     """
     known: dict[str, CellName] = {}  # by the weights of runs; by the path and the content of other systems
-    for system in systems:
+    for system in [*runs, *outputs]:
         assert system.path is not None
-        is_run = system.path.is_dir()
+        is_run = system in runs
         weights = open_run(system.path).manifest.get("model_sha256") if is_run else None
         first = known.setdefault(weights or str(system.path.resolve()), system)
         if first is not system and first.variant == system.variant:

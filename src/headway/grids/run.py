@@ -199,7 +199,8 @@ def result_of_run(
     run = cell.path
     assert run is not None
     predictor = load(run, device=device)
-    recipe, manifest = predictor.recipe, open_run(run).manifest
+    recipe, stored = predictor.recipe, open_run(run)  # a pack is unpacked
+    manifest = stored.manifest
     outputs, tokens, seconds = list[CellOutput](), 0, 0.0
     for test in tests:
         examples, scored = read_corpus(recipe, test)
@@ -211,8 +212,8 @@ def result_of_run(
         texts, counts = decode(predictor, examples, options or {})
         outputs.append(CellOutput(scored, tuple(texts)))
         tokens, seconds = tokens + sum(counts), seconds + time.perf_counter() - began
-    costs = _costs(predictor, run, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
-    curve, precision = tuple(learning_curve(run)), precision_of(manifest)
+    costs = _costs(predictor, stored.path, manifest, tokens / seconds if seconds and tokens else None, peak_memory)
+    curve, precision = tuple(learning_curve(stored.path)), precision_of(manifest)
     steps = manifest.get("references", "")
     rate = None if manifest.get("status") == "imported" else recipe.optimizer.learning_rate
     return CellResult(cell.variant, cell.seed, tuple(outputs), run, costs, curve, precision, steps, rate)

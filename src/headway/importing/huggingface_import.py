@@ -13,6 +13,7 @@ from torch import Tensor
 from headway.core.config import Section
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, option
+from headway.core.languages import is_one_language
 from headway.core.log import warn
 from headway.core.storage import cache_folder, fingerprint, hashes_of, kept_folder, software
 from headway.importing.architectures import carried, check_weights, model_section, refusal
@@ -176,8 +177,16 @@ def _marian(folder: Path, search: Mapping[str, Any]) -> Imported:
     for key, row in (("forced_bos_token_id", None), ("decoder_start_token_id", tokenizers.target_rows[BOS])):
         if (received := search.get(key, row)) not in (None, row):
             raise refusal(key, received, str(row))
-    sections = {"model": marian_section(config), "vocabulary": marian_vocabulary(config)}
+    sections = {"model": marian_section(config), "vocabulary": marian_vocabulary(config), "text": _languages(folder)}
     return Imported(sections, (tokenizers.source, tokenizers.target), partial(marian_weights, folder), ())
+
+
+def _languages(folder: Path) -> dict[str, dict[str, str]]:
+    """The `text` section of a recipe, with the languages that the settings of a Marian tokenizer name."""
+    file = folder / "tokenizer_config.json"
+    settings = read_json(file) if file.is_file() else {}
+    codes = {side: settings.get(f"{side}_lang") for side in ("source", "target")}
+    return {side: {"language": code} for side, code in codes.items() if isinstance(code, str) and is_one_language(code)}
 
 
 def _other(folder: Path, search: Mapping[str, Any], options: HuggingFaceOptions) -> Imported:
