@@ -299,6 +299,15 @@ def test_printed_variances_and_another_metric_of_the_document_are_shown(tmp_path
     assert any("13a-compounds" in note for note in small.notes)
 
 
+def test_printed_flops_of_training_are_shown_beside_ours(tmp_path: Path) -> None:
+    claims = read_claims(write_claims(tmp_path, paper_flops={"good": 3.3e18, "bad": 2e17}))
+    table = claims_table({}, claims, as_printed=True, costs={"good": Costs(training_flops=4.04e12), "bad": Costs()})
+    assert {
+        "FLOPs of training good: 3.3e+18 in the document, 4e+12 here.",
+        "FLOPs of training bad: 2e+17 in the document, not measured here.",
+    } <= set(table.notes)
+
+
 def trained(gains: dict[str, tuple[float, ...]], seeds: tuple[int, ...] = (1, 2), margin: float = 0.5) -> Any:
     """A comparison whose runs have these BLEU on dev after 200, 400, ... updates."""
     cells = [

@@ -116,8 +116,8 @@ def test_a_cell_is_an_ordinary_run_with_its_result(made: tuple[Grid, Path]) -> N
         assert [point.update for point in cell.curve] == [3, 6]
     costs = found["ngram-1"].costs.known()
     assert set(costs) == {
-        "parameters", "flops_per_token", "cpu_seconds", "training_tokens_per_second", "decoding_tokens_per_second",
-        "peak_memory", "decoding_state", "learning_rate",
+        "parameters", "flops_per_token", "training_flops", "cpu_seconds", "training_tokens_per_second",
+        "decoding_tokens_per_second", "peak_memory", "decoding_state", "learning_rate",
     }  # fmt: skip
     assert all(value > 0 for value in costs.values())
     assert costs["peak_memory"] > 50e6

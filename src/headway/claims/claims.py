@@ -145,6 +145,7 @@ class ClaimFile(Section):
     the variant without the part; claims on it are by the first metric of `cut`, or their own. `looks`: how often
     findings were evaluated, with seeds or learning rates added for open claims, or all measured again. `paper_metric`:
     the metric of the document's numbers if it is not the first of the grid, such as `bleu:tokenize=13a-compounds`.
+    `paper_flops`: the training cost that the document prints, in floating-point operations, by variant.
     """
 
     title: str
@@ -158,6 +159,7 @@ class ClaimFile(Section):
     budgets: Annotated[dict[Literal["small", "full"], BudgetConfig], Field(min_length=1)]
     looks: Annotated[int, Field(ge=1, le=100)] = 1
     paper_metric: str = ""
+    paper_flops: dict[str, Annotated[float, Field(gt=0)]] = Field(default={})
     claims: tuple[ClaimConfig, ...]
     findings: tuple[str, ...] = ()
 
@@ -531,11 +533,17 @@ def _of_costs(
 
 
 def claims_table(
-    decided: Mapping[str, Decided | None], claims: ClaimFile, *, as_printed: bool, missing: str = "not compared"
+    decided: Mapping[str, Decided | None],
+    claims: ClaimFile,
+    *,
+    as_printed: bool,
+    missing: str = "not compared",
+    costs: Mapping[str, Costs] = MappingProxyType({}),
 ) -> Table:
     """A table with a row per claim: the paper's numbers, the difference that was `decided`, and the verdict.
 
-    The paper's numbers are shown as differences unless `as_printed`. `missing` is the verdict without a finding.
+    The paper's numbers are shown as differences unless `as_printed`. `missing` is the verdict without a finding. The
+    `costs` of variants are shown beside the FLOPs that the paper prints.
     """
     rows, still_open = list[list[Cell]](), list[str]()
     for claim in claims.claims:
@@ -563,9 +571,16 @@ def claims_table(
         notes += [f"Findings were looked at {claims.looks} times; all looks together keep {kept} or more."]
     if claims.paper_metric:
         notes += [f"The document's numbers are of {claims.paper_metric}, and comparable with no other metric's."]
+    notes += [_flops_note(name, printed, costs.get(name)) for name, printed in claims.paper_flops.items()]
     regimes = {found.regime for found in decided.values() if found is not None}
     notes += [f"{regime.capitalize()}: {said}." for regime, said in IN_NOTES.items() if regime in regimes]
     return Table(columns, rows, title=f"{claims.document}: {claims.title}", notes=[*notes, *still_open])
+
+
+def _flops_note(variant: str, printed: float, costs: Costs | None) -> str:
+    """The FLOPs of training a variant: those that the document prints, and ours."""
+    ours = f"{costs.training_flops:.2g} here" if costs and costs.training_flops else "not measured here"
+    return f"FLOPs of training {variant}: {printed:.2g} in the document, {ours}."
 
 
 def higher_is_better(claim: ClaimConfig, claims: ClaimFile) -> bool:

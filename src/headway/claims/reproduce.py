@@ -396,7 +396,8 @@ def _findings(
     }
     write_report(comparison, folder, CompareOptions(allow_code=True))
     write_record(folder / RECORD, record_of(claims, options, result, comparison, decided, command, of_cuts))
-    return [claims_table(decided, claims, as_printed=as_printed), comparison.table(), *of_cuts]
+    costs = {variant.name: variant.costs for variant in comparison.variants}
+    return [claims_table(decided, claims, as_printed=as_printed, costs=costs), comparison.table(), *of_cuts]
 
 
 def claimed_grid(

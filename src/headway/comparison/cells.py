@@ -94,6 +94,8 @@ class Costs:
     Args:
         parameters: the number of parameters of the model.
         flops_per_token: floating-point operations of a forward pass, per target token.
+        training_flops: floating-point operations of training: three times those of a forward pass, for every target
+            token.
         cpu_seconds: processor time of training, summed over threads.
         gpu_seconds: accelerator time of training.
         training_tokens_per_second: target tokens per second in training.
@@ -105,6 +107,7 @@ class Costs:
 
     parameters: int | None = None
     flops_per_token: FiniteFloat | None = None
+    training_flops: FiniteFloat | None = None
     cpu_seconds: FiniteFloat | None = None
     gpu_seconds: FiniteFloat | None = None
     training_tokens_per_second: FiniteFloat | None = None

@@ -61,6 +61,7 @@ from headway.training.report import write_run_report
 
 TRAINING = "training.json"  # facts that only the training process knows
 LONGEST_WAIT = 120.0  # seconds to save and stop after the parent was killed
+BOTH_PASSES = 3  # the operations of a forward and a backward pass, in those of a forward pass
 LENGTH = 32  # tokens of source and target for which FLOPs and decoding state are measured
 
 
@@ -232,6 +233,7 @@ def _costs(
     return Costs(
         parameters=manifest.get("parameters"),
         flops_per_token=flops,
+        training_flops=BOTH_PASSES * flops * tokens if flops and tokens else None,
         cpu_seconds=manifest.get("cpu_seconds"),
         gpu_seconds=seconds if trained_on_accelerator(manifest) else None,
         training_tokens_per_second=tokens / seconds if tokens and seconds else None,

@@ -1,4 +1,4 @@
-"""A pretrained encoder that labels words: its layers are combined at each word's first piece, and mapped to labels.
+"""An encoder that labels words: its layers are combined at each word's first piece, and mapped to labels.
 
 Shapes: B batch, P tokens, W words, N words of the whole batch, L layers, D encoder, K heads, J heads over layers,
 V labels.
@@ -13,9 +13,10 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from headway.core.config import Bytes, Probability, Width
+from headway.core.config import Bytes, Count, Layers, Probability, Section, Width
 from headway.core.errors import UserError, option
 from headway.mixers.points import Edit, Place, Points, heads_of
 from headway.models.layer_attention import LayerAttention, LayerMix, build_layer_mix
@@ -26,19 +27,39 @@ from headway.tensors.linear import Linear
 LAYERS = "layers"  # the name of the attention over layers
 
 
-class TaggerConfig(ModelSection):
-    """A pretrained encoder that labels words.
+class RecurrentWordsConfig(Section):
+    """The encoder of a tagger that reads words by recurrent layers in both directions (Rei and Yannakoudakis 2016).
 
-    `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package. `pretrained`:
-    whether to start from its weights or from random ones. `freeze`: whether these weights are kept. `cache_bytes`: the
-    maximum size of a cache on disk with the layers of each sentence that a frozen encoder has read, for later epochs,
-    evaluations and other runs; 0 for no cache. `layers`: the input of the labels, the `last` layer, the `average` of a
-    linear map of each, or multi-head `attention` over all. `heads`: the number of heads of this attention. `head_dim`:
-    the size of a head, by default the encoder's size / heads. `dropout`: on the layers, the keys and the weights.
+    `dim`: the size of word embeddings. `cell`: the kind of cell. `layers`: the number of recurrent layers. `hidden`:
+    the size of the state of each direction. `output`: the size of the tanh layer above. `min_count`: words that occur
+    fewer times in the training corpus are one unknown word. `lowercase`: whether the case of words is ignored.
+    """
+
+    kind: Literal["recurrent"] = "recurrent"
+    dim: Width = 300
+    cell: Literal["gru", "lstm", "cho_gru"] = "lstm"
+    layers: Layers = 1
+    hidden: Width = 200
+    output: Width = 50
+    min_count: Count = 2
+    lowercase: bool = True
+
+
+class TaggerConfig(ModelSection):
+    """An encoder that labels words.
+
+    `encoder`: a Hugging Face name or folder, or `package:NAME/FOLDER` in an installed Python package, or `{kind:
+    recurrent}` for recurrent layers over words. `pretrained`: whether to start from its weights or from random ones;
+    recurrent layers have random ones. `freeze`: whether these weights are kept. `cache_bytes`: the maximum size of a
+    cache on disk with the layers of each sentence that a frozen encoder has read, for later epochs, evaluations and
+    other runs; 0 for no cache. `layers`: the input of the labels, the `last` layer, the `average` of a linear map of
+    each, or multi-head `attention` over all. `heads`: the number of heads of this attention. `head_dim`: the size of a
+    head, by default the encoder's size / heads. `dropout`: on the layers, the keys and the weights, and in recurrent
+    layers on the embeddings.
     """
 
     kind: Literal["tagger"] = "tagger"
-    encoder: str
+    encoder: str | RecurrentWordsConfig
     pretrained: bool = True
     freeze: bool = False
     cache_bytes: Bytes = 0
@@ -47,9 +68,15 @@ class TaggerConfig(ModelSection):
     head_dim: Width | None = None
     dropout: Probability = 0.3
 
+    @model_validator(mode="after")
+    def _only_pretrained_encoders_are_frozen(self) -> Self:
+        if self.freeze and not isinstance(self.encoder, str):
+            raise ValueError("recurrent layers over words are not pretrained, and freeze would keep them random")
+        return self
+
 
 class Tagger(Model[TokenBatch]):
-    """Labels for words from any Hugging Face encoder (equation 10 over any mix of its layers).
+    """Labels for words from an encoder, of Hugging Face or recurrent (equation 10 over any mix of its layers).
 
     Attention names are `encoder.LAYER.self` (B, K, P, P), over tokens, and `layers` (B, J, W, L), over layers.
 

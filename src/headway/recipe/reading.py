@@ -242,7 +242,9 @@ def resolve_paths(recipe: Recipe, folders: Sequence[Path]) -> Recipe:
 
     def model(config: ModelSection) -> ModelSection:
         """Resolve an encoder that is a folder. Other encoders are names."""
-        if not isinstance(config, TaggerConfig) or not exists(folder := resolve(Path(config.encoder)), "folder"):
+        if not isinstance(config, TaggerConfig) or not isinstance(config.encoder, str):
+            return config
+        if not exists(folder := resolve(Path(config.encoder)), "folder"):
             return config
         return config.model_copy(update={"encoder": str(folder)})
 

@@ -25,15 +25,15 @@ from headway.models.tagger import LAYERS, Tagger, check_heads
 from headway.predictors.label_predictor import LabelPredictor, mark
 from headway.predictors.output import Example, Output, TestSet, TextHypothesis
 from headway.predictors.predictor import Run
-from headway.processing.pretrained import LabelProcessor, WordProcessor, encoder_location
+from headway.processing.pretrained import LabelProcessor, WordProcessor
 from headway.processing.processor import Processors
 from headway.recipe import Recipe
-from headway.tasks.pretrained_encoder import build_tagger, encoder_config, longest_read
+from headway.tasks.encoder_sources import encoder_source
 from headway.tasks.task import Corpora, DevSet, Task, given_pairs
 
 
 class TokenTask(Task):
-    """The base class of tasks that label words, with a tagger over a pretrained encoder.
+    """The base class of tasks that label words, with a tagger over an encoder.
 
     Attributes:
         labels: the possible labels; None to use the labels of the training corpus.
@@ -62,9 +62,9 @@ class TokenTask(Task):
         if config.cache_bytes and not config.freeze:
             what = "the layers of an encoder that learns cannot be cached"
             raise UserError(what, where="model.cache_bytes", received=config.cache_bytes, allowed="0, or freeze: true")
-        encoder = encoder_config(encoder_location(config.encoder))
-        check_heads(config, encoder.hidden_size)
-        longest = longest_read(encoder)
+        encoder = encoder_source(config)
+        check_heads(config, encoder.hidden_size())
+        longest = encoder.longest()
         if longest is not None and recipe.data.max_length > longest:
             raise UserError(
                 "the encoder cannot read so many tokens",
@@ -72,9 +72,9 @@ class TokenTask(Task):
             )  # fmt: skip
 
     def check_data(self, recipe: Recipe) -> DataCheck:
-        words = WordProcessor.load(encoder_location(recipe.model_as(TaggerConfig).encoder))
         errors = {name: RowErrors("skip", shown=None) for name in recipe.data.corpora()}
         opened = {name: self._open(corpus, name, errors[name]) for name, corpus in recipe.data.corpora().items()}
+        words = encoder_source(recipe.model_as(TaggerConfig)).words(each.words for each in opened["data.train"])
         labels = self._labels_of(opened["data.train"])
         reports = [
             self._corpus(name, sentences, words, labels, recipe, RowReport(errors[name].count)).report
@@ -93,11 +93,11 @@ class TokenTask(Task):
         opened = {name: self._open(corpus, name, errors[name]) for name, corpus in recipe.data.corpora().items()}
         dev = opened.get("data.dev")
         if not folder.is_dir():
-            encoder = encoder_location(recipe.model_as(TaggerConfig).encoder)
-            tokenizer, names = WordProcessor.load(encoder), LabelProcessor(self._labels_of(opened["data.train"]))
+            encoder, train = encoder_source(recipe.model_as(TaggerConfig)), opened["data.train"]
+            tokenizer, names = encoder.words(each.words for each in train), LabelProcessor(self._labels_of(train))
 
             def save(unfinished: Path) -> None:
-                encoder_config(encoder).save_pretrained(str(unfinished))
+                encoder.save(unfinished)
                 tokenizer.save(unfinished)
                 names.save(unfinished)
 
@@ -156,7 +156,7 @@ class TokenTask(Task):
     def model(self, recipe: Recipe, processors: Processors, *, initial: bool = True) -> Tagger:
         words, labels = processors
         assert isinstance(words, WordProcessor)
-        return build_tagger(recipe.model_as(TaggerConfig), labels.size, Path(words.location), initial=initial)
+        return encoder_source(recipe.model_as(TaggerConfig)).tagger(labels.size, words, initial=initial)
 
     def predictor(self, runs: Sequence[Run], device: torch.device) -> LabelPredictor:
         def dev_sentences() -> list[tuple[Sequence[str], Sequence[str]]]:
@@ -180,8 +180,8 @@ class TokenTask(Task):
         reference = mark(sentence.words, tuple(self.learned(sentence)), self.positive)
         shown = TextHypothesis(mark(sentence.words, labelled.labels, self.positive), math.nan, [], [])
         read, example = labelled.attention, Example(" ".join(sentence.words), references=(reference,))
-        last = [name for name in read if name != LAYERS][-1]
-        return Output(example, [shown], replace(read, weights={last: read[last]}))
+        last = [name for name in read if name != LAYERS][-1:]
+        return Output(example, [shown], replace(read, weights={name: read[name] for name in last}))
 
     def test_set(self, recipe: Recipe, corpus: AnyCorpus, where: str) -> TestSet:
         sentences = self._open(corpus, where, RowErrors(recipe.data.broken))

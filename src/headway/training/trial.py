@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ from headway.core.errors import memory_named
 from headway.losses import Objective, ObjectiveConfig
 from headway.models import Model, ModelConfig, Seq2Seq, Tagger, TaggerConfig, build_model
 from headway.optimizers.optimizers import build_optimizer
-from headway.processing.pretrained import encoder_location
 from headway.recipe import Recipe
-from headway.tasks.pretrained_encoder import build_tagger
+from headway.tasks.encoder_sources import encoder_source
 from headway.tensors.batch import SPECIALS, TargetBatch, TokenBatch, collate
 from headway.tensors.linear import round_to_int8, use_backend
 from headway.tensors.low_rank import adapt
@@ -54,7 +52,8 @@ class Trial:
         section, training, (source, target) = self.recipe.model, self.recipe.training, self.sizes
         if isinstance(section, TaggerConfig):
             section = section.model_copy(update={"cache_bytes": 0})  # its random weights are measured
-            model: Model[Any] = build_tagger(section, 2, Path(encoder_location(section.encoder)), initial=False)
+            encoder = encoder_source(section)
+            model: Model[Any] = encoder.tagger(2, encoder.words([]), initial=False)
         else:
             config = self.recipe.model_as(ModelConfig).model_copy(update={"match_parameters": None})
             source = self.recipe.data.audio.bins if self.reads_frames else source
@@ -100,7 +99,7 @@ class Trial:
             places = torch.arange(self.positions).repeat(sentences, 1)
             real = torch.ones_like(places).bool()
             return TokenBatch(
-                tokens=places, token_mask=real, first=places, word_mask=real, target_output=places % 2,
+                tokens=places % 2, token_mask=real, first=places, word_mask=real, target_output=places % 2,
                 target_mask=real, indices=np.arange(sentences), counts={"target_tokens": places.numel()},
             )  # fmt: skip
         assert isinstance(model, Seq2Seq)

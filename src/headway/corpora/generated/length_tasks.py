@@ -22,7 +22,15 @@ from typing import Literal, NamedTuple
 from headway.core.errors import UserError, nearest, option
 from headway.core.files import write_json, write_new_texts
 from headway.corpora.generated.pcfg_task import pcfg
-from headway.corpora.generated.recall_tasks import KEYS, induction, permutations, recall, recall_chain, selective_copy
+from headway.corpora.generated.recall_tasks import (
+    FEW,
+    KEYS,
+    induction,
+    permutations,
+    recall,
+    recall_chain,
+    selective_copy,
+)
 from headway.formats.lines import read_lines
 
 Part = Literal["train", "dev", "test"]
@@ -208,6 +216,9 @@ LENGTH_TASKS: dict[str, LengthTask] = {
             longest=len(KEYS),
             first=4,
             doubling=True,
+        ),
+        LengthTask(
+            "short_recall", {"one": partial(recall, asked=1, names=FEW)}, 8, 32, longest=FEW, first=4, doubling=True
         ),
         LengthTask("selective_copy", {"plain": selective_copy}, 16, 32, first=2, doubling=True),
         LengthTask("induction", {"plain": induction}, 64, 256, first=4, doubling=True),

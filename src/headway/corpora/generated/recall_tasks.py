@@ -11,12 +11,13 @@ from random import Random
 KEYS, VALUES = tuple(f"k{number:03}" for number in range(512)), tuple(f"v{number:03}" for number in range(512))
 TOKENS = tuple(f"t{number:02}" for number in range(64))
 FILLER = "."
+FEW = 64  # keys and values of short recall
 ASKED = 4  # queries of a prompt
 STEPS = 16  # the maximum length of a chain
 FILLERS = 3  # fillers for each token to copy
 
 
-def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0) -> tuple[str, str]:
+def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0, names: int = len(KEYS)) -> tuple[str, str]:
     """Multi-query associative recall: pairs of a key and a value, then keys, whose values are the answer.
 
         k1 v7 k5 v2 k3 v3 ? k3 k1  ->  v3 v7
@@ -26,8 +27,9 @@ def recall(random: Random, pairs: int, asked: int = ASKED, fillers: int = 0) -> 
         pairs: the number of pairs.
         asked: the number of queries, at most one per pair.
         fillers: the number of fillers per pair, at random positions between pairs.
+        names: the number of different keys, and of different values.
     """
-    keys, values = random.sample(KEYS, pairs), random.choices(VALUES, k=pairs)
+    keys, values = random.sample(KEYS[:names], pairs), random.choices(VALUES[:names], k=pairs)
     told = [f"{key} {value}" for key, value in zip(keys, values, strict=True)]
     asked_for = random.sample(range(pairs), min(asked, pairs))
     prompt = scattered(random, told, fillers * pairs) + ["?"] + [keys[number] for number in asked_for]
