@@ -379,7 +379,7 @@ def test_links_of_two_vocabularies_are_those_of_the_runs_attention(
         target = own.predict([text])[0].text
         found = page.evaluate("([source, target]) => linkers[0].ask('links', {source, target})", [text, target])
         (forced,) = own.force([text], [target], capture=(layer,))
-        weights = np.array([*found["weights"].values()]).reshape(-1, found["width"])
+        weights = np.array(found["weights"]).reshape(-1, found["width"])
         np.testing.assert_allclose(weights, forced.attention[layer].mean(0), atol=0.02)
     page.close()
 

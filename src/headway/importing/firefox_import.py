@@ -29,9 +29,9 @@ LANGUAGES = re.compile(r"\.(?:(en)([a-z]{2,3})|([a-z]{2,3})(en)|([a-z]{2})([a-z]
 class Metadata(BaseModel):
     """The keys of `metadata.json` that are read."""
 
-    hash: str = ""
-    sourceLanguage: str = ""  # noqa: N815 - the name in the file
-    targetLanguage: str = ""  # noqa: N815
+    hash: str
+    sourceLanguage: str  # noqa: N815 - the name in the file
+    targetLanguage: str  # noqa: N815
     licences: dict[str, str | None] | None = None
 
 
@@ -64,23 +64,25 @@ class FirefoxImporter(Importer):
         for file in lists:
             read_shortlist(_content(file), max(source.rows) + 1, str(file), targets=max(target.rows) + 1)
         sides = source.vocabulary, target.vocabulary
+        if shared and not sides[0].shares_ids_with(sides[1]):
+            what = "this model has one embedding, which needs one vocabulary of both sides"
+            raise UserError(what, where=where, received=" ".join(map(str, vocabularies)), allowed="vocab.*.spm")
         sections: dict[str, Any] = {
             "model": section,
             "vocabulary": {"kind": "marian", "shared": sides[0].shares_ids_with(sides[1])},
             "decoding": {"beam": 1},
         }
         codes = [code for code in found.groups() if code] if (found := LANGUAGES.search(model.name)) else []
-        described = next((_described(file, model) for file in read if file not in files), Metadata())
-        if described.sourceLanguage and described.targetLanguage:
+        described = next((_described(file, model) for file in read if file not in files), None)
+        if described is not None:
             codes = [described.sourceLanguage, described.targetLanguage]
         if codes and all(map(is_language, codes)):
             sections["text"] = {
                 side: {"language": code} for side, code in zip(("source", "target"), codes, strict=True)
             }
         weights = partial(weights_of, arrays, (source.rows, target.rows), where)
-        return Imported(
-            sections, sides, weights, read, factors=factors_of(items), licences=described.licences, kept=lists
-        )
+        licences = None if described is None else described.licences
+        return Imported(sections, sides, weights, read, factors=factors_of(items), licences=licences, kept=lists)
 
 
 def _described(file: Path, model: Path) -> Metadata:
