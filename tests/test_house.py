@@ -20,11 +20,11 @@ HOUSE = {
     "core": Room(3042, 78, 0, 0),  # workers are threads of one core each; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(1171, 17, 74, 2),  # + 540: all steps to a student for browsers, which go on after a kill
-    "export": Room(4164, 24, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
+    "export": Room(4180, 24, 173, 21),  # + 16: pages with two vocabularies; kept shortlists; licences in metadata
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
     "grids": Room(3244, 46, 166, 9),  # tuned values are checked; heads are judged by rank; documents are units
-    "importing": Room(956, 33, 84, 1),  # checkpoints are compared with transformers; factors are kept
+    "importing": Room(994, 35, 87, 1),  # + 38: metadata of browsers' models are checked; their shortlists are kept
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
@@ -36,10 +36,10 @@ HOUSE = {
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
     "predictors": Room(3378, 48, 114, 12),  # one loop over requests; sentences are as long as those of training
-    "processing": Room(4650, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
+    "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
-    "runs": Room(1396, 30, 65, 1),  # workers; factors of imported or fixed integers; origins on cards
+    "runs": Room(1409, 30, 65, 1),  # + 13: the licences that an imported model names are on its card
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
