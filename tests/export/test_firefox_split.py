@@ -132,7 +132,8 @@ def test_an_import_has_the_same_integers_and_its_export_the_same_bytes(
     said = [prediction.text for prediction in headway.load(tmp_path / "run").predict(lines)]
     expected = [prediction.text for prediction in headway.load(split / "run").predict(lines, beam=1)]
     assert sum(one == other for one, other in zip(said, expected, strict=True)) >= 8
-    options = ExportOptions(output=tmp_path / "again", input=split / "dev.tsv", sentences=5)
+    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    options = ExportOptions(output=tmp_path / "again", input=tmp_path / "lines.txt")
     export_run("firefox", tmp_path / "run", options, {})
     before, after = (files_in(each) for each in (folder, tmp_path / "again"))
     changed = {"README.md", "parity.json", "registry.json", "remote-settings/records.json"}
