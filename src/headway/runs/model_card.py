@@ -104,7 +104,7 @@ def licences_of(manifest: Mapping[str, Any]) -> dict[str, str | None] | None:
 def origin_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     """The origins in the manifest of a student, as text: data, teacher, outputs, and the licences of both."""
     if not (provenance := manifest.get("provenance")):
-        licences = licences_of(manifest) or {}
+        licences = manifest.get("imported", {}).get("licences") or {}
         return {name.capitalize(): licence or UNSTATED for name, licence in licences.items()}
     data, teacher, outputs = (provenance[name] for name in ("data", "teacher", "outputs"))
     name = teacher.get("command") or teacher.get("name") or ", ".join(str(run["run"]) for run in teacher["runs"])
