@@ -126,6 +126,7 @@ def test_the_steps_suit_the_teacher(kind: str, tmp_path: Path, data: Path) -> No
     road = Road(options(tmp_path, data, **TEACHERS[kind]), ("en", "de"))
     steps = {step.name: step for step in road.steps()}
     assert ("import of the teacher" in steps) == (kind == "hub")
+    assert kind != "hub" or steps["import of the teacher"].made is not None, "an import is never repeated"
     assert ("teacher, dev" in steps) == (kind == "through"), "dev has the teacher's outputs if people's are others"
     assert ("teacher, test" in steps) == (kind != "outputs")
     assert ("scores of the teacher" in steps) == (kind in ("run", "hub", "command"))

@@ -23,6 +23,7 @@ from headway.processing.marian_binary import Quantized, read_items, write_items
 from headway.processing.shortlist import read_shortlist
 from headway.processing.text.text_processor import TextConfig
 from headway.runs.run import open_run
+from headway.runs.run_folder import RunFolder
 from headway.tasks.student import engine_rows, student_options
 from tests.export.test_firefox import RECIPE, WORDS
 from tests.serving.record_server import serving_records
@@ -37,6 +38,10 @@ SPLIT: dict[str, Any] = RECIPE | {
         "target": {"kind": "unigram", "size": 36},
     },
     "model": RECIPE["model"] | {"preset": "firefox-tiny"},
+}  # fmt: skip
+PROVENANCE = {
+    "data": {"files": {"train.tsv": "0" * 64}, "licence": "MPL-2.0"}, "filter": {"kept": 540},
+    "teacher": {"name": "a system", "licence": None}, "outputs": {"kept": 540, "read": 540, "sha256": "0" * 64},
 }  # fmt: skip
 
 
@@ -60,8 +65,10 @@ def split(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="module")
 def exported(split: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FirefoxReport]:
     folder = tmp_path_factory.mktemp("split") / "export"
+    run = RunFolder(Path(shutil.copytree(split / "run", folder.with_name("run"))))
+    run.write_manifest({"provenance": PROVENANCE})
     given = {"links": split / "links.txt", "shortlist_first": 4, "shortlist_best": 2}
-    report = export_run("firefox", split / "run", ExportOptions(output=folder), given)
+    report = export_run("firefox", run.path, ExportOptions(output=folder), given)
     assert isinstance(report, FirefoxReport)
     return folder, report
 
@@ -116,7 +123,8 @@ def test_an_import_has_the_same_integers_and_its_export_the_same_bytes(
     split: Path, exported: tuple[Path, FirefoxReport], tmp_path: Path
 ) -> None:
     folder = exported[0]
-    import_run(["firefox", *(str(folder / name) for name in (TARGET, MODEL, SOURCE, LISTS))], tmp_path / "run")
+    names = (TARGET, MODEL, "metadata.json", SOURCE, LISTS)
+    import_run(["firefox", *(str(folder / name) for name in names)], tmp_path / "run")
     imported = open_run(tmp_path / "run")
     assert (imported.recipe.text.source.language, imported.recipe.text.target.language) == ("en", "ja")
     assert (imported.recipe.model.tied, imported.recipe.vocabulary.shared) == ("target", False)
@@ -124,9 +132,39 @@ def test_an_import_has_the_same_integers_and_its_export_the_same_bytes(
     said = [prediction.text for prediction in headway.load(tmp_path / "run").predict(lines)]
     expected = [prediction.text for prediction in headway.load(split / "run").predict(lines, beam=1)]
     assert sum(one == other for one, other in zip(said, expected, strict=True)) >= 8
-    FirefoxExporter().write(imported, tmp_path / "again")
-    for name in (MODEL, SOURCE, TARGET):
-        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    options = ExportOptions(output=tmp_path / "again", input=tmp_path / "lines.txt")
+    export_run("firefox", tmp_path / "run", options, {})
+    before, after = (files_in(each) for each in (folder, tmp_path / "again"))
+    changed = {"README.md", "parity.json", "registry.json", "remote-settings/records.json"}
+    assert {name for name, content in after.items() if before.get(name) != content} <= changed
+    assert before.keys() == after.keys()
+    registries = [json.loads(files["registry.json"])["files"] for files in (before, after)]
+    records = [json.loads(files["remote-settings/records.json"])["data"] for files in (before, after)]
+    assert registries[0] == registries[1]
+    for one, other in zip(*records, strict=True):
+        assert {key for key in one if one[key] != other[key]} <= {"schema", "last_modified"}
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_licences_of_data_and_teacher_are_in_the_metadata_and_stay_with_an_import(
+    exported: tuple[Path, FirefoxReport], tmp_path: Path
+) -> None:
+    folder = exported[0]
+    described = json.loads((folder / "metadata.json").read_text("utf-8"))
+    assert described["licences"] == {"data": "MPL-2.0", "teacher": None}
+    places = [str(folder / name) for name in (MODEL, SOURCE, TARGET, "metadata.json")]
+    import_run(["firefox", *places], tmp_path / "run")
+    card = (tmp_path / "run" / "README.md").read_text("utf-8")
+    assert "- Data: MPL-2.0" in card
+    assert "- Teacher: its licence is not stated" in card
+    (tmp_path / "metadata.json").write_text(json.dumps(described | {"hash": "0" * 64}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"another hash than in its metadata; received '?\w{64}'?; allowed: '?0{64}"):
+        import_run(["firefox", *places[:3], str(tmp_path / "metadata.json")], tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_export_after_further_training_measures_anew(

@@ -14,8 +14,9 @@ import yaml
 import headway
 from headway.core.errors import UserError
 from headway.export import page_export
-from headway.export.export_options import ExportOptions
+from headway.export.export_options import ExportOptions, FirefoxOptions
 from headway.export.exporting import export_run
+from headway.export.firefox_export import FirefoxExporter, translator_of
 from headway.export.page_export import BYTES, ENGINE, HOLDER, engine_files, packed_bytes, unpacked_bytes
 from headway.predictors.word_alignment import build_aligner, merge_words
 from headway.processing.firefox_files import PARTS, files_of
@@ -23,6 +24,8 @@ from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import open_run
 from tests.conftest import Command
 from tests.export.student import lines, write_student
+from tests.export.test_firefox import WORDS
+from tests.export.test_firefox_split import SPLIT, split, write_split  # noqa: F401 - split is a fixture
 from tests.pages.browser import open_browser
 from tests.shared_runs import shared_run
 from tests.tiers import tiered
@@ -297,6 +300,87 @@ def test_the_direction_follows_the_text_but_not_within_a_word(both: Path, browse
     page.get_by_role("button", name="Clear").click()
     page.keyboard.type("vier fünf ")
     page.locator("#source-name", has_text="German").wait_for()
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def part_split(
+    split: Path,  # noqa: F811
+    exported: Path,
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, Path]:
+    """The folder of a page with a run of two vocabularies and one of a single vocabulary, and the latter run."""
+
+    def write_back(folder: Path) -> Path:
+        recipe = write_split(folder)
+        tree = SPLIT | {
+            "text": {"source": SPLIT["text"]["target"], "target": SPLIT["text"]["source"]},
+            "data": {part: corpus | {"columns": [2, 1]} for part, corpus in SPLIT["data"].items()},
+            "vocabulary": {"kind": "unigram", "size": 64, "shared": True},
+        }
+        recipe.write_text(yaml.safe_dump(tree), encoding="utf-8")
+        return recipe
+
+    back = shared_run(pytestconfig.cache.mkdir("runs"), "split-back", write_back) / "run"
+    folder = tmp_path_factory.mktemp("part_split") / "page"
+    given = {"back": str(back), "links": str(split / "links.txt"), "shortlist_first": 4, "shortlist_best": 2}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page_export, "cache_folder", lambda: PACKAGE.parent)
+        export_run("page", split / "run", ExportOptions(output=folder), given)
+    return folder, back
+
+
+def test_a_page_with_two_vocabularies_and_a_direction_back_with_one(
+    split: Path,  # noqa: F811
+    part_split: tuple[Path, Path],
+    browser,
+) -> None:
+    folder, back = part_split
+    page = browser.new_page()
+    page.goto((folder / "index.html").as_uri())
+    page.get_by_text("Ready.", exact=True).wait_for()
+    texts = [f"{one} {other}" for one in WORDS for other in WORDS[:3]]
+    for run, names, read in ((split / "run", PARTS[2:4], texts), (back, PARTS[1:2] * 2, [t.upper() for t in texts])):
+        files = files_of(kept_export(build_engine("firefox"), open_run(run)))
+        expected = [each.text for each in headway.load(run, engine="firefox").predict(read)]
+        if run != back:
+            exporter = FirefoxExporter(FirefoxOptions(links=split / "links.txt", shortlist_first=4, shortlist_best=2))
+            exporter.write(open_run(run), folder.with_name("files"))
+            engine = translator_of(files_of(folder.with_name("files")))
+            expected = [engine.translate(text) for text in read]
+        written = translated_file(page, "".join(f"{text}\n" for text in read).encode())[1].splitlines()
+        assert sum(one == other for one, other in zip(written, expected, strict=True)) >= len(texts) - 1
+        for side, name in enumerate(names):
+            pieces = sentencepiece.SentencePieceProcessor(model_proto=files[name])
+            for text in (read[0], expected[0], "pe 日本 😀é", "日"):
+                cut = page.evaluate("([side, text]) => linkers[way].ask('links', side ? {source: 'x', target: text} : "
+                                    "{source: text, target: 'x'})", [side, text])  # fmt: skip
+                assert [each["id"] for each in cut[("source", "target")[side]]] == pieces.encode(text)
+        page.locator("#source").fill(texts[5])
+        page.locator("#target .linked").first.wait_for()
+        page.get_by_role("button", name="Switch").click()
+    page.get_by_role("button", name="Clear").click()
+    page.locator("#source").fill("ONAR IMET ")
+    page.locator("#source-name", has_text="Japanese").wait_for()
+    page.close()
+
+
+def test_links_of_two_vocabularies_are_those_of_the_runs_attention(
+    split: Path,  # noqa: F811
+    part_split: tuple[Path, Path],
+    browser,
+) -> None:
+    page, own = browser.new_page(), headway.load(split / "run", device="cpu")
+    page.goto((part_split[0] / "index.html").as_uri())
+    page.get_by_text("Ready.", exact=True).wait_for()
+    layer = build_aligner(own).layer
+    for text in ("rano temi kulas", "pe 日 si"):
+        target = own.predict([text])[0].text
+        found = page.evaluate("([source, target]) => linkers[0].ask('links', {source, target})", [text, target])
+        (forced,) = own.force([text], [target], capture=(layer,))
+        weights = np.array(found["weights"]).reshape(-1, found["width"])
+        np.testing.assert_allclose(weights, forced.attention[layer].mean(0), atol=0.02)
     page.close()
 
 

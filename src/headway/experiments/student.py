@@ -180,8 +180,8 @@ class Road:
         yield self._step("filter", seconds, "data filter", *files, output=into, **judged, made="filtered")
         run: str | Path = self.teacher
         if self.teacher.startswith(HUB):
-            run, licence = folder / "teacher", {"licence": given.licence} if given.licence else {}
-            yield self._step("import of the teacher", EXPORT, "import", self.teacher, output=run, **licence)
+            run, own = folder / "teacher", {"licence": given.licence} if given.licence else {}
+            yield self._step("import of the teacher", EXPORT, "import", self.teacher, output=run, **own, made="teacher")
         who: list[str | Path] = [run, f"beam={BEAM}"] if self.is_run else []
         other = {} if self.is_run else {"teacher": self.teacher, "licence": given.licence}
         other |= {"yes": True} if self.command else {}

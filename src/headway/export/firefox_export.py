@@ -46,6 +46,7 @@ from headway.predictors.predictor import Run
 from headway.processing.firefox_files import (
     METADATA,
     SHARED,
+    SHORTLIST,
     SPLIT,
     architecture_of,
     files_of,
@@ -56,6 +57,8 @@ from headway.processing.marian_binary import Floats, Items, read_items, write_it
 from headway.processing.shortlist import read_shortlist, shortlist_of, write_shortlist
 from headway.processing.text.subwords import SPACE, SubwordVocabulary, scored_pieces
 from headway.processing.text.text_processor import TextProcessor
+from headway.runs.model_card import licences_of
+from headway.runs.run import open_run
 from headway.runs.run_folder import RunFolder
 from headway.tasks.student import (
     engine_rows,
@@ -69,6 +72,7 @@ from headway.tasks.student import (
 )
 
 MULTIPLE = 16  # engines are fast if sizes are multiples of this
+LISTS = re.compile(r"lex\.(\d+)\.(\d+)\.")  # the beginning of the name of a shortlist
 HUB = "en"  # the language by way of which a Firefox translates
 REGISTRY = "registry.json"
 ENGINE = "fxtranslate"
@@ -89,16 +93,11 @@ print(translator.translate("..."))
 
 
 class FirefoxExporter(Exporter):
-    """A folder with the files of Firefox's translation engine.
-
-    Attributes:
-        split: whether the sides may have embeddings of their own.
-    """
+    """A folder with the files of Firefox's translation engine."""
 
     Config: ClassVar = FirefoxOptions
     name, integers = "firefox", True
     packages: ClassVar[tuple[str, ...]] = ("zstandard",)
-    split: ClassVar[bool] = True
     config: FirefoxOptions
 
     @property
@@ -106,7 +105,7 @@ class FirefoxExporter(Exporter):
         return False
 
     def refusal(self, run: Run) -> str | None:
-        needs = ", ".join(dict.fromkeys(_needs(run, self.split)))
+        needs = ", ".join(dict.fromkeys(_needs(run)))
         return f"it is no model such as the presets firefox-tiny and student; it needs {needs}" if needs else None
 
     def form(self, run: Run) -> str:
@@ -115,6 +114,8 @@ class FirefoxExporter(Exporter):
     def names(self, run: Run) -> dict[str, str]:
         """The file names of the model, the vocabularies and the shortlist, as in Firefox, by the type of the file."""
         pair, first, best = "".join(language_codes(run)), self.config.shortlist_first, self.config.shortlist_best
+        if (kept := self._kept_lists(run)) and (found := LISTS.match(kept.name)):
+            first, best = map(int, found.groups())
         kinds = (SHARED,) if _shares(run) else SPLIT
         vocabularies = {kind: f"{kind}.{pair}.spm" for kind in kinds}
         model, lex = f"model.{pair}.intgemm.alphas.bin", f"lex.{first}.{best}.{pair}.s2t.bin"
@@ -130,7 +131,9 @@ class FirefoxExporter(Exporter):
             vocabulary = engine_vocabulary(SubwordVocabulary(sentencepiece_of(processor)))
             write_bytes(folder / names[kind], vocabulary)
         write_bytes(folder / names["model"], write_items(whole))
-        if (file := self._links(run)) is not None:
+        if (kept := self._kept_lists(run)) is not None:
+            write_bytes(folder / names["lex"], kept.read_bytes())
+        elif (file := self._links(run)) is not None:
             links = _linked_ids(run, file, self.config.links_from) if self.config.links else _stored_ids(run, file)
             source_size, target_size = (len(engine_rows(processor.size)) for processor in processors)
             lists = shortlist_of(
@@ -153,6 +156,8 @@ class FirefoxExporter(Exporter):
             "modelConfig": options, "modelStatistics": statistics_of(items), "sourceLanguage": languages[0],
             "targetLanguage": languages[1], "version": f"{self.config.records}.0",
         }  # fmt: skip
+        if (licences := licences_of(open_run(run.path).manifest if run.path is not None else {})) is not None:
+            described["licences"] = licences
         write_json(folder / METADATA, described)
         write_records(folder, names, languages, width, self.config.records)
         if HUB not in languages:
@@ -172,6 +177,12 @@ class FirefoxExporter(Exporter):
             what = "sums of two products pass 16 bits on processors without VNNI, which cut them"
             warn(f"{what}: {', '.join(full)}")
         return items
+
+    def _kept_lists(self, run: Run) -> Path | None:
+        """The shortlist that a run was imported with, unless the options name links for another one."""
+        if self.config.links is not None or run.path is None:
+            return None
+        return next(RunFolder(run.path).vocabulary.glob(f"*{SHORTLIST}"), None)
 
     def _links(self, run: Run) -> Path | None:
         """The file of links of the options, or else the store of the run's training links if it exists."""
@@ -272,7 +283,11 @@ class FirefoxExporter(Exporter):
     def usage(self, run: Run) -> str:
         names = self.names(run)
         source, target = (names.get(kind, names.get(SHARED, "")) for kind in SPLIT)
-        given = f', shortlist=Path("FOLDER/{names["lex"]}").read_bytes()' if self._links(run) else ""
+        given = (
+            f', shortlist=Path("FOLDER/{names["lex"]}").read_bytes()'
+            if self._kept_lists(run) or self._links(run)
+            else ""
+        )
         words = {"MODEL": names["model"], "SOURCE": source, "TARGET": target, "SHORTLIST": given}
         return re.sub("|".join(words), lambda found: words[found[0]], USAGE)
 
@@ -410,7 +425,7 @@ def _stored_ids(run: Run, store: Path) -> Iterator[tuple[int, int]]:
     labeller.check(counts)
 
 
-def _needs(run: Run, split: bool) -> Iterator[str]:
+def _needs(run: Run) -> Iterator[str]:
     """The changes to its recipe that a run would need, as `key: value`."""
     yield from marian_needs(run)
     section = run.recipe.model
@@ -419,8 +434,6 @@ def _needs(run: Run, split: bool) -> Iterator[str]:
             yield "model.norm: post"
         if section.tied == "none":
             yield "model.tied: target, or all if the vocabulary is shared"
-        if not split and section.tied == "target":
-            yield "model.tied: all"
         if any(mixer != {"kind": "ssru"} for mixer in section.decoder.mixers()):
             yield "model.decoder.mixer: ssru"
         network = section.feed_forward_options()
@@ -435,5 +448,3 @@ def _needs(run: Run, split: bool) -> Iterator[str]:
             yield "vocabulary.kind: unigram"
         elif (fault := vocabulary_fault(vocabulary)) is not None:
             yield fault
-    if not split and not all(each.shares_ids_with(vocabularies[0]) for each in vocabularies):  # a tagger shares no ids
-        yield "vocabulary.shared: true"

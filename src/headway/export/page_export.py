@@ -39,7 +39,7 @@ from headway.predictors.predictor import Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import build_aligner
 from headway.processing.firefox_files import files_of
-from headway.processing.marian_binary import EMBEDDING, Quantized, read_items
+from headway.processing.marian_binary import Quantized, embeddings, read_items
 from headway.runs.model_card import origin_facts
 from headway.runs.run import open_run
 
@@ -66,7 +66,7 @@ class PageExporter(FirefoxExporter):
 
     Config: ClassVar = PageOptions
     name = "page"
-    packages, split = (), False
+    packages = ()
     config: PageOptions
 
     def _runs(self, run: Run) -> list[Run]:
@@ -129,7 +129,8 @@ class PageExporter(FirefoxExporter):
         super().write(run, folder)
         files = files_of(folder)
         shutil.rmtree(folder)
-        embedding = read_items(files["model"], "model")[EMBEDDING]
+        items = read_items(files["model"], "model")
+        embedding = items[embeddings(items)[1]]
         assert isinstance(embedding, Quantized)
         offset = files["model"].index(embedding.values.tobytes())
         source, target = ({"code": code, "name": language_name(code)} for code in language_codes(run))
@@ -173,8 +174,7 @@ def _origins(runs: Sequence[Run]) -> dict[str, str]:
     """The origins of the runs, for the page, from their manifests."""
     found = dict[str, list[str]]()
     for run in runs:
-        provenance = open_run(run.path).manifest.get("provenance") if run.path is not None else None
-        for title, text in origin_facts(provenance or {}).items():
+        for title, text in origin_facts({} if run.path is None else open_run(run.path).manifest).items():
             found.setdefault(title, []).append(text)
     return {title: "; ".join(dict.fromkeys(texts)) for title, texts in found.items()}
 

@@ -31,6 +31,8 @@ class Imported(NamedTuple):
         files: the files that were read.
         licence: as the hub names it, if the files state it.
         factors: of the integers in the files, by the names of the format; an export of the run keeps them.
+        licences: of the data and the teacher, if the files state them; an export of the run states them.
+        kept: the files that an export of the run writes again, unchanged.
     """
 
     sections: dict[str, Any]
@@ -39,6 +41,8 @@ class Imported(NamedTuple):
     files: Sequence[Path]
     licence: str | None = None
     factors: dict[str, float] | None = None
+    licences: dict[str, str | None] | None = None
+    kept: Sequence[Path] = ()
 
 
 class Importer(ABC):

@@ -11,7 +11,7 @@ import torch
 
 from headway.core.config import merge, validated_options
 from headway.core.errors import UserError, not_installed, option
-from headway.core.files import sha256
+from headway.core.files import sha256, write_bytes
 from headway.core.log import say
 from headway.core.registry import config_of
 from headway.core.storage import check_new, put_in_place, workspace
@@ -79,7 +79,9 @@ def import_run(words: Sequence[str], output: Path, keys: Sequence[str] = (), lic
     check_languages(recipe.text)
     files = [ImportedFile(name=file.name, sha256=sha256(file)) for file in imported.files]
     found = licence or imported.licence
-    origin = ImportedEntry(format=name, files=files, licence=found, factors=imported.factors)
+    origin = ImportedEntry(
+        format=name, files=files, licence=found, factors=imported.factors, licences=imported.licences
+    )
     with workspace(output.absolute().parent, output) as space:
         built = space / output.name  # which the card names
         built.mkdir()
@@ -95,6 +97,8 @@ def _write(folder: RunFolder, recipe: Recipe, imported: Imported, origin: Import
     configs = recipe.text.source, recipe.text.target
     source, target = map(TextProcessor, configs, imported.vocabularies)
     save_processors((source, target), folder.vocabulary)
+    for file in imported.kept:
+        write_bytes(folder.vocabulary / file.name, file.read_bytes())
     with torch.device("meta"), NoInitialValues():
         model = build_task(recipe.task).model(recipe, Processors(source, target), initial=False)
     tensors = model_weights(model)

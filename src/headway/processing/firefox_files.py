@@ -23,6 +23,7 @@ from headway.core.files import write_bytes, write_json
 SHARED, SPLIT = "vocab", ("srcvocab", "trgvocab")
 PARTS = ("model", SHARED, *SPLIT, "lex")  # prefixes of the file names, and types of the records; lex is optional
 METADATA = "metadata.json"
+SHORTLIST = ".s2t.bin"  # the end of the name of a shortlist
 SETTINGS = "remote-settings"  # the folder with the records and their attachments
 RECORDS = "records.json"
 LEVEL = 10  # of compression

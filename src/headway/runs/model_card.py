@@ -77,7 +77,7 @@ def card_of(
         "seed": manifest.get("seed"),
         "updates": manifest.get("updates"),
         "SHA-256 of the weights": manifest.get("model_sha256"),
-        **origin_facts(manifest.get("provenance", {})),
+        **origin_facts(manifest),
     }
     sections = {
         "Use": usage,
@@ -93,10 +93,19 @@ def card_of(
     return f"---\n{dump_yaml(keys)}---\n\n# {run.path.resolve().name}\n\n{body}\n"
 
 
-def origin_facts(provenance: Mapping[str, Any]) -> dict[str, str]:
+def licences_of(manifest: Mapping[str, Any]) -> dict[str, str | None] | None:
+    """The licences of a student's data and teacher, None for one that is not stated; None for other runs."""
+    if provenance := manifest.get("provenance"):
+        return {name: provenance[name].get("licence") for name in ("data", "teacher")}
+    licences: dict[str, str | None] | None = manifest.get("imported", {}).get("licences")
+    return licences
+
+
+def origin_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     """The origins in the manifest of a student, as text: data, teacher, outputs, and the licences of both."""
-    if not provenance:
-        return {}
+    if not (provenance := manifest.get("provenance")):
+        licences = manifest.get("imported", {}).get("licences") or {}
+        return {name.capitalize(): licence or UNSTATED for name, licence in licences.items()}
     data, teacher, outputs = (provenance[name] for name in ("data", "teacher", "outputs"))
     name = teacher.get("command") or teacher.get("name") or ", ".join(str(run["run"]) for run in teacher["runs"])
     unknown = f", {outputs['unknown_words']:.1%} of words unknown" if "unknown_words" in outputs else ""

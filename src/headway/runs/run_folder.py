@@ -126,7 +126,10 @@ class ImportedFile(BaseModel):
 
 
 class ImportedEntry(BaseModel):
-    """The origin of an imported run: the format, the files, and the factors of integers by the names of the format."""
+    """The origin of an imported run: the format, the files, and the factors of integers by the names of the format.
+
+    The licences are those of the data and of the teacher that its files name.
+    """
 
     model_config = ConfigDict(strict=True)
 
@@ -134,6 +137,7 @@ class ImportedEntry(BaseModel):
     files: list[ImportedFile]
     licence: str | None = None
     factors: dict[str, float] | None = None
+    licences: dict[str, str | None] | None = None
 
 
 class ManifestEntries(BaseModel):

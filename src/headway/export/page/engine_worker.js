@@ -23,11 +23,11 @@ function findRow(model, offset, dim) {
   return found[0];
 }
 
-async function load({ wasm: bytes, model, vocabulary, shortlist, embedding }) {
+async function load({ wasm: bytes, model, vocabularies, shortlist, embedding }) {
   wasm = (await WebAssembly.instantiate(bytes, __wbg_get_imports())).instance.exports;
   wasm.__wbindgen_start();
   const offset = embedding.offset + END * embedding.dim;
-  translator = new Translator(model, vocabulary, vocabulary, shortlist);
+  translator = new Translator(model, ...vocabularies, shortlist);
   row = model.slice(offset, offset + embedding.dim);
   place = findRow(model, offset, embedding.dim);
 }

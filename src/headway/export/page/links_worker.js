@@ -6,7 +6,7 @@
  */
 
 const FLOATS = 0x404, INTEGERS = 0x4101, EPSILON = 1e-6, SPACE = "\u2581", UNKNOWN = 1, PENALTY = 10;
-let items, keys, pieces, longest, least, chosen, linked;
+let items, keys, sides, chosen, linked;
 
 /** The items of a binary file of Marian's: floats, or integers (out, in) with their factor. */
 function readItems(bytes) {
@@ -28,9 +28,9 @@ function readItems(bytes) {
   return read;
 }
 
-/** The pieces of a SentencePiece model, a protocol buffer: each with its id and score, but for special ones. */
+/** The pieces of a SentencePiece model, a protocol buffer: each with its id and score, but for special ones; and those of bytes, by byte. */
 function readPieces(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), text = new TextDecoder(), read = new Map();
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), text = new TextDecoder(), pieces = new Map(), bytesOf = new Map();
   let at = 0, id = 0;
   const varint = () => {
     for (let value = 0, factor = 1; ; factor *= 128) {
@@ -50,13 +50,15 @@ function readPieces(bytes) {
       else if (field === 24) piece.type = varint();
       else skip(field & 7);
     }
-    if (piece.type === 1 || piece.type === 4) read.set(piece.text, piece);
+    if (piece.type === 1 || piece.type === 4) pieces.set(piece.text, piece);
+    if (piece.type === 6) bytesOf.set(parseInt(piece.text.slice(3), 16), piece.id);
   }
-  return read;
+  const longest = Math.max(...Array.from(pieces.keys(), (text) => text.length));
+  return { pieces, bytesOf, longest, least: Math.min(...Array.from(pieces.values(), ({ score }) => score)) };
 }
 
-/** The tokens of a text, the likeliest of a unigram model: [{id, start, end}], with places in the text. */
-function tokens(text) {
+/** The tokens of a text, the likeliest of a side's unigram model: [{id, start, end, known}], with places in the text. */
+function tokens(text, { pieces, bytesOf, longest, least }) {
   let read = "";
   const places = []; // of each unit of what is read, where it stands in the text
   for (let at = 0; at < text.length; at++) {
@@ -86,14 +88,16 @@ function tokens(text) {
   }
   const found = [];
   for (let end = read.length; end > 0; end = best[end].from) {
-    const { id, from } = best[end];
-    if (id === UNKNOWN && found[0]?.id === UNKNOWN) found[0].start = places[from];
-    else found.unshift({ id, start: places[from], end: end === 1 ? places[0] : places[end - 1] + 1 });
+    const { id, from } = best[end], known = id !== UNKNOWN;
+    const place = { start: places[from], end: end === 1 ? places[0] : places[end - 1] + 1, known };
+    if (!known && bytesOf.size) found.unshift(...Array.from(utf8.encode(read.slice(from, end)), (byte) => ({ id: bytesOf.get(byte), ...place })));
+    else if (!known && found[0]?.id === UNKNOWN) found[0].start = places[from];
+    else found.unshift({ id, ...place });
   }
   return found;
 }
 
-const floats = (name) => items.get(name);
+const floats = (name) => items.get(name), utf8 = new TextEncoder();
 
 /** Rows (n, in) times a matrix, plus a bias where there is one: (n, out). */
 function product(x, weight, bias) {
@@ -161,9 +165,9 @@ function recurrent(x, name) {
   return y.map((value) => Math.max(value, 0));
 }
 
-/** The vectors of tokens with those of their positions; null stands for a vector of zeros. */
-function embedded(ids) {
-  const { shape: [, dim], values, factor } = items.get("Wemb"), half = dim / 2, x = new Float32Array(ids.length * dim);
+/** The vectors of a side's tokens with those of their positions; null stands for a vector of zeros. */
+function embedded(ids, side) {
+  const { shape: [, dim], values, factor } = items.get("Wemb") ?? items.get(`${side}_Wemb`), half = dim / 2, x = new Float32Array(ids.length * dim);
   ids.forEach((id, position) => {
     for (let at = 0; at < dim; at++) {
       const angle = position * 1e-4 ** ((at % half) / Math.max(half - 1, 1)) + (at < half ? 0 : Math.PI / 2);
@@ -175,7 +179,7 @@ function embedded(ids) {
 
 /** The attention (T, S) of a target to its source, of the chosen heads. */
 function attended(source, target) {
-  let memory = embedded(source), x = embedded([null, ...target.slice(0, -1)]);
+  let memory = embedded(source, "encoder"), x = embedded([null, ...target.slice(0, -1)], "decoder");
   for (let layer = 1; layer <= keys.encoder; layer++) {
     const name = `encoder_l${layer}`;
     memory = feedForward(normed(memory, attention(memory, memory, `${name}_self`).rows, `${name}_self_Wo`), `${name}_ffn`);
@@ -202,26 +206,25 @@ function linkedTokens(shortlist) {
   });
 }
 
-function load({ model, vocabulary, shortlist, layer, heads }) {
+function load({ model, vocabularies, shortlist, layer, heads }) {
   items = readItems(model);
   const size = (key) => Number(items.get("special:model.yml").match(new RegExp(`^${key}: (\\d+)`, "m"))[1]);
   keys = { heads: size("transformer-heads"), encoder: size("enc-depth") };
-  pieces = readPieces(vocabulary);
-  longest = Math.max(...Array.from(pieces.keys(), (piece) => piece.length));
-  least = Math.min(...Array.from(pieces.values(), (piece) => piece.score));
+  sides = vocabularies.map(readPieces);
   chosen = { layer, heads };
   linked = shortlist && linkedTokens(shortlist);
 }
 
 /** The share of a text's characters that stand in tokens that no source of training had. */
 function foreign({ text }) {
-  const strange = tokens(text).filter(({ id }) => id === UNKNOWN || (linked && !linked[id]));
-  return strange.reduce((sum, { start, end }) => sum + end - start, 0) / Math.max(1, text.length);
+  const strange = tokens(text, sides[0]).filter(({ id, known }) => !known || (linked && !linked[id]));
+  const places = strange.filter(({ start }, at) => start !== strange[at - 1]?.start); // bytes of a character are in one place
+  return places.reduce((sum, { start, end }) => sum + end - start, 0) / Math.max(1, text.length);
 }
 
 /** The tokens of both sides, and the weight of every source token for each target token. */
 function links({ source, target }) {
-  const [read, written] = [tokens(source), tokens(target)];
+  const [read, written] = [source, target].map((text, side) => tokens(text, sides[side]));
   const [from, to] = [read, written].map((side) => [...side.map(({ id }) => id), 0]);
   return { source: read, target: written, weights: attended(from, to), width: from.length };
 }

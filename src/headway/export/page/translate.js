@@ -59,9 +59,11 @@ const linkers = directions.map(() => new Answerer("answers", "links_worker"));
 const ready = (async () => {
   const wasm = await unpack("wasm");
   for (const [number, { attention, embedding, suffix }] of directions.entries()) {
-    const [model, vocabulary, shortlist] = await Promise.all(["model", "vocab", "lex"].map((part) => unpack(part + suffix)));
-    await engines[number].ask("load", { wasm, model, vocabulary, shortlist, embedding });
-    await linkers[number].ask("load", { model, vocabulary, shortlist, ...attention });
+    const parts = ["model", "lex", "vocab", "srcvocab", "trgvocab"].map((part) => unpack(part + suffix));
+    const [model, shortlist, shared, ...sides] = await Promise.all(parts);
+    const vocabularies = shared ? [shared, shared] : sides;
+    await engines[number].ask("load", { wasm, model, vocabularies, shortlist, embedding });
+    await linkers[number].ask("load", { model, vocabularies, shortlist, ...attention });
   }
 })();
 
