@@ -15,9 +15,9 @@ HOUSE = {
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(912, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
     "claims": Room(1563, 30, 85, 0),  # published metrics; papers are packed and shown; looks; falls
-    "cli": Room(3379, 71, 224, 10),  # gate, filter, teachers, papers, records, students; leave for commands
+    "cli": Room(3414, 71, 224, 10),  # + 35: imports where they are used, for the start; gate, filter, teachers, papers
     "comparison": Room(3333, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
-    "core": Room(3047, 78, 0, 0),  # workers are threads of one core each; languages without spaces; und and mul
+    "core": Room(3048, 78, 0, 0),  # workers are threads of one core each; languages without spaces; und and mul
     "corpora": Room(3352, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(1179, 17, 74, 2),  # + 8: the last line of a demo names the program by its path if PATH lacks it
     "export": Room(4180, 24, 173, 21),  # + 16: pages with two vocabularies; kept shortlists; licences in metadata
@@ -39,11 +39,11 @@ HOUSE = {
     "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(695, 27, 51, 0),  # + 6: int8_rounding: fixed
-    "runs": Room(1409, 30, 65, 1),  # + 13: the licences that an imported model names are on its card
+    "runs": Room(1437, 30, 68, 1),  # + 13: the licences that an imported model names are on its card; + 28: trials of products are kept; workers; factors of imported or fixed integers
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2362, 52, 167, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
-    "tensors": Room(1489, 3, 0, 0),  # ranges of inputs; saturation, from export; rows of 8-bit products in place
+    "tensors": Room(1500, 3, 0, 0),  # + 11: known results of trials; ranges of inputs; saturation, from export
     "training": Room(3678, 51, 183, 2),  # docstrings describe every key; fixed ranges are measured, and move
     "trees": Room(418, 0, 0, 0),
 }

@@ -1,11 +1,14 @@
 """A run loaded in another precision: products rounded, outputs of a sure model as before."""
 
+from pathlib import Path
+
 import pytest
 
 import headway
 from headway.core.errors import UserError
+from headway.runs.load import kept_trials
 from headway.tensors import linear
-from headway.tensors.linear import Linear, trial
+from headway.tensors.linear import TRIALS, Linear, prepare, trial
 from tests.conftest import Command, Reversal
 
 
@@ -44,3 +47,29 @@ def test_the_command_line_takes_a_precision(reversal: Reversal, run_headway: Com
 def test_an_engine_has_a_precision_of_its_own(reversal: Reversal) -> None:
     with pytest.raises(UserError, match="the precision of its export"):
         headway.load(reversal.run, engine="ctranslate2", precision="int8")
+
+
+def test_products_are_tried_once_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    tries = list[type]()
+    working = linear._working
+    monkeypatch.setattr(linear, "_working", lambda kind, *given: tries.append(kind) or working(kind, *given))
+
+    def started() -> dict[str, tuple[str, str, float]]:
+        """The results that a new process knows after it has prepared a layer."""
+        TRIALS.clear()
+        trial.cache_clear()
+        tries.clear()
+        with kept_trials():
+            prepare(Linear(64, 512), "float32")
+        return dict(TRIALS)
+
+    first = started()
+    assert list(first) == ["float32 512 64"]
+    assert tries
+    assert started() == first
+    assert tries == []
+    for damage in ("{", '{"float32 512 64": ["Nothing", "PlainProduct", 1]}'):
+        next(tmp_path.rglob("*.json")).write_text(damage, encoding="utf-8")
+        started()
+        assert tries

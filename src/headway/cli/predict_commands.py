@@ -48,7 +48,6 @@ def predict(
     from headway.cli.streams import document_outputs, run_documents, run_predict
     from headway.core.files import check_apart, check_output_file, exists
     from headway.formats.lines import lines_of
-    from headway.markup.documents import is_marked_up
 
     output = check_output_file(output)  # resolve a link, which the check of the flag does not do
     first = Path(named[0])
@@ -71,9 +70,12 @@ def predict(
             raise UserError(what, where=option("file"), received=words[0] if words else str(input))
         run_documents(runs, options, document_outputs(file, output, output_folder), **loaded)
         return
-    if input is not None and is_marked_up(input):
-        what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
-        raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
+    if input is not None:
+        from headway.markup.documents import is_marked_up
+
+        if is_marked_up(input):
+            what, allowed = "this is a document, whose lines are not text alone", f"{option('file')} {input}"
+            raise UserError(what, where=option("input"), received=str(input), allowed=allowed)
     own = DocumentOptions.model_fields.keys() - TermOptions.model_fields.keys()
     of_documents = [*(options.keys() & own), *(["output_folder"] if output_folder else [])]
     check_companions(of_documents, dict.fromkeys(of_documents, ("file",)))

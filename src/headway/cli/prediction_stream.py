@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headway.cli.prediction_options import LabelScoreOptions, LabelWriterOptions, TargetScoreOptions, WriterOptions
 from headway.cli.shell import flag_of
@@ -26,13 +26,15 @@ from headway.predictors.label_predictor import LabelPredictor, mark
 from headway.predictors.output import LabelledWords, Output
 from headway.predictors.predict_options import CaptureOptions, LabelOptions, PredictOptions
 from headway.predictors.predictor import Predictor
-from headway.predictors.sentence_translator import SentenceTranslator, learned_single_sentences
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import Aligner, WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
 from headway.processing.text.line_ends import in_one_cell
 from headway.processing.text.sentences import has_several_sentences, sentences
 from headway.processing.text.text_processor import TextProcessor
+
+if TYPE_CHECKING:
+    from headway.predictors.sentence_translator import SentenceTranslator
 
 AnyOutput = TypeVar("AnyOutput", bound=Output)
 
@@ -284,10 +286,13 @@ def predict_sequences(
 
         done = predict_stream(predictor, options, sources, source, keep, prefixes)
     _tell_losses(done, losses + Counter(short=writer.short, respaced=writer.respaced))
-    if (several := losses["several"]) and (single := learned_single_sentences(recipe)) is not False:
-        have = "1 line has" if several == 1 else f"{several:,} lines have"
-        learned = "the model was trained on single sentences; " if single else ""
-        say(f"{have} more than one sentence; {learned}{flag_of('split_sentences')} translates each by itself")
+    if several := losses["several"]:
+        from headway.predictors.sentence_translator import learned_single_sentences
+
+        if (single := learned_single_sentences(recipe)) is not False:
+            have = "1 line has" if several == 1 else f"{several:,} lines have"
+            learned = "the model was trained on single sentences; " if single else ""
+            say(f"{have} more than one sentence; {learned}{flag_of('split_sentences')} translates each by itself")
     output.tell(terms)
     if prefixes is not None:
         prefixes.check(done)
@@ -297,7 +302,7 @@ def predict_sequences(
 
 
 def predict_by_sentence(
-    translator: SentenceTranslator, lines: Iterable[str | UserError], source: StandardInput | None = None
+    translator: "SentenceTranslator", lines: Iterable[str | UserError], source: StandardInput | None = None
 ) -> None:
     """Translate each sentence of a line separately, and write the translations of a line on one line."""
     languages, options, translator.aligner = translator.languages, translator.options, None

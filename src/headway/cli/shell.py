@@ -13,7 +13,11 @@ A field's `description` is its help. Its `json_schema_extra` may have:
 - `group`: the panel of the help that shows the flag.
 - `metavar`: for lists, the name of a single value, if the flag takes one value at a time.
 - `default_text`: the default, as text.
+
+pydantic is imported where a verb needs it, because the help of all verbs takes half the time without it.
 """
+
+from __future__ import annotations
 
 import errno
 import functools
@@ -22,19 +26,18 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args
 
 from cyclopts import App, CycloptsError, Group, Parameter, ValidationError
-from pydantic import BaseModel, create_model
-from pydantic import ValidationError as InvalidError
-from pydantic.fields import FieldInfo
 
 from headway.cli.console import console
 from headway.cli.interruption import received
-from headway.core.config import explain, validated
 from headway.core.errors import HeadwayError, RunError, UserError, is_out_of_memory, option, printable
-from headway.core.registry import foreign_code
 from headway.core.system import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -134,6 +137,10 @@ def verb(*, loads_runs: bool = False) -> Callable[[Callable[..., Any]], Callable
 
 def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callable[..., Any]:
     """The function that cyclopts reads, with flags for the fields of the models among its parameters."""
+    from pydantic import BaseModel
+
+    from headway.core.registry import foreign_code
+
     shown, models, unvalidated = list[inspect.Parameter](), list[str](), list[str]()
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         annotation = parameter.annotation
@@ -172,6 +179,8 @@ def with_flags(function: Callable[..., Any], loads_runs: bool = False) -> Callab
 
 def _with_flags(model: type[BaseModel]) -> type[BaseModel]:
     """A copy of the model whose fields are annotated with their flags."""
+    from pydantic import create_model
+
     fields: dict[str, Any] = {
         name: (Annotated[(field.annotation, *field.metadata, flag)], field)
         for name, field in model.model_fields.items()
@@ -182,6 +191,8 @@ def _with_flags(model: type[BaseModel]) -> type[BaseModel]:
 
 def _joined(models: Sequence[type[BaseModel]]) -> type[BaseModel]:
     """A model with the fields of all models, unvalidated. Fields of the same name are one flag with joined help."""
+    from pydantic import create_model
+
     fields: dict[str, list[FieldInfo]] = {}
     for model in models:
         for name, field in model.model_fields.items():
@@ -234,6 +245,8 @@ def keys_given(words: Iterable[str], section: type[BaseModel]) -> dict[str, Any]
 
 def section_of(words: Iterable[str], section: type[Any], given: Mapping[str, Any]) -> Any:
     """The validated options of `KEY=VALUE` words. Raises UserError, which names keys as the user wrote them."""
+    from headway.core.config import validated
+
     return validated(section, {**given, **keys_given(words, section)})
 
 
@@ -310,6 +323,11 @@ def _spelled(app: App, words: Sequence[str], name: str) -> str:
 
 def _explained(app: App, words: Sequence[str], error: CycloptsError) -> str:
     """The message for a wrong command line. Values that a model rejects get the usual message for mistakes."""
+    from pydantic import BaseModel
+    from pydantic import ValidationError as InvalidError
+
+    from headway.core.config import explain
+
     if "-" in words:
         return str(UserError("a hyphen names no file", received="-", allowed=STANDARD_INPUT))
     cause = error.__cause__

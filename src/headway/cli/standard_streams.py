@@ -15,7 +15,6 @@ from headway.cli import console
 from headway.core.errors import UserError, printable
 from headway.core.files import whole_file
 from headway.core.log import say
-from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE, text_of
 
 Item = TypeVar("Item")
 
@@ -44,6 +43,8 @@ class StandardInput:
             say("reading lines as they are typed; Ctrl-D ends")
 
     def __iter__(self) -> Iterator[str | UserError]:
+        from headway.formats.lines import BYTE_ORDER_MARK, text_of
+
         number = 0
         while self._next_is_there(None):
             number += 1
@@ -68,6 +69,8 @@ class StandardInput:
         return bool(self._complete)
 
     def _read(self) -> None:
+        from headway.formats.lines import BYTE_ORDER_MARK, LONGEST_LINE
+
         chunk = self._file.read1(CHUNK)
         *ended, rest = chunk.split(b"\n")
         if ended:

@@ -6,7 +6,7 @@ import string
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -35,11 +35,9 @@ from headway.core.files import check_apart, exists, write_bytes
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.lines import TextFile, check_there, read_rows
 from headway.formats.pair_formats import field_of
-from headway.markup.documents import is_marked_up, kind_of, translate_document
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predict_options import PredictOptions, checked_options
 from headway.predictors.predictor import Predictor
-from headway.predictors.sentence_translator import SentenceTranslator
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment
 from headway.processing.audio.audio_processor import AudioProcessor
@@ -48,6 +46,9 @@ from headway.recipe.reading import runs_near
 from headway.runs.engines import build_engine
 from headway.runs.load import load
 from headway.runs.run import open_run
+
+if TYPE_CHECKING:
+    from headway.predictors.sentence_translator import SentenceTranslator
 
 # Options on words in source texts, which recordings do not have.
 OF_TEXT = ("alignments", "alignment_layer", "alignment_heads", "alignment_gold", "alignment_figure")
@@ -97,6 +98,8 @@ def run_predict(
         if (is_there := bool(word) and exists(Path(word))) or (
             os.sep in word and not set(word) & set(string.whitespace)
         ):
+            from headway.markup.documents import is_marked_up
+
             missing = f"there is no such run{runs_near(Path(word))}"
             what = f"this is no run, and {task} reads lines" if is_there else missing
             asked = f"{option('file')} {word}" if is_marked_up(Path(word)) else f"{option('input')} FILE"
@@ -131,8 +134,10 @@ def _translator(
     where: str,
     kind: type[Terms],
     without: Sequence[str] = ("nbest",),
-) -> tuple[SentenceTranslator, Terms]:
+) -> tuple["SentenceTranslator", Terms]:
     """The sentence translator that the option `where` needs, and its options of a kind. Raises UserError."""
+    from headway.predictors.sentence_translator import SentenceTranslator
+
     task = predictor.recipe.task
     if not isinstance(predictor, SequencePredictor) or isinstance(predictor.source, AudioProcessor):
         raise UserError("this is for tasks that read and write text", where=option(where), received=task)
@@ -148,6 +153,8 @@ def run_documents(
     Raises:
         UserError: the task does not have an option; at the end, documents that are damaged or of unknown kinds.
     """
+    from headway.markup.documents import kind_of, translate_document
+
     failed, contents = dict[Path, UserError](), dict[Path, bytes]()
     for file in documents:
         try:

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
-import psutil
 from numpy.typing import DTypeLike, NDArray
 
 from headway.core.errors import RunError, UserError, option
@@ -53,6 +52,8 @@ def workspace(folder: Path, output: Path | None = None) -> Iterator[Path]:
     Leftovers of killed processes of this machine are removed as well: folder names have the machine and the process.
     OSErrors name `output`, the final folder, or else `folder`.
     """
+    import psutil
+
     folder.mkdir(parents=True, exist_ok=True)
     machine = socket.gethostname()
     for left in folder.glob(f"{machine}@*.tmp"):

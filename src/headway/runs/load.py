@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 
-from headway.core.device import pick_device
+from headway.core.device import pick_device, processor
+from headway.core.documents import read_json
 from headway.core.errors import UserError, option
+from headway.core.files import write_json
 from headway.core.log import say
 from headway.core.registry import foreign_code
+from headway.core.storage import cache_folder
+from headway.core.version import VERSION
 from headway.predictors.label_predictor import LabelPredictor
 from headway.predictors.predictor import Predictor
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import CPU, open_run, task_of
 from headway.runs.run_folder import float32_of
-from headway.tensors.linear import PRECISIONS, prepare, undo_rounding
+from headway.tensors.linear import LEAST_PREPARED, PRECISIONS, TRIALS, prepare, undo_rounding
 from headway.tensors.precision import use_float32
 
 MOST_WORKERS = 1024
 AnyPredictor = SequencePredictor | LabelPredictor | Predictor[Any, Any]
+
+
+@contextmanager
+def kept_trials() -> Iterator[None]:
+    """Keep the results of trials of products in the cache, for later processes with this processor and torch."""
+    made_on = json.dumps([processor(), torch.backends.cpu.get_cpu_capability(), torch.__version__, VERSION])
+    path: Path | None = None
+    results = TypeAdapter(dict[str, tuple[str, str, float]])
+    with suppress(UserError, ValidationError):
+        path = cache_folder() / "products" / f"{hashlib.sha256(made_on.encode()).hexdigest()[:16]}.json"
+        TRIALS.update(results.validate_python(read_json(path)))
+    known = len(TRIALS)
+    yield
+    if path is not None and len(TRIALS) > known:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, TRIALS)
 
 
 def load(
@@ -102,7 +128,9 @@ def load(
                 continue
             undo_rounding(each.model)
         try:
-            used = prepare(each.model, precision or "float32")  # replaces linear maps by faster ones
+            large = max(map(torch.numel, each.model.parameters()), default=0) >= LEAST_PREPARED
+            with kept_trials() if large else nullcontext():
+                used = prepare(each.model, precision or "float32")  # replaces linear maps by faster ones
         except ValueError as error:
             raise UserError(str(error), where=option("precision"), received=precision) from error
         if precision == "auto":

@@ -345,13 +345,23 @@ class ProductByRows:
         return self.few(rows) if 1 < rows.shape[0] <= FEW_ROWS else self.many(rows)
 
 
+# The results of trials, by precision, outputs and inputs: the names of the two kinds, and the seconds.
+TRIALS: dict[str, tuple[str, str, float]] = {}
+
+
 @cache
 def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
     """Measure the kinds of products of a precision in turns, by their best times; None if no kind is supported.
 
+    A trial whose result is in `TRIALS` is not repeated.
+
     A decoding step reads each weight after those of all other layers. So a trial uses more weights than a core's caches
     hold, and kinds do not share weights. The time is that of this thread on the processor.
     """
+    kinds, key = {kind.__name__: kind for kind in KINDS[precision]}, f"{precision} {outputs} {inputs}"
+    first, second, known = TRIALS.get(key, ("", "", 0.0))
+    if first in kinds and second in kinds:
+        return ProductTrial(kinds[first], kinds[second], known)
     copies = min(max(CACHED // (outputs * inputs), 1), MOST_COPIES)
     weights = torch.full((copies, outputs, inputs), inputs**-0.5)
     batches = [torch.ones(rows, inputs) for rows in TRIAL_ROWS]
@@ -372,7 +382,8 @@ def trial(precision: str, outputs: int, inputs: int) -> ProductTrial | None:
         min(order, key=lambda kind: seconds[kind][number] * CLEARLY ** order.index(kind))
         for number in range(len(batches))
     )
-    return ProductTrial(few, many, seconds[few][0] + seconds[many][1])
+    TRIALS[key] = few.__name__, many.__name__, seconds[few][0] + seconds[many][1]
+    return ProductTrial(few, many, TRIALS[key][2])
 
 
 def _working(kind: type[Product], weights: Tensor, batches: Sequence[Tensor]) -> list[Product]:
