@@ -1,6 +1,8 @@
 """The release: what the package is built of, and the files that build, test and publish it elsewhere."""
 
+import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import yaml
 
 from headway.core.files import shipped
 from headway.core.version import VERSION
-from tools.release import IMAGE, WHEEL, notes, pages, source
+from tools.release import IMAGE, WHEEL, notes, pages, source, starts
 
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -126,3 +128,11 @@ def test_forms_of_issues_have_what_github_needs() -> None:
         assert all(field["type"] in ("textarea", "input", "dropdown", "checkboxes") for field in fields)
         for names in ([field["id"] for field in fields], [field["attributes"]["label"] for field in fields]):
             assert len(names) == len(set(names)), path.name
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the name on PATH is a shell script")
+def test_a_name_without_a_python_does_not_try_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python3.98").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "python3.98").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert [starts(python) for python in ("python3.98", "python3.99", sys.executable)] == [False, False, True]

@@ -68,6 +68,11 @@ def call(*command: str | Path, cwd: Path = ROOT) -> None:
     subprocess.run(command, cwd=cwd, check=True, env=bare)
 
 
+def starts(python: str) -> bool:
+    """Whether a Python runs. Version managers have names on PATH for versions that are not installed."""
+    return shutil.which(python) is not None and not subprocess.run([python, "-c", ""], capture_output=True).returncode
+
+
 def try_out(python: str, wheel: Path) -> None:
     """Install the wheel in a new environment, and run what a new user runs."""
     with tempfile.TemporaryDirectory() as name:
@@ -113,8 +118,9 @@ def release(pythons: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--from", dest="source", help="write this into all pages, and build nothing")
-    found = [python for python in PYTHONS if shutil.which(python)]
-    parser.add_argument("--python", nargs="*", default=found, help="the Pythons that try the wheel")
+    parser.add_argument(
+        "--python", nargs="*", default=[*filter(starts, PYTHONS)], help="the Pythons that try the wheel"
+    )
     options = parser.parse_args()
     if options.source is not None:
         fill(options.source)
