@@ -38,7 +38,7 @@ HOUSE = {
     "predictors": Room(3378, 48, 114, 12),  # one loop over requests; sentences are as long as those of training
     "processing": Room(4650, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
     "pytest_plugin": Room(76, 1, 5, 0),
-    "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
+    "recipe": Room(704, 27, 51, 0),  # int8_rounding: fixed; packs and models of others, named like runs, are explained
     "runs": Room(1396, 30, 65, 1),  # workers; factors of imported or fixed integers; origins on cards
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
