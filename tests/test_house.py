@@ -38,7 +38,7 @@ HOUSE = {
     "predictors": Room(3378, 48, 114, 12),  # one loop over requests; sentences are as long as those of training
     "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
-    "recipe": Room(695, 27, 51, 0),  # + 6: int8_rounding: fixed
+    "recipe": Room(706, 27, 51, 0),  # int8_rounding: fixed; packs and models of others, named like runs, are explained
     "runs": Room(1437, 30, 68, 1),  # + 13: the licences that an imported model names are on its card; + 28: trials of products are kept; workers; factors of imported or fixed integers
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records

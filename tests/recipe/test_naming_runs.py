@@ -72,3 +72,17 @@ def test_a_run_that_is_not_there_is_not_read_as_a_recipe(data: Path, run_headway
         2,
         "error: data/runn: this is not a run folder: it has no recipe.yaml that training wrote; there is data/run\n",
     )
+
+
+def test_a_pack_a_model_of_others_and_a_run_after_resume_are_named_as_they_must_be(
+    data: Path, run_headway: Command
+) -> None:
+    (data / "model").mkdir()
+    for name in ("run.zip", "model/config.json", "model/model.safetensors"):
+        (data / name).touch()
+    origin = run_headway("train", "data/recipe.yaml", "training.from=data/run.zip")
+    assert (origin.code, "; unzip this pack, and name its folder" in origin.err) == (2, True)
+    predicted = run_headway("predict", "data/model", stdin="ab\n")
+    assert (predicted.code, "; a model of Hugging Face is named hf:data/model" in predicted.err) == (2, True)
+    resumed = run_headway("train", "data/recipe.yaml", "--resume", "data/run")
+    assert (resumed.code, "allowed: --output data/run, for a run folder" in resumed.err) == (2, True)

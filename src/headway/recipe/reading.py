@@ -79,10 +79,20 @@ def runs_near(path: Path) -> str:
     return f"; there is {', '.join(map(str, meant[:3]))}" if meant else ""
 
 
+def _of_others(path: Path) -> str:
+    """The end of an error message: how to use a pack, or a model of Hugging Face, that is named like a run folder."""
+    if path.suffix == ".zip" and exists(path, "file"):
+        return "; unzip this pack, and name its folder"
+    is_model = all(exists(path / name, "file") for name in ("config.json", "model.safetensors"))
+    return f"; a model of Hugging Face is named {PREFIX}{path}" if is_model else ""
+
+
 def check_run(path: Path, where: str | None = None) -> None:
     """Raise UserError if `path` is not a run folder."""
     if not is_run(path):
-        what = f"this is not a run folder: it has no recipe.yaml that training wrote{runs_near(path)}"
+        what = (
+            f"this is not a run folder: it has no recipe.yaml that training wrote{_of_others(path) or runs_near(path)}"
+        )
         raise UserError(what, where=where or str(path), received=where and str(path))
 
 
@@ -201,7 +211,8 @@ def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
     for override in [overrides] if isinstance(overrides, str) else overrides:
         key, separator, text = override.partition("=")
         if not separator or not key:
-            raise UserError("an override is key.path=value", where=override)
+            allowed = f"{option('output')} {override}, for a run folder" if is_run(Path(override)) else None
+            raise UserError("an override is key.path=value", where=override, allowed=allowed)
         set_key(tree, key, parse_yaml(text, override, "the value of this override", numbered=False), override)
 
 
