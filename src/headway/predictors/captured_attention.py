@@ -203,7 +203,7 @@ class AttentionWeights(Mapping[str, Floats]):
         """
         found = [self[name] for name in self if AttentionName.parse(name).kind == "self"]
         if not found:
-            raise UserError("this model has no self-attention", where="model.encoder", allowed="an encoder with attention")
+            raise UserError("this model has no self-attention", where="model.encoder", allowed="with attention")
         return np.stack(found)
 
     def layer_weights(self) -> Floats | None:
