@@ -14,16 +14,16 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(912, 15, 63, 4),  # + 416: teachers that are no runs, a file each; a program in a process
-    "claims": Room(1563, 30, 85, 0),  # published metrics; papers are packed and shown; looks; falls
+    "claims": Room(1563, 30, 85, 0),  # printed FLOPs of training, beside ours
     "cli": Room(3414, 71, 224, 10),  # + 35: imports where they are used, for the start; gate, filter, teachers, papers
-    "comparison": Room(3333, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
+    "comparison": Room(3333, 27, 80, 0),  # FLOPs of training
     "core": Room(3048, 78, 0, 0),  # workers are threads of one core each; languages without spaces; und and mul
-    "corpora": Room(3352, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
+    "corpora": Room(3352, 27, 105, 0),  # short recall
     "experiments": Room(1179, 17, 74, 2),  # + 8: the last line of a demo names the program by its path if PATH lacks it
     "export": Room(4180, 24, 173, 21),  # + 16: pages with two vocabularies; kept shortlists; licences in metadata
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
-    "grids": Room(3248, 46, 166, 9),  # tuned values are checked; heads by rank; documents are units; packs have keys
+    "grids": Room(3248, 46, 166, 9),  # tuned values are checked; heads by rank; documents are units; packs have keys; FLOPs of training
     "importing": Room(1003, 35, 88, 1),  # checkpoints are compared with transformers; factors; languages of Marian; + 38: metadata of browsers' models are checked; their shortlists are kept
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
@@ -31,18 +31,18 @@ HOUSE = {
     "markup": Room(2665, 20, 14, 0),  # a segment is one text; formulas of Markdown, labels of Qt, subtitles by length
     "metrics": Room(2556, 29, 56, 0),  # split compounds; unpaired seeds; sums over documents; final evaluations
     "mixers": Room(3851, 28, 25, 0),
-    "models": Room(4350, 50, 59, 0),  # every key; Mozilla's sizes; the cache of frozen layers; log softmax in place
+    "models": Room(4350, 50, 59, 0),  # recurrent taggers; every key; Mozilla's sizes; the cache of frozen layers
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
-    "predictors": Room(3378, 48, 114, 12),  # one loop over requests; sentences are as long as those of training
+    "predictors": Room(3385, 49, 114, 12),  # self-attention that a model lacks is refused
     "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
-    "recipe": Room(706, 27, 51, 0),  # int8_rounding: fixed; packs and models of others, named like runs, are explained
+    "recipe": Room(706, 27, 51, 0),  # int8_rounding: fixed; packs and models of others, named like runs, are explained; encoders that are not named; int8_rounding: fixed
     "runs": Room(1437, 30, 68, 1),  # + 13: the licences that an imported model names are on its card; + 28: trials of products are kept; workers; factors of imported or fixed integers
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
-    "tasks": Room(2362, 52, 167, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
+    "tasks": Room(2362, 52, 167, 3),  # sources of encoders: pretrained or recurrent; two embeddings, statistics
     "tensors": Room(1500, 3, 0, 0),  # + 11: known results of trials; ranges of inputs; saturation, from export
     "training": Room(3678, 51, 183, 2),  # docstrings describe every key; fixed ranges are measured, and move
     "trees": Room(418, 0, 0, 0),

@@ -196,8 +196,15 @@ class AttentionWeights(Mapping[str, Floats]):
         return f"<AttentionWeights: {', '.join(self) or 'none'}>"
 
     def self_attention(self) -> Floats:
-        """All self-attention (L, K, P, P), lowest layer first, if all layers have the same number of heads."""
-        return np.stack([self[name] for name in self if AttentionName.parse(name).kind == "self"])
+        """All self-attention (L, K, P, P), lowest layer first, if all layers have the same number of heads.
+
+        Raises:
+            UserError: the model has no self-attention.
+        """
+        found = [self[name] for name in self if AttentionName.parse(name).kind == "self"]
+        if not found:
+            raise UserError("this model has no self-attention", where="model.encoder", allowed="with attention")
+        return np.stack(found)
 
     def layer_weights(self) -> Floats | None:
         """The weights (N, J, L) of the layers for each word. None if the model does not attend to layers."""
