@@ -23,8 +23,8 @@ HOUSE = {
     "export": Room(4180, 24, 173, 21),  # + 16: pages with two vocabularies; kept shortlists; licences in metadata
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
-    "grids": Room(3248, 46, 166, 9),  # tuned values are checked; heads by rank; documents are units; packs have keys; FLOPs of training
-    "importing": Room(1003, 35, 88, 1),  # checkpoints are compared with transformers; factors; languages of Marian; + 38: metadata of browsers' models are checked; their shortlists are kept
+    "grids": Room(3248, 46, 166, 9),  # values are checked; heads by rank; documents are units; FLOPs of training
+    "importing": Room(1003, 35, 88, 1),  # checkpoints beside transformers; factors; languages; metadata and lists of browsers
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
@@ -38,8 +38,8 @@ HOUSE = {
     "predictors": Room(3385, 49, 114, 12),  # self-attention that a model lacks is refused
     "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
-    "recipe": Room(706, 27, 51, 0),  # int8_rounding: fixed; packs and models of others, named like runs, are explained; encoders that are not named; int8_rounding: fixed
-    "runs": Room(1437, 30, 68, 1),  # + 13: the licences that an imported model names are on its card; + 28: trials of products are kept; workers; factors of imported or fixed integers
+    "recipe": Room(706, 27, 51, 0),  # fixed rounding; packs and models of others are explained
+    "runs": Room(1437, 30, 68, 1),  # licences of imports; trials of products are kept; workers; factors
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2362, 52, 167, 3),  # sources of encoders: pretrained or recurrent; two embeddings, statistics
