@@ -24,7 +24,7 @@ HOUSE = {
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
     "grids": Room(3248, 46, 166, 9),  # values are checked; heads by rank; documents are units; FLOPs of training
-    "importing": Room(1003, 35, 88, 1),  # checkpoints beside transformers; factors; languages; metadata, lists of browsers
+    "importing": Room(1003, 35, 88, 1),  # checkpoints beside transformers; factors; languages; browsers' metadata
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
