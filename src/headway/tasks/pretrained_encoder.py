@@ -74,7 +74,7 @@ def build_tagger(config: TaggerConfig, labels: int, stored: Path, *, initial: bo
     Raises:
         UserError: the encoder cannot be loaded.
     """
-    if initial and config.pretrained:
+    if initial and config.pretrained and isinstance(config.encoder, str):
         name_or_path = encoder_location(config.encoder)
         with loading("this encoder", name_or_path) as transformers:
             encoder = transformers.AutoModel.from_pretrained(
