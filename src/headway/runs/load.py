@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from headway.core.device import pick_device
+from headway.core.device import pick_device, threads_set
 from headway.core.errors import UserError, option
 from headway.core.log import say
 from headway.core.registry import foreign_code
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.predictor import Predictor
+from headway.predictors.predictor import Predictor, Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import CPU, open_run, task_of
@@ -96,19 +96,25 @@ def load(
     task = task_of(runs)
     kinds = {float32_of(each.manifest) or "cudnn" for each in runs}
     use_float32(kinds.pop() if len(kinds) == 1 else "exact", where)
-    for each in runs:
-        if each.recipe.training.int8_rounding == "fixed":
-            if precision is None:
-                continue
-            undo_rounding(each.model)
-        try:
-            used = prepare(each.model, precision or "float32")  # replaces linear maps by faster ones
-        except ValueError as error:
-            raise UserError(str(error), where=option("precision"), received=precision) from error
-        if precision == "auto":
-            say(f"{each.path}: precision {used}")
-        each.as_stored = each.as_stored and used == "float32"
-    with runs[0].trusted():
+    threads = 1 if where.type == "cpu" and precision != "auto" else torch.get_num_threads()
+    with threads_set(threads), runs[0].trusted():  # of one thread: a process in which OpenMP has more cannot be copied
+        for each in runs:
+            _prepare(each, precision)
         predictor = task.predictor(runs, where)
     predictor.workers = workers
     return predictor
+
+
+def _prepare(run: Run, precision: str | None) -> None:
+    """Replace the linear maps of a run by faster ones. Raises UserError if this machine lacks the precision."""
+    if run.recipe.training.int8_rounding == "fixed":
+        if precision is None:
+            return
+        undo_rounding(run.model)
+    try:
+        used = prepare(run.model, precision or "float32")
+    except ValueError as error:
+        raise UserError(str(error), where=option("precision"), received=precision) from error
+    if precision == "auto":
+        say(f"{run.path}: precision {used}")
+    run.as_stored = run.as_stored and used == "float32"
