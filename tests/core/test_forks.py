@@ -18,7 +18,7 @@ from headway.core.processes import check_waited_for
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux copies processes")
 
 
-class Unpicklable(Exception):
+class UnpicklableError(Exception):
     """An error that cannot be sent from one process to another."""
 
     def __init__(self, one: int, other: int) -> None:
@@ -56,9 +56,9 @@ def test_copies_compute_on_one_core_in_the_order_of_the_jobs() -> None:
 def test_an_error_is_raised_where_the_result_is_waited_for() -> None:
     user = UserError("this line is too long", where="line 3", received=7, allowed="up to 5")
     with forks(2) as begin:
-        first, second, third = begin([failing(user), failing(Unpicklable(1, 2)), lambda: 7])
+        first, second, third = begin([failing(user), failing(UnpicklableError(1, 2)), lambda: 7])
         assert third() == 7
-        with pytest.raises(RunError, match="Unpicklable: 1 and 2"):
+        with pytest.raises(RunError, match="UnpicklableError: 1 and 2"):
             second()
         with pytest.raises(UserError) as raised:
             first()
@@ -72,9 +72,13 @@ def test_a_process_that_dies_ends_all_with_one_error() -> None:
 
 
 def test_copies_are_killed_when_their_caller_is_interrupted() -> None:
-    with pytest.raises(KeyboardInterrupt), forks(2) as begin:
-        begin([endless] * 5)
-        raise KeyboardInterrupt
+    def interrupted() -> None:
+        with forks(2) as begin:
+            begin([endless] * 5)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not multiprocessing.active_children()
 
 

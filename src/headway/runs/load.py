@@ -47,8 +47,9 @@ def load(
             process multiply float32 in TF32 from then on; runs that differ in this are multiplied exactly.
         engine: `ctranslate2`, or another engine of `ENGINES`, to decode with instead of torch. Its export of the run is
             made on first use, and kept in the cache.
-        workers: the number of threads that decode the batches of many inputs, each on one core of the CPU; by default
-            as many as torch and the system let this process use. The outputs do not depend on it.
+        workers: the number of workers that decode the batches of many inputs, each on one core of the CPU; by default
+            as many as torch and the system let this process use. The outputs do not depend on it. Workers are copies
+            of this process on Linux, as long as it has no other threads, or else threads.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
