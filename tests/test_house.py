@@ -17,7 +17,7 @@ HOUSE = {
     "claims": Room(1547, 30, 85, 0),  # published metrics; papers are packed and shown; looks; falls
     "cli": Room(3379, 71, 224, 10),  # gate, filter, teachers, papers, records, students; leave for commands
     "comparison": Room(3330, 27, 80, 0),  # seeds that failed, two groups, documents, looks and Dunnett's method
-    "core": Room(3042, 78, 0, 0),  # workers are threads of one core each; languages without spaces
+    "core": Room(3209, 80, 0, 0),  # + 167: workers are copies of a process, or threads; languages without spaces
     "corpora": Room(3339, 27, 105, 0),  # data filter; docstrings describe every key; PCFG SET
     "experiments": Room(1171, 17, 74, 2),  # + 540: all steps to a student for browsers, which go on after a kill
     "export": Room(4164, 24, 172, 21),  # two vocabularies, records; causes of differences; pages of both directions
@@ -39,7 +39,7 @@ HOUSE = {
     "processing": Room(4650, 130, 50, 4),  # what is between sentences by language; every key; records of Firefox
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(693, 27, 51, 0),  # + 6: int8_rounding: fixed
-    "runs": Room(1396, 30, 65, 1),  # workers; factors of imported or fixed integers; origins on cards
+    "runs": Room(1403, 30, 66, 1),  # + 7: loaded on one thread, so that workers can be copies; factors; origins
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2247, 52, 163, 3),  # two embeddings, statistics, kept factors; cached layers of frozen encoders
