@@ -17,7 +17,7 @@ HOUSE = {
     "claims": Room(1563, 30, 85, 0),  # printed FLOPs of training, beside ours
     "cli": Room(3414, 71, 224, 10),  # + 35: imports where they are used, for the start; gate, filter, teachers, papers
     "comparison": Room(3333, 27, 80, 0),  # FLOPs of training
-    "core": Room(3048, 78, 0, 0),  # workers are threads of one core each; languages without spaces; und and mul
+    "core": Room(3215, 80, 0, 0),  # workers are copies of a process, or threads of one core; languages without spaces
     "corpora": Room(3352, 27, 105, 0),  # short recall
     "experiments": Room(1179, 17, 74, 2),  # + 8: the last line of a demo names the program by its path if PATH lacks it
     "export": Room(4180, 24, 173, 21),  # + 16: pages with two vocabularies; kept shortlists; licences in metadata
@@ -39,7 +39,7 @@ HOUSE = {
     "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(706, 27, 51, 0),  # fixed rounding; packs and models of others are explained
-    "runs": Room(1437, 30, 68, 1),  # licences of imports; trials of products are kept; workers; factors
+    "runs": Room(1444, 30, 69, 1),  # licences of imports; trials of products are kept; workers, which may be copies
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
     "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
     "tasks": Room(2362, 52, 167, 3),  # sources of encoders: pretrained or recurrent; two embeddings, statistics
@@ -48,7 +48,7 @@ HOUSE = {
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.
-PLAIN = {"train": (936, 119), "predict": (464, 78), "compare": (576, 88)}  # + 13: looks, missing cells, checks
+PLAIN = {"train": (936, 119), "predict": (467, 78), "compare": (576, 88)}  # + 13: looks, missing cells; + 3: forks
 SLACK = 3  # functions that run on some machines alone
 
 

@@ -9,7 +9,7 @@ import torch
 
 from headway.core.device import threads_set
 from headway.core.processes import AbandonedError, check_waited_for
-from headway.core.workers import workers
+from headway.core.workers import threads_of_one_core as workers
 
 NAME = ContextVar("NAME", default="")
 
@@ -17,7 +17,7 @@ NAME = ContextVar("NAME", default="")
 def test_each_worker_computes_on_one_core_and_later_threads_on_as_many_as_before() -> None:
     with threads_set(2):
         with workers(3) as begin:
-            assert [wait() for wait in [begin(torch.get_num_threads) for _ in range(9)]] == [1] * 9
+            assert [wait() for wait in begin([torch.get_num_threads] * 9)] == [1] * 9
             later = list[int]()
             thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
             thread.start()
@@ -30,16 +30,16 @@ def test_each_worker_computes_on_one_core_and_later_threads_on_as_many_as_before
 def test_work_sees_the_context_of_its_caller() -> None:
     with workers(2) as begin:
         before = NAME.set("caller")
-        seen = begin(NAME.get)
+        (seen,) = begin([NAME.get])
         NAME.reset(before)
         assert seen() == "caller"
-        assert begin(NAME.get)() == ""
+        assert [wait() for wait in begin([NAME.get])] == [""]
 
 
 def test_an_error_is_raised_where_the_result_is_waited_for() -> None:
     with workers(2) as begin:
-        wait = begin(lambda: 1 // 0)
-        assert begin(lambda: 7)() == 7
+        wait, other = begin([lambda: 1 // 0, lambda: 7])
+        assert other() == 7
         with pytest.raises(ZeroDivisionError):
             wait()
 
@@ -59,8 +59,7 @@ def test_work_is_abandoned_when_its_caller_is_interrupted() -> None:
 
     def interrupted() -> None:
         with workers(2) as begin:
-            for _ in range(5):  # three of them wait for a thread, and never begin
-                begin(endless)
+            begin([endless] * 5)  # three of them wait for a thread, and never begin
             begun.wait()
             raise KeyboardInterrupt
 

@@ -1,11 +1,12 @@
 """The differences between Linux, macOS and Windows. No other module uses features that one of them lacks."""
 
 import errno
+import multiprocessing
 import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -103,6 +104,23 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def native_threads() -> int:
+    """The number of threads of this process, with those of libraries; 0 if the system does not list them as Linux."""
+    try:
+        return len(list(Path("/proc/self/task").iterdir()))
+    except OSError:
+        return 0
+
+
+def forked(work: Callable[[], None]) -> Any:
+    """Call `work` in a copy of this process, which Ctrl-C does not reach. Only on Unix."""
+    context: Any = multiprocessing.get_context("fork")
+    process = context.Process(target=work, daemon=True)
+    with interrupts_held(spawned=False):
+        process.start()
+    return process
+
+
 def peak_resident_memory() -> int:
     """The peak resident memory of this process, in bytes."""
     import psutil
@@ -135,13 +153,14 @@ def leave_terminal() -> None:
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def interrupts_held(*, spawned: bool = True) -> Iterator[None]:
     """Within this context Ctrl-C is blocked, also in processes that start here. On Windows it reaches all of them."""
     from multiprocessing import resource_tracker
 
     masks: Any = signal
     if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # when it starts, it unblocks the signal
+        if spawned:
+            resource_tracker.ensure_running()  # when it starts, it unblocks the signal
         before = masks.pthread_sigmask(masks.SIG_BLOCK, [signal.SIGINT])
     try:
         yield

@@ -1,24 +1,27 @@
-"""Threads that share a model, each of which computes on one core."""
+"""Workers that share a model, each of which computes on one core: copies of this process if possible, or threads."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
-from typing import Any
 
 import torch
 
+from headway.core.forks import Work, forks, may_fork
 from headway.core.processes import WAITED_FOR
-
-Work = Callable[[], Any]  # computes a result, or waits for it
 
 _starting = threading.Lock()
 
 
+def workers(count: int) -> AbstractContextManager[Callable[[Sequence[Work]], list[Work]]]:
+    """A context whose function begins jobs in `count` workers, and returns how to wait for the result of each."""
+    return forks(count) if may_fork() else threads_of_one_core(count)
+
+
 @contextmanager
-def workers(count: int) -> Iterator[Callable[[Work], Work]]:
-    """Start `count` threads, and yield a function that begins work in one of them and returns how to wait for it.
+def threads_of_one_core(count: int) -> Iterator[Callable[[Sequence[Work]], list[Work]]]:
+    """Start `count` threads, and yield a function that begins jobs in them and returns how to wait for each result.
 
     Work runs with the context variables of the caller. Work that is not finished when this context ends is abandoned
     (see `check_waited_for`).
@@ -31,7 +34,10 @@ def workers(count: int) -> Iterator[Callable[[Work], Work]]:
         torch.set_num_threads(1)
         ready.wait()
 
-    def begin(work: Work) -> Work:
+    def begin(jobs: Sequence[Work]) -> list[Work]:
+        return list(map(begun, jobs))
+
+    def begun(work: Work) -> Work:
         context = copy_context()
         context.run(WAITED_FOR.set, lambda: not ended.is_set() and wanted())
         return threads.submit(context.run, work).result

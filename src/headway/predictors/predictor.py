@@ -112,8 +112,8 @@ class Predictor(ABC, Generic[In, Out]):
     Attributes:
         Options: the options of `predict`: keywords in Python, flags of the command line, and fields of JSON requests.
         together: the largest number of inputs of a stream that are in memory at once (see `window`).
-        workers: the number of threads that decode the batches of a list or stream, each on one core. None lets
-            `worker_count` decide.
+        workers: the number of workers (see `headway.core.workers`) that decode the batches of a list or stream. None
+            lets `worker_count` decide.
         answered: is called with the number of outputs after each batch.
     """
 
@@ -196,7 +196,7 @@ class Predictor(ABC, Generic[In, Out]):
                     yield self.joined(request, (work() for work in jobs))
                     continue
                 begin = begin or stack.enter_context(workers(count))
-                begun.append((request, list(map(begin, jobs))))
+                begun.append((request, begin(jobs)))
                 while sum(len(later) for _, later in islice(begun, 1, None)) >= count:
                     first, results = begun.popleft()
                     yield self.joined(first, (wait() for wait in results))

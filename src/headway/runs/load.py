@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from headway.core.device import pick_device, processor
+from headway.core.device import pick_device, processor, threads_set
 from headway.core.documents import read_json
 from headway.core.errors import UserError, option
 from headway.core.files import write_json
@@ -21,7 +21,7 @@ from headway.core.registry import foreign_code
 from headway.core.storage import cache_folder
 from headway.core.version import VERSION
 from headway.predictors.label_predictor import LabelPredictor
-from headway.predictors.predictor import Predictor
+from headway.predictors.predictor import Predictor, Run
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.runs.engines import build_engine, kept_export
 from headway.runs.run import CPU, open_run, task_of
@@ -73,8 +73,9 @@ def load(
             process multiply float32 in TF32 from then on; runs that differ in this are multiplied exactly.
         engine: `ctranslate2`, or another engine of `ENGINES`, to decode with instead of torch. Its export of the run is
             made on first use, and kept in the cache.
-        workers: the number of threads that decode the batches of many inputs, each on one core of the CPU; by default
-            as many as torch and the system let this process use. The outputs do not depend on it.
+        workers: the number of workers that decode the batches of many inputs, each on one core of the CPU; by default
+            as many as torch and the system let this process use. The outputs do not depend on it. Workers are copies
+            of this process on Linux, as long as it has no other threads, or else threads.
         allow_code: import the components that a run names by import path, which are not parts of headway.
 
     Returns:
@@ -122,21 +123,27 @@ def load(
     task = task_of(runs)
     kinds = {float32_of(each.manifest) or "cudnn" for each in runs}
     use_float32(kinds.pop() if len(kinds) == 1 else "exact", where)
-    for each in runs:
-        if each.recipe.training.int8_rounding == "fixed":
-            if precision is None:
-                continue
-            undo_rounding(each.model)
-        try:
-            large = max(map(torch.numel, each.model.parameters()), default=0) >= LEAST_PREPARED
-            with kept_trials() if large else nullcontext():
-                used = prepare(each.model, precision or "float32")  # replaces linear maps by faster ones
-        except ValueError as error:
-            raise UserError(str(error), where=option("precision"), received=precision) from error
-        if precision == "auto":
-            say(f"{each.path}: precision {used}")
-        each.as_stored = each.as_stored and used == "float32"
-    with runs[0].trusted():
+    threads = 1 if where.type == "cpu" and precision != "auto" else torch.get_num_threads()
+    with threads_set(threads), runs[0].trusted():  # of one thread: a process in which OpenMP has more cannot be copied
+        for each in runs:
+            _prepare(each, precision)
         predictor = task.predictor(runs, where)
     predictor.workers = workers
     return predictor
+
+
+def _prepare(run: Run, precision: str | None) -> None:
+    """Replace the linear maps of a run by faster ones. Raises UserError if this machine lacks the precision."""
+    if run.recipe.training.int8_rounding == "fixed":
+        if precision is None:
+            return
+        undo_rounding(run.model)
+    large = max(map(torch.numel, run.model.parameters()), default=0) >= LEAST_PREPARED
+    try:
+        with kept_trials() if large else nullcontext():
+            used = prepare(run.model, precision or "float32")
+    except ValueError as error:
+        raise UserError(str(error), where=option("precision"), received=precision) from error
+    if precision == "auto":
+        say(f"{run.path}: precision {used}")
+    run.as_stored = run.as_stored and used == "float32"
