@@ -71,7 +71,6 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(
     monkeypatch: pytest.MonkeyPatch, end: bytes
 ) -> None:
     monkeypatch.setattr("headway.formats.lines.LONGEST_LINE", CHUNK)
-    monkeypatch.setattr("headway.cli.standard_streams.LONGEST_LINE", CHUNK)
     source = given(monkeypatch, b"a\n" + b"b" * 5 * CHUNK + end)
     lines = windows(source, 2, source)
     assert next(lines) == ["a"]
