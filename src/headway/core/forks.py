@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from multiprocessing import Pipe, parent_process
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class _Jobs:
         self.queue.write(b"".join(number.to_bytes(NUMBER, "little") for number in range(len(jobs))))
         self.queue.seek(0)
 
-    def compute(self, results: Connection) -> None:
+    def compute(self, results: Any) -> None:
         """Compute jobs in a copy of the process, and send their results, until none is left."""
         WAITED_FOR.set(lambda: os.getppid() == self.process)
         torch.set_num_threads(1)

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from headway.core.documents import read_json, shaped
 from headway.core.errors import UserError, memory_named, option
 from headway.core.files import sha256, write_json
+from headway.core.forks import Work
 from headway.core.log import say
-from headway.core.workers import Work
 from headway.corpora.word_corpus import collate_windows
 from headway.formats.lines import WORDS, check_texts, line_place
 from headway.metrics.label_metrics import best_threshold

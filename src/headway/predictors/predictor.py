@@ -17,8 +17,9 @@ import torch
 from pydantic import BaseModel
 
 from headway.core.errors import UserError, option
+from headway.core.forks import Work
 from headway.core.processes import batched, cores
-from headway.core.workers import Work, workers
+from headway.core.workers import workers
 from headway.models import Model
 from headway.predictors.output import Example, Output
 from headway.predictors.predict_options import Capture, CaptureOptions, checked_options

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.core.errors import UserError, memory_named, option
+from headway.core.forks import Work
 from headway.core.registry import is_foreign
-from headway.core.workers import Work
 from headway.formats.corpus_config import parts
 from headway.formats.lines import check_texts, line_place
 from headway.formats.terms import Glossary
