@@ -25,9 +25,12 @@ def paper(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "paper.zip"
 
 
-def test_a_paper_is_replayed_elsewhere(paper: Path, place: Path, tmp_path: Path, run_headway: Command) -> None:
+def test_a_paper_is_replayed_elsewhere(
+    paper: Path, place: Path, tmp_path: Path, run_headway: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert str(place) not in paper.read_bytes().decode(errors="ignore"), "no folder of the other machine"
-    ended = run_headway("reproduce", paper, "--data", place / "data", "--output", tmp_path / "new", "--yes")
+    ended = run_headway("reproduce", paper, "--data", place / "data", "--output", "new", "--yes")
     assert ended.code == 0, ended.err
     assert "replayed: same verdicts" in ended.out
     cells = tmp_path / "new" / "nobody2024-words" / "cells"

@@ -47,7 +47,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def workspace(folder: Path, output: Path | None = None) -> Iterator[Path]:
-    """A new temporary folder in `folder`, removed at the end.
+    """A new temporary folder in `folder`, as an absolute path, removed at the end.
 
     Leftovers of killed processes of this machine are removed as well: folder names have the machine and the process.
     OSErrors name `output`, the final folder, or else `folder`.
@@ -59,7 +59,7 @@ def workspace(folder: Path, output: Path | None = None) -> Iterator[Path]:
     for left in folder.glob(f"{machine}@*.tmp"):
         if not psutil.pid_exists(int(left.name.split("@")[1])):
             shutil.rmtree(left, ignore_errors=True)
-    path = Path(tempfile.mkdtemp(prefix=f"{machine}@{os.getpid()}@", suffix=".tmp", dir=folder))
+    path = Path(tempfile.mkdtemp(prefix=f"{machine}@{os.getpid()}@", suffix=".tmp", dir=folder.absolute()))
     try:
         with named_in_errors(output or folder, path):
             yield path
