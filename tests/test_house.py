@@ -35,7 +35,7 @@ HOUSE = {
     "optimizers": Room(490, 9, 9, 0),  # + 6: docstrings describe every key
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1364, 24, 44, 0),  # + 7: docstrings describe every key
-    "predictors": Room(3385, 49, 114, 12),  # self-attention that a model lacks is refused
+    "predictors": Room(3386, 49, 114, 12),  # self-attention that a model lacks is refused
     "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(706, 27, 51, 0),  # fixed rounding; packs and models of others are explained

@@ -139,6 +139,7 @@ ORACLES: dict[tuple[str, str], Callable[[str], tuple[str, int]]] = {
     ("recall", "one"): look_up,
     ("recall", "noisy"): look_up,
     ("recall", "chain"): walk,
+    ("short_recall", "one"): look_up,
     ("selective_copy", "plain"): lambda prompt: (
         (kept := " ".join(token for token in prompt.split() if token != ".")),
         len(kept.split()),
