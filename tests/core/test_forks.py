@@ -15,7 +15,8 @@ from headway.core.errors import RunError, UserError
 from headway.core.forks import forks, may_fork
 from headway.core.processes import check_waited_for
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux copies processes")
+LINUX = Path("/proc/self/task").exists() and "fork" in multiprocessing.get_all_start_methods()
+pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux copies processes")
 
 
 class UnpicklableError(Exception):
