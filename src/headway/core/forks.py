@@ -1,4 +1,4 @@
-"""Copies of this process that share the memory of a model, each of which computes on one core. Only on Linux."""
+"""Copies of this process that share the memory of a model. Each copy computes on one core. Only on Linux."""
 
 from __future__ import annotations
 

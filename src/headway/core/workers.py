@@ -1,4 +1,4 @@
-"""Workers that share a model, each of which computes on one core: copies of this process if possible, or threads."""
+"""Workers that share a model: copies of this process if possible, else threads. Each worker computes on one core."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
