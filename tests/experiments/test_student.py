@@ -36,6 +36,8 @@ class Shop:
             raise Killed
         if words[0] == "export":
             Path(words[1]).mkdir()
+            report = {"passed": "export" not in self.codes}
+            (Path(words[1]) / "parity.json").write_text(json.dumps(report), encoding="utf-8")
         return self.codes.get(words[0], 0)
 
     @property
@@ -45,12 +47,12 @@ class Shop:
 
 def steps_in(folder: Path) -> list[Step]:
     (folder / "run").mkdir(parents=True, exist_ok=True)
-    run = folder / "run"
+    run, export = folder / "run", folder / "export"
     return [
         Step("read", ("read",), lambda: 1),
         Step("train", ("train",), lambda: 8, run=run),
         Step("note", ("write a note",), lambda: 1, work=lambda: (folder / "note").write_text("x") and None),
-        Step("export", ("export", str(folder / "export")), lambda: 2, made=folder / "export"),
+        Step("export", ("export", str(export)), lambda: 2, made=export, report=export / "parity.json"),
     ]
 
 
@@ -83,6 +85,11 @@ def test_a_step_that_fails_stops_the_work_unless_its_files_are_there(folder: Pat
     shop.codes["train"] = 0
     assert run_steps(steps, folder, {}, shop.commands) == 1, "the report of the export says what is wrong"
     assert run_steps(steps, folder, {}, shop.commands) == 1
+    assert len(shop.said) == 4
+    stamps = json.loads((folder / "steps.json").read_text("utf-8"))
+    del stamps["done"]["export"]
+    (folder / "steps.json").write_text(json.dumps(stamps), encoding="utf-8")
+    assert run_steps(steps, folder, {}, shop.commands) == 1, "also after a kill between the export and its stamp"
     assert len(shop.said) == 4
 
 

@@ -47,6 +47,7 @@ class Step(NamedTuple):
         work: the function, or None for a command.
         made: a file or folder that appears when the work is complete.
         run: the run folder of a training.
+        report: a file in `made` whose `passed` says whether the work is sound.
     """
 
     name: str
@@ -56,11 +57,15 @@ class Step(NamedTuple):
     work: Callable[[], None] | None = None
     made: Path | None = None
     run: Path | None = None
+    report: Path | None = None
 
     def make(self, commands: Commands) -> int:
-        """Do the work, or continue it. Returns its exit code: a report may fail although its files are complete."""
+        """Do the work, or continue it. Returns its exit code: a report may fail although its files are complete.
+
+        If a call was killed after the files were complete, their report has the code.
+        """
         if self.is_made():
-            return 0
+            return 0 if self.report is None or read_json(self.report, what="report")["passed"] else 1
         if self.work is not None:
             self.work()
             return 0

@@ -33,6 +33,7 @@ from headway.experiments.new import (
 )
 from headway.experiments.steps import Commands, Step, run_steps, steps_table
 from headway.experiments.student_options import StudentOptions
+from headway.export.exporting import PARITY
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.models.transformer import TransformerConfig
@@ -158,9 +159,9 @@ class Road:
 
     def _step(self, name: str, seconds: float, words: str, /, *more: Path | str, **options: Any) -> Step:
         """A command with its options. `made`, relative to the folder, appears when it is complete."""
-        made = options.pop("made", None)
-        whole = (*words.split(), *map(str, more))
-        return Step(name, whole, lambda: seconds, options, made=None if made is None else self.folder / made)
+        made = None if "made" not in options else self.folder / options.pop("made")
+        whole, report = (*words.split(), *map(str, more)), options.pop("report", None)
+        return Step(name, whole, lambda: seconds, options, made=made, report=report)
 
     def _cell(self, name: str, seconds: float, about: str, work: Callable[[], None], made: str | None = None) -> Step:
         """A function, which is described by `about`."""
@@ -216,7 +217,8 @@ class Road:
     def _export_steps(self) -> Iterator[Step]:
         folder, given, run = self.folder, self.options, self.folder / "runs" / "rounded"
         for form in ("firefox", "page"):
-            yield self._step(f"export of {form}", EXPORT, f"export {form}", run, output=folder / form, made=form)
+            own = {"made": form, "report": folder / form / PARITY}
+            yield self._step(f"export of {form}", EXPORT, f"export {form}", run, output=folder / form, **own)
         test = folder / "distilled" / "test" if given.through else folder / "data"
         names = ("source.txt", "target.txt") if given.through else ("test.source", "test.target")
         sources, targets = (test / name for name in names)
