@@ -10,7 +10,7 @@ from bench_decode import run_bench_decode
 from bench_file import PRECISIONS, run_bench_file
 from bench_lengths import LENGTHS as SENTENCE_LENGTHS
 from bench_lengths import run_bench_lengths
-from bench_mixers import LENGTHS, run_bench_mixers
+from bench_mixers import LENGTHS, run_bench_mixers, run_bench_steps
 from bench_race import Racer, run_bench_race
 from bench_train import run_bench_train
 
@@ -106,8 +106,19 @@ def mixers(
     figure: Annotated[Path | None, typer.Option(help="Draw time by length there, as PNG or SVG.")] = None,
     device: Device = "cpu",
 ) -> None:
-    """Time and memory of every mixer by length, and of a decoding step, beside torch's fused attention."""
+    """Time and memory of every mixer by length, beside torch's fused attention."""
     print(run_bench_mixers(length or LENGTHS, precision, rounds, pick_device(device), output, figure).text())
+
+
+@app.command()
+def steps(
+    precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
+    rounds: Rounds = 5,
+    output: JsonFile = None,
+    device: Device = "cpu",
+) -> None:
+    """Time and state of a decoding step of every mixer, after few and after many tokens."""
+    print(run_bench_steps(precision, rounds, pick_device(device), output).text())
 
 
 @app.command()

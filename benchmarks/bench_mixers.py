@@ -1,4 +1,5 @@
-"""`bench.py mixers`: every mixer's time and memory by length, beside self-attention with torch's fused kernel.
+"""`bench.py mixers` and `bench.py steps`: every mixer's time and memory by length, beside self-attention with torch's
+fused kernel, and the time and state of a decoding step.
 
 Shapes: B batch, L length, D model, K heads.
 """
@@ -28,6 +29,7 @@ from torch.nn import functional as F
 from headway.core.device import keep_freed_memory, peak_memory
 from headway.mixers import Mixed, build_mixer
 from headway.mixers.attention import Attention
+from headway.mixers.mixer import mapped
 from headway.tensors.precision import DTYPES, wait_for
 
 DIM, HEADS, N, WIDTH = 512, 8, 5, 7
@@ -53,7 +55,10 @@ NOTES = (
     f"forward and backward passes of one mixer, D={DIM}, K={HEADS}, n={N} (lightconv: {WIDTH} positions), "
     f"on batches of {TOKENS} tokens; "
     f"'times the baseline' is speed beside self-attention with torch's scaled_dot_product_attention.",
-    f"step at p: decoding step number p of {ROWS} rows by the causal mixer.",
+)
+STEP_NOTES = (
+    f"a decoding step of {ROWS} sentences by a causal mixer, D={DIM}, K={HEADS}, n={N} (lightconv: {WIDTH} positions)",
+    "state: what the mixer keeps of a sentence in float32 after so many tokens",
 )
 
 
@@ -74,7 +79,7 @@ def run_bench_mixers(
     output: Path | None = None,
     figure: Path | None = None,
 ) -> BenchReport:
-    """Measure every mixer at every length, and a decoding step at two positions.
+    """Measure every mixer at every length.
 
     Args:
         lengths: L.
@@ -96,17 +101,8 @@ def run_bench_mixers(
         for length in lengths
         for measurement in _compete(partial(setup_passes, length), f"L {length}", precision, rounds, device, MIXERS)
     ]
-    causal = {name: options for name, options in MIXERS.items() if not options.get("global_context")}
-    steps = [
-        measurement
-        for position in POSITIONS
-        for measurement in _compete(
-            partial(setup_steps, position), f"step at {position}", precision, rounds, device, causal
-        )
-    ]
-    notes = [*NOTES, *_growth(passes), *_steps(steps)]
     report = BenchReport(
-        f"mixers{measured_on(device)}, tokens a second", "setting", [*passes, *steps], {}, notes
+        f"mixers{measured_on(device)}, tokens a second", "setting", passes, {}, [*NOTES, *_growth(passes)]
     ).write(output)
     if figure is not None:
         from headway.pages.charts import Panel, panel_chart
@@ -114,6 +110,32 @@ def run_bench_mixers(
         panel = Panel("", "length", "milliseconds per 1,000 tokens", _lines(passes), logarithmic="xy")
         panel_chart([panel], figure)
     return report
+
+
+def run_bench_steps(precision: str, rounds: int, device: torch.device, output: Path | None = None) -> BenchReport:
+    """Measure a decoding step of every causal mixer after few and after many tokens, and the bytes of its state.
+
+    Args:
+        precision: float32 or bf16.
+        rounds: turns of each contender.
+        device: where.
+        output: where to write the report as JSON.
+
+    Raises:
+        UserError: an unknown precision, or a file that cannot be written.
+        RunError: a contender failed.
+    """
+    check_choices("precision", [precision], DTYPES)
+    check_output(output)
+    causal = {
+        name: options for name, options in MIXERS.items() if not options.get("global_context") and name != BASELINE
+    }
+    steps = [
+        measurement
+        for position in POSITIONS
+        for measurement in _compete(partial(setup_steps, position), f"{position:,}", precision, rounds, device, causal)
+    ]
+    return BenchReport(f"decoding steps{measured_on(device)}", "tokens", steps, {}, STEP_NOTES).write(output)
 
 
 def _compete(
@@ -172,7 +194,10 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
         return STEPS * ROWS
 
     play(0)
-    return play, {"precision": precision, "position": position}
+    kept = list[Tensor]()
+    mapped(state, kept.append, Tensor)
+    size = sum(each.numel() * each.element_size() for each in kept if each.is_floating_point())
+    return play, {"precision": precision, "state": size / ROWS / 2**10}
 
 
 def _lines(passes: Sequence[Measurement]) -> dict[str, list[tuple[float, float]]]:
@@ -201,16 +226,3 @@ def _growth(passes: Sequence[Measurement]) -> list[str]:
                 f"{name}: from {FITTED_FROM} on, time grows as L^{time_power:.2f}, memory as L^{memory_power:.2f}"
             )
     return notes
-
-
-def _steps(steps: Sequence[Measurement]) -> list[str]:
-    """How much more a late step costs than an early one."""
-    seconds = {
-        (measurement.contender, measurement.facts["position"]): 1e3 * ROWS / median(measurement.speeds)
-        for measurement in steps
-    }
-    first, last = POSITIONS
-    return [
-        f"{name}: step {seconds[name, first]:.3f} ms at position {first} and {seconds[name, last]:.3f} ms at {last}"
-        for name in dict.fromkeys(measurement.contender for measurement in steps)
-    ]

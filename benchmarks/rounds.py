@@ -109,6 +109,7 @@ class SyntheticCorpus(EncodedPairs):
 # Facts of contenders that have a column in the table.
 FACTS = {
     "memory": Column("memory", "GiB", format=".2f", align="right"),
+    "state": Column("state", "KiB", format=",.1f", align="right"),
     "padding": Column("padding", format=".1%", align="right"),
     "by_processor_time": Column("by processor time", format=".2f", align="right"),
     "equal_outputs": Column("equal outputs", format=".0%", align="right"),

@@ -34,6 +34,7 @@ TITLES = {
     "file": "Whole files",
     "lengths": "Training on long sentences",
     "mixers": "Mixers by length",
+    "steps": "Decoding steps of mixers",
 }
 
 

@@ -328,20 +328,30 @@ def test_mixers_are_measured_by_length(tmp_path, monkeypatch):
     monkeypatch.setattr(
         bench_mixers, "MIXERS", {name: bench_mixers.MIXERS[name] for name in ("ngram", "fused attention")}
     )
-    monkeypatch.setattr(bench_mixers, "POSITIONS", (2, 5))
     monkeypatch.setattr(bench_mixers, "FITTED_FROM", 16)
     report = bench_mixers.run_bench_mixers(
         [16, 32, 64], "float32", 1, torch.device("cpu"), tmp_path / "mixers.json", tmp_path / "mixers.svg"
     )
-    settings = ["L 16", "L 32", "L 64", "step at 2", "step at 5"]
+    settings = ["L 16", "L 32", "L 64"]
     assert [each.setting for each in report.measurements] == [setting for setting in settings for _ in range(2)]
     assert {each.baseline for each in report.measurements} == {"fused attention"}
-    assert all(each.facts["bytes_per_sequence"] >= 0 for each in report.measurements[:6])
+    assert all(each.facts["bytes_per_sequence"] >= 0 for each in report.measurements)
     assert "ngram: from 16 on, time grows as L^" in report.text()
-    assert "ngram: step " in report.text()
     content = json.loads((tmp_path / "mixers.json").read_text())
-    assert len(content["measurements"]) == 10
+    assert len(content["measurements"]) == 6
     assert "fused attention" in (tmp_path / "mixers.svg").read_text()
+
+
+def test_the_state_of_attention_grows_by_keys_and_values_and_that_of_a_delta_rule_does_not(monkeypatch):
+    names = ("delta, none", "attention")
+    monkeypatch.setattr(bench_mixers, "MIXERS", {name: bench_mixers.MIXERS[name] for name in names})
+    monkeypatch.setattr(bench_mixers, "POSITIONS", (2, 5))
+    report = bench_mixers.run_bench_steps("float32", 1, torch.device("cpu"))
+    dim, heads = bench_mixers.DIM, bench_mixers.HEADS
+    state = {(each.contender, each.setting): 2**10 * each.facts["state"] for each in report.measurements}
+    assert state["attention", "5"] - state["attention", "2"] == 3 * 2 * dim * 4
+    assert state["delta, none", "5"] == state["delta, none", "2"] == dim * dim // heads * 4
+    assert "state (KiB)" in report.text()
 
 
 def test_fused_attention_is_attention():
