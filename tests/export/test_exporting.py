@@ -13,6 +13,7 @@ import yaml
 
 import headway
 from headway.core.errors import UserError
+from headway.export import exporting
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Answer, Search
 from headway.export.exporting import export_run, formats_of
@@ -320,6 +321,13 @@ def test_a_format_says_how_or_why_it_cannot_express_a_model(
 ) -> None:
     rows = {str(row[0]): row for row in formats_of(other_run(reversal, tmp_path / "run", **MARIAN | change)).rows}
     assert said in str(rows[format])
+
+
+def test_the_list_of_formats_says_what_is_not_installed(reversal: Reversal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "find_spec", lambda package: None if package == "ctranslate2" else package)
+    rows = {str(row[0]): str(row) for row in formats_of(reversal.run).rows}
+    assert "; needs pip install 'headway[export]'" in rows["ctranslate2"]
+    assert "needs" not in rows["onnx"]
 
 
 def test_other_models_become_a_folder_that_headway_loads(reversal: Reversal, tmp_path: Path) -> None:

@@ -62,7 +62,13 @@ def _answers(run: Run) -> Iterator[tuple[str, str, str]]:
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = _refusal(exporter, run)
-        yield name, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run)
+        missing = f"; needs pip install 'headway[{exporter.extra}]'" if _not_installed(exporter) else ""
+        yield name, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run) + missing
+
+
+def _not_installed(exporter: Exporter) -> list[str]:
+    """The packages that an exporter needs and that are not installed."""
+    return [package for package in exporter.packages if find_spec(package) is None]
 
 
 def _alone(exporter: Exporter, run: Run) -> bool:
@@ -120,7 +126,7 @@ def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
     check_new(output, "output")
     exporter = build_exporter(name, given)
-    if missing := [package for package in exporter.packages if find_spec(package) is None]:
+    if missing := _not_installed(exporter):
         raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
     run = open_run(path).loaded()
     with run.trusted():
