@@ -19,8 +19,8 @@ HOUSE = {
     "comparison": Room(3333, 27, 80, 0),  # FLOPs of training
     "core": Room(3215, 80, 0, 0),  # workers are copies of a process, or threads of one core; languages without spaces
     "corpora": Room(3352, 27, 105, 0),  # short recall
-    "experiments": Room(1179, 17, 74, 2),  # + 8: the last line of a demo names the program by its path if PATH lacks it
-    "export": Room(4180, 24, 173, 21),  # + 16: pages with two vocabularies; kept shortlists; licences in metadata
+    "experiments": Room(1185, 17, 74, 2),  # + 6: after a kill, the report of an export has its exit code
+    "export": Room(4186, 24, 173, 21),  # + 6: the list of formats says which library is not installed
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
     "grids": Room(3248, 46, 166, 9),  # values are checked; heads by rank; documents are units; FLOPs of training

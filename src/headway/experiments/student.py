@@ -33,7 +33,6 @@ from headway.experiments.new import (
 )
 from headway.experiments.steps import Commands, Step, run_steps, steps_table
 from headway.experiments.student_options import StudentOptions
-from headway.export.exporting import PARITY
 from headway.formats.lines import read_lines
 from headway.formats.pairs import open_source
 from headway.models.transformer import TransformerConfig
@@ -217,7 +216,7 @@ class Road:
     def _export_steps(self) -> Iterator[Step]:
         folder, given, run = self.folder, self.options, self.folder / "runs" / "rounded"
         for form in ("firefox", "page"):
-            own = {"made": form, "report": folder / form / PARITY}
+            own = {"made": form, "report": folder / form / "parity.json"}
             yield self._step(f"export of {form}", EXPORT, f"export {form}", run, output=folder / form, **own)
         test = folder / "distilled" / "test" if given.through else folder / "data"
         names = ("source.txt", "target.txt") if given.through else ("test.source", "test.target")
