@@ -135,6 +135,17 @@ def test_a_recipe_can_go_where_it_is_for(purpose: str, wanted: str) -> None:
     assert destinations(run)[0] == wanted
 
 
+def test_text_without_spaces_has_a_vocabulary_of_its_own_and_of_full_size() -> None:
+    """Lines of Japanese have hardly any word that occurs twice, and many pieces that do."""
+    kanji, draw = [chr(0x4E00 + number) for number in range(40)], random.Random(1)
+    pairs = [(" ".join(words(9, seed)), "".join(draw.choices(kanji, k=9))) for seed in range(400)]
+    spaced = [(source, source.upper()) for source, _ in pairs]
+    tree, other = (recipe_tree(400, some, ("en", "ja"), "browser")["vocabulary"] for some in (pairs, spaced))
+    assert "shared" not in tree
+    assert other["shared"] is True
+    assert tree["size"] > 200 > 40 + 9 + 8
+
+
 @pytest.mark.parametrize(
     ("files", "columns", "wanted"),
     [

@@ -26,7 +26,7 @@ from headway.core.errors import UserError
 from headway.export.export_options import ExportOptions, FirefoxOptions
 from headway.export.exporting import export_run
 from headway.export.firefox_export import FirefoxExporter, FirefoxReport, translator_of
-from headway.export.int8_reference import Partial, Reference, saturating
+from headway.export.int8_reference import LONGEST, Partial, Reference, saturating
 from headway.export.parity import answering_of
 from headway.export.rounding_causes import rounding_causes
 from headway.importing.importing import import_run
@@ -185,6 +185,12 @@ def test_integers_are_multiplied_and_added_as_the_equation_says(exported: tuple[
                 total = sum(one * int(other) for one, other in zip(rounded, matrix.values[column], strict=True))
                 added = float(items[bias][0, column]) if bias else 0.0
                 assert value == pytest.approx(total / (factor * float(matrix.factor)) + added, abs=1e-4)
+
+
+def test_an_output_of_the_longest_length_has_logits_for_its_end(exported: tuple[Path, FirefoxReport]) -> None:
+    reference = Reference(read_items((exported[0] / MODEL).read_bytes(), "model.bin"), "model.bin")
+    ((row, logits),) = reference.logits([[5, 6]], [[5] * LONGEST])
+    assert (row, logits.shape) == (0, (LONGEST + 1, reference.size))
 
 
 def test_what_would_saturate_is_spread_or_has_seven_bits() -> None:

@@ -12,10 +12,20 @@ from headway.corpora.corpus import build_corpus
 from headway.corpora.filters import Filters
 from headway.formats.corpus_config import AnyCorpus, parse_corpus
 from headway.formats.pairs import open_source
-from headway.parses.links import LinksConfig, LinkStore, identity, key_text, link_labellers, store_of_links, token_links
+from headway.parses.links import (
+    LinksConfig,
+    LinkStore,
+    identity,
+    key_text,
+    link_labellers,
+    store_of_links,
+    token_links,
+    words_to_align,
+)
 from headway.parses.parse_store import key_of, open_writer
 from headway.processing.text.text_processor import TextConfig, train_processors
 from headway.processing.text.vocabulary import VocabularyConfig
+from headway.tensors.batch import WHOLE
 
 LINKS, TEXT = LinksConfig(), TextConfig()
 
@@ -27,13 +37,29 @@ def write(store: Path, pairs: dict[tuple[str, str], str], text: TextConfig = TEX
 
 def test_shares_of_tokens() -> None:
     """Source words 0 (tokens 0, 1), 1 (2) and 2 (3); target words 0 (0), 1 (1, 2) and 2 (3)."""
-    words = [0, 0, 1, 2], [0, 1, 1, 2]
+    words = [(0,), (0,), (1,), (2,)], [(0,), (1,), (1,), (2,)]
     hard = token_links({(0, 0): None, (0, 1): None, (1, 1): None}, *words)
     assert hard.tolist() == [[0.5, 0.5, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0, 0]]
     # Of target word 0 a quarter of what is kept is in source word 0, which has two tokens.
     soft = token_links({(0, 0): 0.2, (2, 0): 0.6, (2, 2): 0.01}, *words)
     assert soft == pytest.approx(np.array([[0.125, 0.125, 0, 0.75], [0] * 4, [0] * 4, [0, 0, 0, 1]]))
     assert not token_links({(9, 9): None}, *words).any()
+
+
+def test_a_token_without_spaces_has_the_links_of_its_characters(tmp_path: Path, parallel: Any) -> None:
+    """駅 is read for "station", 前 for "before"; 駅前 is one token."""
+    text = TextConfig.model_validate({"target": {"language": "ja"}})
+    assert words_to_align("駅前に B 2台。", text.target) == ["駅", "前", "に", "B", "2", "台", "。"]
+    assert words_to_align("駅前に", text.target.model_copy(update={"language": "ko"})) == ["駅前に"]
+    corpus = parallel(["before the station"], ["駅前 B"])
+    vocabulary = VocabularyConfig(kind="whitespace")
+    sides = train_processors(text, vocabulary, lambda: iter([("before the station", "駅前 B")]))
+    store = store_of_links(corpus, LINKS)
+    write(store, {("before the station", "駅前 B"): "0-1 2-0 1-2"}, text)
+    (labeller,) = link_labellers(corpus, LINKS, text)
+    rows, counts = labeller.label(("before the station", "駅前 B"), sides)
+    assert rows.tolist() == [[0, 0, WHOLE // 2], [0, 2, WHOLE // 2], [1, 1, WHOLE]]
+    assert list(counts) == [1, 0, 3, 0]
 
 
 def test_a_line_belongs_to_its_pair_alone(tmp_path: Path) -> None:

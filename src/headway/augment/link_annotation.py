@@ -14,12 +14,12 @@ from headway.core.storage import hashes_of
 from headway.formats.alignments import read_alignments
 from headway.formats.pairs import Pair, open_source
 from headway.parses.aligners import align_by_eflomal, eflomal_version, links_of_file
-from headway.parses.links import LinksConfig, LinkStore, identity, key_text, named_links, store_of_links
+from headway.parses.links import LinksConfig, LinkStore, identity, key_text, named_links, store_of_links, words_to_align
 from headway.parses.parse_store import key_of, open_writer
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment, build_aligner
-from headway.processing.text.text_processor import TextConfig, TextProcessor, prepare
+from headway.processing.text.text_processor import PreparationConfig, TextConfig, TextProcessor, prepare
 from headway.recipe import Recipe
 from headway.runs.load import load
 from headway.runs.run import open_run
@@ -80,13 +80,14 @@ def _aligned(
     if links.kind == "teacher":
         return _taught(links, recipe.text, filter(fresh, pairs()))
 
-    def words() -> Iterator[tuple[list[str], list[str]]]:
+    def words(split: Callable[[str, PreparationConfig], list[str]]) -> Iterator[tuple[list[str], list[str]]]:
         for pair in pairs():
-            yield prepare(pair.source, recipe.text.source).split(), prepare(pair.target, recipe.text.target).split()
+            yield split(pair.source, recipe.text.source), split(pair.target, recipe.text.target)
 
     if links.file is not None:
-        return zip(pairs(), links_of_file(links.file, words, "data.links.file", links.links_from), strict=True)
-    return zip(pairs(), align_by_eflomal(words, links.symmetrise), strict=True)
+        spaced = partial(words, lambda text, side: prepare(text, side).split())
+        return zip(pairs(), links_of_file(links.file, spaced, "data.links.file", links.links_from), strict=True)
+    return zip(pairs(), align_by_eflomal(partial(words, words_to_align), links.symmetrise), strict=True)
 
 
 def _taught(links: LinksConfig, text: TextConfig, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str]]:

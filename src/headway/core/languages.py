@@ -32,6 +32,7 @@ WIDE = (
 )
 WIDE_CHARACTER = re.compile(f"[{WIDE}]")
 BETWEEN_CHARACTERS = re.compile(rf"(?<=[{WIDE}])([^\S\n]?)(?=[{WIDE}])")  # including a full-width space
+CHARACTER_OR_WORD = re.compile(rf"[{WIDE}]|[^\s{WIDE}]+")
 OTHER_WORD = re.compile(rf"[^\W{WIDE}]+")
 HARDLY_ANY = 0.15  # the share of blanks between two characters if phrases, but not words, are separated
 LOOKED_AT = 1000  # the number of texts

@@ -2,16 +2,16 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.core.documents import dump_yaml
 from headway.core.errors import UserError, option
 from headway.core.files import write_text
-from headway.core.languages import UNDETERMINED, language_name, languages_of_names
+from headway.core.languages import UNDETERMINED, language_name, languages_of_names, look_unspaced
 from headway.core.log import counted, duration
 from headway.corpora.split import Split, SplitOptions, split_parallel, split_table, suffix_of
 from headway.formats.corpus_format import Broken
@@ -158,6 +158,11 @@ def size_for(count: int, purpose: str = "ctranslate2") -> Size:
     return sizes[max(least for least in sizes if least <= count)]
 
 
+def _words(texts: Iterable[str], unspaced: bool) -> Iterator[str]:
+    for text in texts:
+        yield from map("".join, pairwise(text)) if unspaced else text.split()
+
+
 def recipe_tree(
     count: int, pairs: Sequence[tuple[str, str]], languages: Sequence[str | None], purpose: str = "ctranslate2"
 ) -> dict[str, Any]:
@@ -176,11 +181,14 @@ def recipe_tree(
     if characters > MANY_CHARACTERS:
         vocabulary = {"kind": kind, "size": size.vocabulary, "character_coverage": 0.9995}
     # Each different word can be a piece of its own, so that as many pieces can be had of whatever text; of unigram,
-    # each that occurs twice.
-    counted_words = (Counter(word for text in side for word in text.split()) for side in zip(*pairs, strict=True))
+    # each that occurs twice. Where words have no spaces between them, two characters can be one.
+    texts = list(zip(*pairs, strict=True))
+    unspaced = [look_unspaced(side) for side in texts]
+    counted_words = (Counter(_words(side, each)) for side, each in zip(texts, unspaced, strict=True))
     words = min(sum(kind == "bpe" or number > 1 for number in one.values()) for one in counted_words)
     vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
-    if purpose == BROWSER or known >= 0.9 * sides[1].total():  # a common alphabet: names are equal on both sides
+    apart = purpose != BROWSER or any(unspaced)  # Mozilla shares other vocabularies
+    if not apart or known >= 0.9 * sides[1].total():  # a common alphabet: names are equal on both sides
         vocabulary["shared"] = True
     lengths = sorted(max(map(len, pair)) for pair in pairs)
     longest = lengths[len(lengths) * 99 // 100]  # in characters; a token usually has two or more

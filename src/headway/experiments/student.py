@@ -16,7 +16,7 @@ from typing import Any
 from headway.core.documents import dump_yaml, read_json
 from headway.core.errors import UserError, option
 from headway.core.files import sha256, write_json, write_text
-from headway.core.languages import LanguageCode
+from headway.core.languages import CHARACTER_OR_WORD, LanguageCode
 from headway.core.log import counted, say
 from headway.core.storage import put_in_place, workspace
 from headway.corpora.split import PARTS, SplitOptions, split_table
@@ -109,6 +109,8 @@ class Road:
         sample = list(islice(self._pairs(self._corpora(self.data)["train"]), LOOKED_AT))
         self.count = sum(1 for _ in self._pairs(self._corpora(self.data)["train"]))
         self.words = self.count * sum(len(source.split()) for source, _ in sample) / len(sample)
+        aligned = sum(len(CHARACTER_OR_WORD.findall(text)) for pair in sample for text in pair)
+        self.aligned = self.count * aligned / len(sample)
         read = [pair[options.through - 1] for pair in sample[:IDENTIFIED]] if options.through else []
         self.pivot = language_of_side("target", None, None, read)[0] if read else self.target
 
@@ -204,7 +206,7 @@ class Road:
         recipes, runs = self.folder / "recipes", self.folder / "runs"
         corpus = recipes / "corpus.yaml"
         yield self._cell("recipe", 2, "write the recipe of the corpus", self.write_corpus_recipe, "recipes/corpus.yaml")
-        yield self._step("links", 2 * self.words / LINK_SPEED, "data annotate", corpus, links=True)
+        yield self._step("links", self.aligned / LINK_SPEED, "data annotate", corpus, links=True)
         yield self._step("vocabulary", SHORT, "data check", corpus)
         about = "measure the time of updates, and write the recipes of training"
         yield self._cell("trial", SHORT, about, self.write_training_recipes, TRIAL)

@@ -405,7 +405,7 @@ def _linked_ids(run: Run, file: Path, first: LinksFrom) -> Iterator[tuple[int, i
         texts = zip(processors, (pair.source, pair.target), strict=True)
         source, target = (processor.encode_with_spans(text) for processor, text in texts)
         links = dict.fromkeys(parse_pharaoh(line, str(file)).possible)
-        linked = token_links(links, [token.word for token in source], [token.word for token in target])
+        linked = token_links(links, *([(token.word,) for token in side] for side in (source, target)))
         for row, column in zip(*linked.nonzero(), strict=True):
             yield source[column].id, target[row].id
 

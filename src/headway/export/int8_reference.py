@@ -84,11 +84,11 @@ class Reference:
         for rows, ids in _batches(sources, FEWER):
             lengths = [len(outputs[row]) + 1 for row in rows]
             given = np.array([[*outputs[row], *[END] * (max(lengths) - len(outputs[row]))] for row in rows])
-            means, views = self._start(self._encode(ids))
+            (means, views), positions = self._start(self._encode(ids)), self._first(max(lengths))
             x: Floats = np.zeros((len(rows), 1, self.dim), np.float32)
             steps = list[Floats]()
             for step in range(max(lengths)):
-                steps.append(self._step(x + self._positions[step], means, views))
+                steps.append(self._step(x + positions[step], means, views))
                 x = self._targets[given[:, step]][:, None]
             for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
                 yield row, np.stack([logits[place] for logits in steps[:length]])
@@ -103,11 +103,13 @@ class Reference:
         y += (0 if bias is None else self.floats[bias][0]) - unit * shift.astype(np.float32)
         return y
 
+    def _first(self, length: int) -> Floats:
+        """The first positions (L, D)."""
+        return self._positions[:length] if length <= LONGEST else _positions(length, self.dim)
+
     def _encode(self, ids: NDArray[Any]) -> Floats:
         """The encoder's output (B, S, D)."""
-        length = ids.shape[1]
-        positions = self._positions if length <= LONGEST else _positions(length, self.dim)
-        x: Floats = self._sources[ids] + positions[:length]
+        x: Floats = self._sources[ids] + self._first(ids.shape[1])
         for layer in range(1, self.layers[0] + 1):
             name = f"encoder_l{layer}"
             x = self._norm(x + self._attend(x, self._view(x, f"{name}_self"), f"{name}_self"), f"{name}_self_Wo")

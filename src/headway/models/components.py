@@ -214,7 +214,7 @@ _FIREFOX: dict[str, Any] = {
     "norm_kind": {"kind": "layer", "eps": 1e-6}, "position": {"kind": "sinusoidal", "arrangement": "halves"},
     "encoder": {"layers": 6}, "decoder": {"layers": 2, "mixer": "ssru"},
 }  # fmt: skip
-_STUDENT: dict[str, Any] = {"dim": 384, "tied": "all", **_FIREFOX}
+_STUDENT: dict[str, Any] = {"dim": 384, **_FIREFOX}
 PRESETS: dict[str, dict[str, Any]] = {
     "transformer-base": {"kind": "transformer"},
     "transformer-big": {"dim": 1024, "feed_forward": 4096, "heads": 16, "dropout": 0.3},

@@ -1,13 +1,16 @@
 """Links between the words of pairs: stored by pair beside the corpus, and projected to tokens of a vocabulary.
 
-Words are separated by spaces after segmentation, as in all of headway's word alignments. The store has a line per pair
-with links `i-j`, source word and target word from 0, or `i-j:p` with the share p of the target word.
+Words are separated by spaces after segmentation, as in all of headway's word alignments. eflomal aligns the characters
+of a side without spaces instead (`aligns_characters`). The store has a line per pair with links `i-j`, source word and
+target word from 0, or `i-j:p` with the share p of the target word.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,12 +20,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from headway.core.config import Layers, Section, Width, named
 from headway.core.errors import UserError
+from headway.core.languages import CHARACTER_OR_WORD, has_no_spaces
 from headway.core.log import warn
 from headway.formats.alignments import Link, LinksFrom
 from headway.formats.corpus_config import AnyCorpus, parts
 from headway.formats.corpus_format import open_format
 from headway.parses.parse_store import AnnotationStore, StoreLabeller
-from headway.processing.text.text_processor import TextConfig, TextProcessor
+from headway.processing.text.text_processor import PreparationConfig, TextConfig, TextProcessor, prepare
 from headway.tensors.batch import LINKS, WHOLE
 
 LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9.]{1,20}))?")
@@ -68,6 +72,26 @@ def store_of_links(corpus: AnyCorpus, links: LinksConfig) -> Path:
     return (links.folder or source.parent) / f"{source.name}-{target.name}.{links.kind}.links"
 
 
+def aligns_characters(side: PreparationConfig) -> bool:
+    """Whether eflomal aligns the characters of a side: its language has no spaces, and no segmenter adds them."""
+    return side.segment == "none" and has_no_spaces(side.language)
+
+
+def words_to_align(text: str, side: PreparationConfig) -> list[str]:
+    """The words of a raw text that eflomal aligns; single characters where words have no spaces between them."""
+    return CHARACTER_OR_WORD.findall(text) if aligns_characters(side) else prepare(text, side).split()
+
+
+def _words_of_tokens(processor: TextProcessor, text: str, *, characters: bool) -> list[range]:
+    """The words that each token of a raw text has characters of; one word, unless words are `characters`."""
+    tokens = processor.encode_with_spans(text)
+    if not characters:
+        return [range(token.word, token.word + 1) for token in tokens]
+    spans = [match.span() for match in CHARACTER_OR_WORD.finditer(text)]
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    return [range(bisect_right(ends, token.start), bisect_left(starts, token.end)) for token in tokens]
+
+
 def key_text(source: str, target: str) -> str:
     """The text of a pair that is hashed for its key. Texts contain no line ends, so it is unambiguous."""
     return f"{source}\n{target}"
@@ -111,14 +135,14 @@ class LinkLabeller(StoreLabeller[LinkStore]):
         if (received := self.store.header.get("text")) != (allowed := text.stored()):
             what = "these links are between words of another preparation of the text; remove them and make them anew"
             raise UserError(what, where=str(store), received=received, allowed=str(allowed))
+        self.characters: list[bool] = self.store.header.get("characters", [False, False])
 
     def label(
         self, texts: tuple[str, str], sides: tuple[TextProcessor, TextProcessor]
     ) -> tuple[NDArray[np.integer], Sequence[int]]:
         links = self.store.get(*texts) or {}
-        both = zip(sides, texts, strict=True)
-        source_words, target_words = ([token.word for token in side.encode_with_spans(text)] for side, text in both)
-        shares = token_links(links, source_words, target_words)
+        both = zip(sides, texts, self.characters, strict=True)
+        shares = token_links(links, *(_words_of_tokens(side, text, characters=each) for side, text, each in both))
         target, source = shares.nonzero()
         units = np.rint(shares[target, source] * WHOLE).astype(np.int32)
         without = int((~shares.any(1)).sum())
@@ -132,23 +156,32 @@ class LinkLabeller(StoreLabeller[LinkStore]):
 
 
 def token_links(
-    links: Mapping[Link, float | None], source: Sequence[int], target: Sequence[int]
+    links: Mapping[Link, float | None], source: Sequence[Iterable[int]], target: Sequence[Iterable[int]]
 ) -> NDArray[np.float64]:
     """The shares (T, S) of source tokens in each target token. Rows with links sum to 1, others to 0.
 
     Args:
         links: the links between words, with their shares if known.
-        source: the word of each source token.
-        target: the word of each target token.
+        source: the words of each source token.
+        target: the words of each target token.
     """
-    source_words, target_words = np.array(source, int), np.array(target, int)
+    source_tokens, target_tokens = _tokens_of_words(source), _tokens_of_words(target)
     shares = np.zeros((len(target), len(source)))
     for (one, other), share in links.items():
-        read = source_words == one
-        shares[np.ix_(target_words == other, read)] += 1.0 if share is None else share / max(1, read.sum())
+        read = source_tokens[one]
+        shares[np.ix_(target_tokens[other], read)] += 1.0 if share is None else share / max(1, len(read))
     totals = shares.sum(1, keepdims=True)
     shares /= np.where(totals > 0, totals, 1)
     return shares
+
+
+def _tokens_of_words(words: Sequence[Iterable[int]]) -> Mapping[int, list[int]]:
+    """The tokens of each word, from the words of each token."""
+    tokens = defaultdict[int, list[int]](list)
+    for token, some in enumerate(words):
+        for word in some:
+            tokens[word].append(token)
+    return tokens
 
 
 def link_labellers(corpus: AnyCorpus, links: LinksConfig | None, text: TextConfig) -> list[LinkLabeller]:
@@ -164,7 +197,12 @@ def named_links(links: LinksConfig | None) -> LinksConfig:
 
 
 def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, Any]:
-    """The settings that distinguish a store's links from others, as JSON: how they were made, and the segmentation."""
+    """The settings that distinguish a store's links from others, as JSON: how they were made, and the segmentation.
+
+    `characters` says of both sides whether their words are characters; it is missing if those of neither side are.
+    """
     made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
     made |= {"links_from": links.links_from} if links.links_from else {}
+    characters = [links.kind == "eflomal" and aligns_characters(side) for side in (text.source, text.target)]
+    made |= {"characters": characters} if any(characters) else {}
     return made | {"version": version, "text": text.stored()}
