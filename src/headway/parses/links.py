@@ -35,11 +35,12 @@ LINK = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9.]{1,20}))?")
 class LinksConfig(Section):
     """Links between the words of pairs; the name of a kind is short for it.
 
-    `kind`: `eflomal` (Östling and Tiedemann 2016) aligns train and dev in both directions, `pharaoh` reads the links of
-    another aligner or of people, of which possible links count as sure ones, and `teacher` uses the cross-attention of
-    a run, forced to the targets, whose words keep their shares in source words from 0.01 on. `symmetrise`:
-    `intersection` keeps the links of both directions of `eflomal`, the default (Koehn et al. 2005) adds links beside
-    these and for words without any. `file`: the file of `pharaoh`, a line for each pair of data.train, in any format of
+    `kind`: `eflomal` (Östling and Tiedemann 2016) aligns train and dev in both directions, and characters instead of
+    words if a language has no spaces and no segmenter adds them; `pharaoh` reads the links of another aligner or of
+    people, of which possible links count as sure ones; `teacher` uses the cross-attention of a run, forced to the
+    targets, whose words keep their shares in source words from 0.01 on. `symmetrise`: `intersection` keeps the links of
+    both directions of `eflomal`, the default (Koehn et al. 2005) adds links beside these and for words without any.
+    `file`: the file of `pharaoh`, a line for each pair of data.train, in any format of
     AER. `links_from`: the number of the first word in that file. `run`: the run of `teacher`. `layer`, `heads`: the
     layer of its decoder, and the heads that are averaged; by default as for word alignments. `folder`: the folder of
     the links, by default that of the corpus.
