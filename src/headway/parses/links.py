@@ -40,10 +40,10 @@ class LinksConfig(Section):
     people, of which possible links count as sure ones; `teacher` uses the cross-attention of a run, forced to the
     targets, whose words keep their shares in source words from 0.01 on. `symmetrise`: `intersection` keeps the links of
     both directions of `eflomal`, the default (Koehn et al. 2005) adds links beside these and for words without any.
-    `file`: the file of `pharaoh`, a line for each pair of data.train, in any format of
-    AER. `links_from`: the number of the first word in that file. `run`: the run of `teacher`. `layer`, `heads`: the
-    layer of its decoder, and the heads that are averaged; by default as for word alignments. `folder`: the folder of
-    the links, by default that of the corpus.
+    `file`: the file of `pharaoh`, a line for each pair of data.train, in any format of AER. `links_from`: the number of
+    the first word in that file. `run`: the run of `teacher`. `layer`, `heads`: the layer of its decoder, and the heads
+    that are averaged; by default as for word alignments. `folder`: the folder of the links, by default that of the
+    corpus.
     """
 
     kind: Literal["eflomal", "pharaoh", "teacher"] = "eflomal"
