@@ -104,6 +104,12 @@ def test_the_command_adds_what_is_missing(run_headway: Command, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_a_teacher_has_no_words_of_text_without_spaces(tmp_path: Path) -> None:
+    changes = ["data.links={kind: teacher, run: unread}", "text.target.language=ja"]
+    with pytest.raises(UserError, match=r"data\.links\.kind: a teacher links words, and this text has no spaces"):
+        annotate_links(load_recipe(write(tmp_path), changes))
+
+
 def test_a_teacher_gives_shares(guided: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = write(tmp_path)
     teacher = ["data.links.kind=teacher", f"data.links.run={guided / 'run'}"]

@@ -14,7 +14,16 @@ from headway.core.storage import hashes_of
 from headway.formats.alignments import read_alignments
 from headway.formats.pairs import Pair, open_source
 from headway.parses.aligners import align_by_eflomal, eflomal_version, links_of_file
-from headway.parses.links import LinksConfig, LinkStore, identity, key_text, named_links, store_of_links, words_to_align
+from headway.parses.links import (
+    LinksConfig,
+    LinkStore,
+    aligns_characters,
+    identity,
+    key_text,
+    named_links,
+    store_of_links,
+    words_to_align,
+)
 from headway.parses.parse_store import key_of, open_writer
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.sequence_predictor import SequencePredictor
@@ -38,6 +47,9 @@ def annotate_links(recipe: Recipe) -> None:
         RunError: the aligner failed.
     """
     links, data = named_links(recipe.data.links), recipe.data
+    if links.kind == "teacher" and any(map(aligns_characters, (recipe.text.source, recipe.text.target))):
+        what = "a teacher links words, and this text has no spaces between words"
+        raise UserError(what, where="data.links.kind", received=links.kind, allowed="eflomal, or a segmenter in text")
     corpora = {"data.train": data.train} | ({"data.dev": data.dev} if data.dev and links.kind != "pharaoh" else {})
     sources = [open_source(corpus, name, data.broken, tags=False) for name, corpus in corpora.items()]
     pairs, store = partial(chain.from_iterable, sources), store_of_links(data.train, links)
