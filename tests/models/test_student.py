@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.core.errors import UserError
 from headway.models import PRESETS, build_model, model_section
 from headway.search.beam import beam_search
 from headway.search.limits import Limits
@@ -158,6 +157,4 @@ def test_presets(name, layers, dim):
     assert (section.dim, section.feed_forward, section.heads) == (dim, 4 * dim, 8)
     assert (section.encoder.layers, section.decoder.layers) == (layers, 2)
     assert model_section({"preset": name, "decoder": {"layers": 1}}).decoder.mixer == {"kind": "ssru"}
-    with pytest.raises(UserError, match="one embedding for both sides needs one vocabulary"):
-        build_model(name, 9, 9, False)
     assert PRESETS[name]["first_input"] == "zero"
