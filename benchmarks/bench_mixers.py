@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headway.core.device import keep_freed_memory, peak_memory
-from headway.mixers import Mixed, build_mixer
+from headway.mixers import Mixed, MixerState, build_mixer
 from headway.mixers.attention import Attention
 from headway.mixers.mixer import mapped
 from headway.tensors.precision import DTYPES, wait_for
@@ -50,6 +50,7 @@ LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 TOKENS = 4096  # of a batch, or one sequence where that is longer
 FITTED_FROM = 512  # the exponents are those of long sequences
 POSITIONS, ROWS, STEPS = (40, 4000), 16, 20  # decoding steps: where, of how many rows, how many a round
+PREFIX = 100  # positions that are read at a time
 
 NOTES = (
     f"forward and backward passes of one mixer, D={DIM}, K={HEADS}, n={N} (lightconv: {WIDTH} positions), "
@@ -183,7 +184,9 @@ def setup_steps(position: int, name: str, precision: str, device: str) -> tuple[
     mixer = build_mixer(MIXERS[name], DIM, causal=True).to(device)
     x = torch.randn(ROWS, DIM, device=device)
     with torch.inference_mode(), torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        _, state = mixer.extend(x[:, None].expand(-1, position, -1), mixer.initial_state(ROWS, position + 1))
+        state: MixerState = mixer.initial_state(ROWS, position + 1)
+        for read in range(0, position, PREFIX):  # little memory at a time, as all contenders wait beside each other
+            _, state = mixer.extend(x[:, None].expand(-1, min(PREFIX, position - read), -1), state)
 
     @torch.inference_mode()
     def play(number: int) -> int:
