@@ -316,6 +316,18 @@ def serving() -> Iterator[str]:
     yield f"answers, {two:.2f} GB with two pairs, and {three:.2f} GB with three"
 
 
+def mixers() -> Iterator[str]:
+    wide, narrow = (rows("speed/mixer-steps", table) for table in (0, 1))
+    steps = [
+        {(row["contender"], row["tokens"]): (row["state"], row["times the baseline"]) for row in table}
+        for table in (wide, narrow)
+    ]
+    for name in dict.fromkeys(row["contender"] for row in wide):
+        (state, few), (later, many) = (steps[0][name, tokens] for tokens in ("40", "4,000"))
+        speeds = f"{few:.1f} | {many:.0f} | {steps[1][name, '40'][1]:.1f} | {steps[1][name, '4,000'][1]:.0f}"
+        yield f"| {name} | {state:,.0f} | {later:,.0f} | {speeds} |"
+
+
 PAGES = {
     "README.md": readme, "README.ja.md": japanese_readme, "docs/first-ten-minutes.md": first_ten_minutes,
     "docs/comparing.md": comparing, "docs/verdict.md": verdict, "docs/sizes.md": sizes,
@@ -323,6 +335,7 @@ PAGES = {
     "docs/more-data.md": more_data, "docs/dependencies.md": dependencies, "docs/browser.md": browser,
     "docs/gate.md": gate, "docs/gpus.md": gpus, "docs/speed-and-memory.md": speed_and_memory,
     "docs/tutorial.md": tutorial, "docs/tutorial.ja.md": japanese_tutorial, "docs/serving.md": serving,
+    "docs/mixers.md": mixers,
 }  # fmt: skip
 
 
