@@ -32,8 +32,8 @@ class Deviations(NamedTuple):
 
 # By metric: square roots of the median variances of pairs of variants in results/ whose records have all three.
 TYPICAL = {
-    "bleu": Deviations(0.2, 8.6, 19.8),
-    "chrf": Deviations(0.8, 7.1, 15.1),
+    "bleu": Deviations(0.4, 7.0, 19.5),
+    "chrf": Deviations(0.7, 5.3, 14.9),
     "exact_match": Deviations(7.4, 11.9, 25.3),
     "wer": Deviations(1.7, 8.2, 15.9),
     "bracket-f1": Deviations(0.0, 18.7, 28.0),
