@@ -18,9 +18,10 @@ from headway.parses.links import (
     identity,
     key_text,
     link_labellers,
+    linked_characters,
+    linked_words,
     store_of_links,
     token_links,
-    words_to_align,
 )
 from headway.parses.parse_store import key_of, open_writer
 from headway.processing.text.text_processor import TextConfig, train_processors
@@ -49,8 +50,12 @@ def test_shares_of_tokens() -> None:
 def test_a_token_without_spaces_has_the_links_of_its_characters(tmp_path: Path, parallel: Any) -> None:
     """駅 is read for "station", 前 for "before"; 駅前 is one token."""
     text = TextConfig.model_validate({"target": {"language": "ja"}})
-    assert words_to_align("駅前に B 2台。", text.target) == ["駅", "前", "に", "B", "2", "台", "。"]
-    assert words_to_align("駅前に", text.target.model_copy(update={"language": "ko"})) == ["駅前に"]
+    assert linked_words("駅前に B 2台。", text.target, characters=True) == ["駅", "前", "に", "B", "2", "台", "。"]
+    assert linked_characters("eflomal", text) == [False, True]
+    segmented = TextConfig.model_validate(
+        {"source": {"language": "ko"}, "target": {"language": "ja", "segment": "sudachi"}}
+    )
+    assert not any([*linked_characters("pharaoh", text), *linked_characters("eflomal", segmented)])
     corpus = parallel(["before the station"], ["駅前 B"])
     vocabulary = VocabularyConfig(kind="whitespace")
     sides = train_processors(text, vocabulary, lambda: iter([("before the station", "駅前 B")]))
@@ -60,6 +65,10 @@ def test_a_token_without_spaces_has_the_links_of_its_characters(tmp_path: Path, 
     rows, counts = labeller.label(("before the station", "駅前 B"), sides)
     assert rows.tolist() == [[0, 0, WHOLE // 2], [0, 2, WHOLE // 2], [1, 1, WHOLE]]
     assert list(counts) == [1, 0, 3, 0]
+    header = store.read_text(encoding="utf-8")
+    store.write_text(header.replace('"characters": [false, true], ', ""), encoding="utf-8")
+    with pytest.raises(UserError, match="remove them and make them anew"):
+        link_labellers(corpus, LINKS, text)
 
 
 def test_a_line_belongs_to_its_pair_alone(tmp_path: Path) -> None:

@@ -17,18 +17,19 @@ from headway.parses.aligners import align_by_eflomal, eflomal_version, links_of_
 from headway.parses.links import (
     LinksConfig,
     LinkStore,
-    aligns_characters,
     identity,
     key_text,
+    lacks_spaces,
+    linked_characters,
+    linked_words,
     named_links,
     store_of_links,
-    words_to_align,
 )
 from headway.parses.parse_store import key_of, open_writer
 from headway.predictors.input_account import InputAccount, accounted
 from headway.predictors.sequence_predictor import SequencePredictor
 from headway.predictors.word_alignment import WordAlignment, build_aligner
-from headway.processing.text.text_processor import PreparationConfig, TextConfig, TextProcessor, prepare
+from headway.processing.text.text_processor import TextConfig, TextProcessor, prepare
 from headway.recipe import Recipe
 from headway.runs.load import load
 from headway.runs.run import open_run
@@ -47,7 +48,7 @@ def annotate_links(recipe: Recipe) -> None:
         RunError: the aligner failed.
     """
     links, data = named_links(recipe.data.links), recipe.data
-    if links.kind == "teacher" and any(map(aligns_characters, (recipe.text.source, recipe.text.target))):
+    if links.kind == "teacher" and any(lacks_spaces(recipe.text)):
         what = "a teacher links words, and this text has no spaces between words"
         raise UserError(what, where="data.links.kind", received=links.kind, allowed="eflomal, or a segmenter in text")
     corpora = {"data.train": data.train} | ({"data.dev": data.dev} if data.dev and links.kind != "pharaoh" else {})
@@ -92,14 +93,16 @@ def _aligned(
     if links.kind == "teacher":
         return _taught(links, recipe.text, filter(fresh, pairs()))
 
-    def words(split: Callable[[str, PreparationConfig], list[str]]) -> Iterator[tuple[list[str], list[str]]]:
+    text, (source, target) = recipe.text, linked_characters(links.kind, recipe.text)
+
+    def words() -> Iterator[tuple[list[str], list[str]]]:
         for pair in pairs():
-            yield split(pair.source, recipe.text.source), split(pair.target, recipe.text.target)
+            sources = linked_words(pair.source, text.source, characters=source)
+            yield sources, linked_words(pair.target, text.target, characters=target)
 
     if links.file is not None:
-        spaced = partial(words, lambda text, side: prepare(text, side).split())
-        return zip(pairs(), links_of_file(links.file, spaced, "data.links.file", links.links_from), strict=True)
-    return zip(pairs(), align_by_eflomal(partial(words, words_to_align), links.symmetrise), strict=True)
+        return zip(pairs(), links_of_file(links.file, words, "data.links.file", links.links_from), strict=True)
+    return zip(pairs(), align_by_eflomal(words, links.symmetrise), strict=True)
 
 
 def _taught(links: LinksConfig, text: TextConfig, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str]]:

@@ -181,14 +181,14 @@ def recipe_tree(
     if characters > MANY_CHARACTERS:
         vocabulary = {"kind": kind, "size": size.vocabulary, "character_coverage": 0.9995}
     # Each different word can be a piece of its own, so that as many pieces can be had of whatever text; of unigram,
-    # each that occurs twice. Where words have no spaces between them, two characters can be one.
+    # each that occurs twice. Without spaces between words, two neighbouring characters can be one.
     texts = list(zip(*pairs, strict=True))
     unspaced = [look_unspaced(side) for side in texts]
     counted_words = (Counter(_words(side, each)) for side, each in zip(texts, unspaced, strict=True))
     words = min(sum(kind == "bpe" or number > 1 for number in one.values()) for one in counted_words)
     vocabulary["size"] = min(vocabulary["size"], max(words, characters + 8))
-    apart = purpose != BROWSER or any(unspaced)  # Mozilla shares other vocabularies
-    if not apart or known >= 0.9 * sides[1].total():  # a common alphabet: names are equal on both sides
+    shares = purpose == BROWSER and not any(unspaced)  # as Mozilla's models
+    if shares or known >= 0.9 * sides[1].total():  # a common alphabet: names are equal on both sides
         vocabulary["shared"] = True
     lengths = sorted(max(map(len, pair)) for pair in pairs)
     longest = lengths[len(lengths) * 99 // 100]  # in characters; a token usually has two or more

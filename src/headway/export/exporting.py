@@ -13,7 +13,7 @@ from headway.core.files import write_json, write_text
 from headway.core.log import progress, say
 from headway.core.registry import config_of
 from headway.core.storage import check_new, put_in_place, workspace
-from headway.core.tables import Column, Table
+from headway.core.tables import Cell, Column, Table
 from headway.export import EXPORTERS
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Exporter
@@ -44,26 +44,30 @@ def build_exporter(name: str, given: Mapping[str, Any]) -> Exporter:
 
 def formats_of(path: Path) -> Table:
     """A table of the formats: whether they support a run, and how or why not. Raises UserError if it has no weights."""
-    rows = list(_answers(open_run(path).loaded()))
+    rows = list[list[Cell]]()
+    for exporter, answer, how in _answers(open_run(path).loaded()):
+        missing = answer == "yes" and _not_installed(exporter)
+        rows.append(
+            [exporter.name, answer, f"{how}; needs pip install 'headway[{exporter.extra}]'" if missing else how]
+        )
     return Table([Column("format"), Column("can"), Column("how, or why not")], rows)
 
 
 def destinations(run: Run) -> list[str]:
     """Lines that list the formats that support a run, trained or not, and the others with short reasons."""
     can, reasons = list[str](), dict[str, list[str]]()
-    for name, answer, how in _answers(run):
-        (can if answer == "yes" else reasons.setdefault(how.partition("; ")[0], [])).append(name)
+    for exporter, answer, how in _answers(run):
+        (can if answer == "yes" else reasons.setdefault(how.partition("; ")[0], [])).append(exporter.name)
     refused = (f"not to {', '.join(names)}: {how}" for how, names in reasons.items())
     return [f"can go to: {', '.join(can) or 'headway alone'}", *refused]
 
 
-def _answers(run: Run) -> Iterator[tuple[str, str, str]]:
-    """For every format its name, whether it supports a run, and how or why not."""
+def _answers(run: Run) -> Iterator[tuple[Exporter, str, str]]:
+    """For every format its exporter, whether it supports a run, and how or why not."""
     for name in EXPORTERS:
         exporter = build_exporter(name, {})
         refusal = _refusal(exporter, run)
-        missing = f"; needs pip install 'headway[{exporter.extra}]'" if _not_installed(exporter) else ""
-        yield name, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run) + missing
+        yield exporter, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run)
 
 
 def _not_installed(exporter: Exporter) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from headway.core.errors import UserError
 from headway.core.languages import is_language, same_writing
-from headway.core.log import say, warn
+from headway.core.log import counted, say, warn
 from headway.markup.encodings import decoded_document
 from headway.markup.inline import DEEPEST, Kind, Piece, Segment
 from headway.markup.placement import depth
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
     left: int
 
     def tell(self) -> None:
-        seen = f"{self.seen:,} character{'s' * (self.seen != 1)} of text"
+        seen = f"{counted(self.seen, 'character')} of text"
         say(f"{self.name}: {seen}; {self.translated:,} translated, {self.left:,} left as they are")
 
 

@@ -1,7 +1,7 @@
 """Links between the words of pairs: stored by pair beside the corpus, and projected to tokens of a vocabulary.
 
 Words are separated by spaces after segmentation, as in all of headway's word alignments. eflomal aligns the characters
-of a side without spaces instead (`aligns_characters`). The store has a line per pair with links `i-j`, source word and
+of a side without spaces instead (`linked_characters`). The store has a line per pair with links `i-j`, source word and
 target word from 0, or `i-j:p` with the share p of the target word.
 """
 
@@ -73,14 +73,19 @@ def store_of_links(corpus: AnyCorpus, links: LinksConfig) -> Path:
     return (links.folder or source.parent) / f"{source.name}-{target.name}.{links.kind}.links"
 
 
-def aligns_characters(side: PreparationConfig) -> bool:
-    """Whether eflomal aligns the characters of a side: its language has no spaces, and no segmenter adds them."""
-    return side.segment == "none" and has_no_spaces(side.language)
+def lacks_spaces(text: TextConfig) -> list[bool]:
+    """Whether words of the source, and of the target, have no spaces between them, and no segmenter adds them."""
+    return [side.segment == "none" and has_no_spaces(side.language) for side in (text.source, text.target)]
 
 
-def words_to_align(text: str, side: PreparationConfig) -> list[str]:
-    """The words of a raw text that eflomal aligns; single characters where words have no spaces between them."""
-    return CHARACTER_OR_WORD.findall(text) if aligns_characters(side) else prepare(text, side).split()
+def linked_characters(kind: str, text: TextConfig) -> list[bool]:
+    """Whether links of a kind are between characters of the source, and of the target, instead of words."""
+    return [kind == "eflomal" and lacks for lacks in lacks_spaces(text)]
+
+
+def linked_words(text: str, side: PreparationConfig, *, characters: bool) -> list[str]:
+    """The words of a raw text that links are between."""
+    return CHARACTER_OR_WORD.findall(text) if characters else prepare(text, side).split()
 
 
 def _words_of_tokens(processor: TextProcessor, text: str, *, characters: bool) -> list[range]:
@@ -133,10 +138,12 @@ class LinkLabeller(StoreLabeller[LinkStore]):
 
     def __init__(self, store: Path, text: TextConfig) -> None:
         super().__init__(store)
-        if (received := self.store.header.get("text")) != (allowed := text.stored()):
+        header = self.store.header
+        self.characters = linked_characters(str(header.get("kind")), text)
+        received = header.get("text"), header.get("characters", [False, False])
+        if received != (allowed := (text.stored(), self.characters)):
             what = "these links are between words of another preparation of the text; remove them and make them anew"
-            raise UserError(what, where=str(store), received=received, allowed=str(allowed))
-        self.characters: list[bool] = self.store.header.get("characters", [False, False])
+            raise UserError(what, where=str(store), received=str(received), allowed=str(allowed))
 
     def label(
         self, texts: tuple[str, str], sides: tuple[TextProcessor, TextProcessor]
@@ -204,6 +211,6 @@ def identity(links: LinksConfig, text: TextConfig, version: str) -> dict[str, An
     """
     made = links.model_dump(mode="json", include={"kind", "symmetrise", "layer", "heads"})
     made |= {"links_from": links.links_from} if links.links_from else {}
-    characters = [links.kind == "eflomal" and aligns_characters(side) for side in (text.source, text.target)]
+    characters = linked_characters(links.kind, text)
     made |= {"characters": characters} if any(characters) else {}
     return made | {"version": version, "text": text.stored()}
