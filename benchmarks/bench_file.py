@@ -77,7 +77,7 @@ def run_bench_file(
         f"{counted(len(lines), 'sentence')}, {words:,} words, beam {beam}; text to text, batches sorted by length",
         "a worker decodes a batch at a time on one core; both have as many workers as cores",
         "times the baseline: median over the rounds of sentences/s beside CTranslate2 in the same precision and round",
-        "by processor time: the same of the processor time of all threads",
+        "by processor time: the same of the processor time of all threads and processes",
         "efficiency: the speed beside that of one core times the cores",
         "modelled: by Amdahl's law, with the serial share of the time of one core that the most measured cores show",
     )
@@ -119,7 +119,7 @@ def with_model(measurements: Sequence[Measurement]) -> Iterator[Measurement]:
 def setup_headway(
     run: Path, lines: Sequence[str], beam: int, workers: int, precision: str
 ) -> tuple[Play, dict[str, Any]]:
-    """headway, with `workers` threads of one core each."""
+    """headway, with `workers` of one core each."""
     torch.set_num_threads(workers)
     return _playing(translator(load(run, device="cpu", precision=precision, workers=workers), beam), lines)
 

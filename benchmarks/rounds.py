@@ -6,6 +6,7 @@ so that whatever else the machine does meets them alike, and a ratio always comp
 
 import json
 import multiprocessing
+import resource
 import statistics
 import sys
 import time
@@ -145,7 +146,7 @@ class Contender:
 class Measurement:
     """The rounds of one contender at one setting, and the contender that it is compared with.
 
-    `cpu_seconds` are those of all its threads, which hardly depend on what else the machine does.
+    `cpu_seconds` are those of all its threads and processes, which hardly depend on what else the machine does.
     """
 
     size: str
@@ -207,7 +208,7 @@ def _workers(
         with progress(what, len(contenders), "contenders") as line:
             for number, contender in enumerate(contenders, start=1):
                 connections[contender.name], theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, contender), daemon=True)
+                process = context.Process(target=_serve, args=(theirs, contender))  # which may have its own
                 process.start()
                 theirs.close()
                 processes.append(process)
@@ -229,14 +230,20 @@ def _serve(connection: Connection, contender: Contender) -> None:
         connection.send(facts)
         while True:
             number = connection.recv()
-            began, cpu_began = time.perf_counter(), time.process_time()
+            began, cpu_began = time.perf_counter(), _processor_time()
             tokens = play(number)
-            seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+            seconds, cpu_seconds = time.perf_counter() - began, _processor_time() - cpu_began
             connection.send({"tokens": tokens, "seconds": seconds, "cpu_seconds": cpu_seconds})
     except (EOFError, ConnectionError, KeyboardInterrupt):
         return
     except Exception:
         connection.send({"error": traceback.format_exc()})
+
+
+def _processor_time() -> float:
+    """Seconds of processors, of all threads of this process and of those that it began and that have ended."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def _receive(name: str, connection: Connection) -> dict[str, Any]:

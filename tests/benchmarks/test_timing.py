@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,7 @@ import torch
 from rounds import SIZES, BenchReport, Contender, Measurement, SyntheticCorpus, compete, matrix_peak
 
 from headway.core.errors import RunError, UserError
+from headway.core.forks import forks, may_fork
 from tests.rounding import rounding
 
 pytestmark = pytest.mark.slow  # a process for each contender
@@ -38,6 +40,28 @@ def failing():
 
 def vanishing():
     raise SystemExit
+
+
+def spin():
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+
+
+def forking():
+    with forks(1) as begin:
+        (wait,) = begin([spin])
+        wait()
+
+
+def setup_forking():
+    return lambda number: forking() or 1, {"may_fork": may_fork()}
+
+
+def test_processes_of_a_contender_count():
+    (measured,) = compete("tiny", "", [Contender("forking", setup_forking, ())], 1)
+    assert measured.facts == {"may_fork": True}
+    assert measured.cpu_seconds[0] > 0.09
 
 
 def test_all_contenders_play_all_rounds():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from multiprocessing import Pipe, get_all_start_methods, parent_process
+from multiprocessing import Pipe, current_process, get_all_start_methods
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -31,7 +31,7 @@ THREADS = native_threads()  # of libraries, from their import; a later one may b
 
 def may_fork() -> bool:
     """Whether copies of this process can compute: neither Python, nor torch by OpenMP, has started other threads."""
-    alone = threading.active_count() == 1 and parent_process() is None and "fork" in get_all_start_methods()
+    alone = threading.active_count() == 1 and not current_process().daemon and "fork" in get_all_start_methods()
     return alone and 0 < native_threads() <= THREADS
 
 
