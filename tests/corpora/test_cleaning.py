@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.core import errors
 from headway.core.errors import UserError
-from headway.corpora import cleaning
 from headway.corpora.cleaning import RULES, Facts, clean_corpus, repaired
 from headway.formats.corpus_format import Pair
 from tests.conftest import Command
@@ -77,7 +77,7 @@ def test_languages_are_judged_if_they_are_known(caplog: pytest.LogCaptureFixture
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     assert facts(None, None).labels == [None, None]
     with pytest.raises(UserError, match=r"headway\[filter\]"):
         facts("en", None)

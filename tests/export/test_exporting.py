@@ -12,8 +12,8 @@ import transformers
 import yaml
 
 import headway
+from headway.core import errors
 from headway.core.errors import UserError
-from headway.export import exporting
 from headway.export.export_options import ExportOptions
 from headway.export.exporter import Answer, Search
 from headway.export.exporting import export_run, formats_of
@@ -324,7 +324,7 @@ def test_a_format_says_how_or_why_it_cannot_express_a_model(
 
 
 def test_the_list_of_formats_says_what_is_not_installed(reversal: Reversal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "find_spec", lambda package: None if package == "ctranslate2" else package)
+    monkeypatch.setattr(errors, "find_spec", lambda package: None if package == "ctranslate2" else package)
     rows = {str(row[0]): str(row) for row in formats_of(reversal.run).rows}
     assert "; needs pip install 'headway[export]'" in rows["ctranslate2"]
     assert "needs" not in rows["onnx"]
@@ -366,11 +366,7 @@ def test_mistakes(run_headway: Command, reversal: Reversal, tmp_path: Path, argu
 def test_what_is_not_installed_names_its_extra(
     run_headway: Command, reversal: Reversal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.export import exporting
-    from headway.runs import engines
-
-    for module in (exporting, engines):
-        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     code, _, err = run_headway("export", "ctranslate2", reversal.run, "--output", tmp_path / "model")
     assert (code, "pip install 'headway[export]'" in err) == (2, True)
     with pytest.raises(UserError, match=r"needs ctranslate2, which is not installed.*headway\[export\]"):

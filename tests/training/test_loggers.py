@@ -103,7 +103,7 @@ def test_what_is_no_logger_is_told_before_anything_is_made(tmp_path, kind):
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("headway.core.errors.find_spec", lambda name: None)
     for name in LOGGERS:
         with pytest.raises(UserError, match=rf"needs {name}.*headway\[{name}\]"):
             check_loggers([{"kind": name}])

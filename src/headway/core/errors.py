@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import PurePath
 
@@ -111,6 +112,17 @@ def not_installed(who: str, packages: Sequence[str], extra: str, where: str | No
     """Build the UserError for a feature `who` whose packages, installed by `extra`, are missing."""
     what = f"{who} needs {', '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
     return UserError(what, where=where, allowed=f"pip install 'headway[{extra}]'")
+
+
+def missing_packages(packages: Iterable[str]) -> list[str]:
+    """The packages that are not installed."""
+    return [package for package in packages if find_spec(package) is None]
+
+
+def require_installed(who: str, packages: Iterable[str], extra: str, where: str | None = None) -> None:
+    """Raise UserError if packages of a feature `who`, which `extra` installs, are missing."""
+    if missing := missing_packages(packages):
+        raise not_installed(who, missing, extra, where)
 
 
 def shortened(value: object) -> str:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from functools import cached_property
 from hashlib import blake2b
-from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import UserError, option, require_installed
 from headway.core.files import sha256, write_json
 from headway.core.languages import LOOKED_AT, base_language, has_no_spaces, language_name, look_unspaced
 from headway.core.log import counted, progress, say
@@ -72,8 +71,7 @@ class Facts:
 
     @cached_property
     def _identifier(self) -> Any:
-        if find_spec("py3langid") is None:
-            raise not_installed("the rule language", ["py3langid"], "filter")
+        require_installed("the rule language", ["py3langid"], "filter")
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from headway.core.config import validated_options
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import UserError, missing_packages, option, require_installed
 from headway.core.files import write_json, write_text
 from headway.core.log import progress, say
 from headway.core.registry import config_of
@@ -46,7 +45,7 @@ def formats_of(path: Path) -> Table:
     """A table of the formats: whether they support a run, and how or why not. Raises UserError if it has no weights."""
     rows = list[list[Cell]]()
     for exporter, answer, how in _answers(open_run(path).loaded()):
-        missing = answer == "yes" and _not_installed(exporter)
+        missing = answer == "yes" and missing_packages(exporter.packages)
         rows.append(
             [exporter.name, answer, f"{how}; needs pip install 'headway[{exporter.extra}]'" if missing else how]
         )
@@ -68,11 +67,6 @@ def _answers(run: Run) -> Iterator[tuple[Exporter, str, str]]:
         exporter = build_exporter(name, {})
         refusal = _refusal(exporter, run)
         yield exporter, "no" if refusal or _alone(exporter, run) else "yes", refusal or exporter.form(run)
-
-
-def _not_installed(exporter: Exporter) -> list[str]:
-    """The packages that an exporter needs and that are not installed."""
-    return [package for package in exporter.packages if find_spec(package) is None]
 
 
 def _alone(exporter: Exporter, run: Run) -> bool:
@@ -130,8 +124,7 @@ def export_run(name: str, path: Path, options: ExportOptions, given: Mapping[str
         raise UserError("an export needs a folder to write to", where=option("output"), allowed="a folder to make")
     check_new(output, "output")
     exporter = build_exporter(name, given)
-    if missing := _not_installed(exporter):
-        raise not_installed(f"the format {exporter.name}", missing, exporter.extra, option("format"))
+    require_installed(f"the format {exporter.name}", exporter.packages, exporter.extra, option("format"))
     run = open_run(path).loaded()
     with run.trusted():
         prepare_export(exporter, run)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from headway.core.config import merge, validated_options
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import UserError, option, require_installed
 from headway.core.files import sha256, write_bytes
 from headway.core.log import say
 from headway.core.registry import config_of
@@ -50,8 +49,7 @@ def build_importer(name: str, given: Mapping[str, Any]) -> Importer:
         UserError: the format is unknown, options are wrong, or a package is not installed.
     """
     kind = IMPORTERS.get(name, WHERE)
-    if missing := [package for package in kind.packages if find_spec(package) is None]:
-        raise not_installed(f"the format {name}", missing, kind.extra, WHERE)
+    require_installed(f"the format {name}", kind.packages, kind.extra, WHERE)
     return kind(validated_options(config_of(kind), given))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
@@ -17,7 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 from pydantic import BaseModel, Field, NonNegativeInt, TypeAdapter
 
 from headway.core.documents import read_json, shaped
-from headway.core.errors import UserError, not_installed
+from headway.core.errors import UserError, require_installed
 from headway.core.files import write_bytes, write_json
 
 SHARED, SPLIT = "vocab", ("srcvocab", "trgvocab")
@@ -164,8 +163,7 @@ def _compressed(content: bytes) -> bytes:
 
 def _decompressed(content: bytes, size: int, where: str) -> bytes:
     """The content of a zstd frame. Raises UserError if the frame is damaged, or its content has another size."""
-    if find_spec("zstandard") is None:
-        raise not_installed("the check of compressed files", ["zstandard"], "export", where)
+    require_installed("the check of compressed files", ["zstandard"], "export", where)
     import zstandard
 
     try:

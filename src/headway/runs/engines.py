@@ -8,12 +8,11 @@ import shutil
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 from headway.core.documents import read_json
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import UserError, option, require_installed
 from headway.core.files import sha256, write_json
 from headway.core.log import say
 from headway.core.registry import Registry
@@ -65,8 +64,7 @@ ENGINES: Registry[Engine] = Registry(
 def build_engine(name: str) -> Engine:
     """Build an engine. Raises UserError if it is unknown, or its packages are not installed."""
     engine = ENGINES.get(name, option("engine"))()
-    if missing := [package for package in engine.packages if find_spec(package) is None]:
-        raise not_installed(f"the engine {name}", missing, engine.extra, option("engine"))
+    require_installed(f"the engine {name}", engine.packages, engine.extra, option("engine"))
     return engine
 
 

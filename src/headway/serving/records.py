@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
-from headway.core.errors import UserError, not_installed, option
+from headway.core.errors import UserError, option, require_installed
 from headway.core.log import say
 from headway.processing.firefox_files import Collection, read_engine, read_models
 from headway.serving.options import ServeOptions, listening
@@ -38,8 +37,7 @@ def serve_records(folder: Path, engine: Path | None, options: ServeOptions) -> N
         name = min(others)
         what = "a server of records has no such option"
         raise UserError(what, where=option(name), received=getattr(options, name), allowed=f"no {option(name)}")
-    if missing := [package for package in ("starlette", "uvicorn") if find_spec(package) is None]:
-        raise not_installed("a server", missing, "serve")
+    require_installed("a server", ["starlette", "uvicorn"], "serve")
     import uvicorn
 
     collections = [read_models(folder), *([] if engine is None else [read_engine(engine)])]

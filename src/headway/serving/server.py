@@ -7,12 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from threading import Timer
 from types import FrameType
 from typing import Any
 
-from headway.core.errors import not_installed
+from headway.core.errors import require_installed
 from headway.core.log import say
 from headway.runs.load import load
 from headway.serving.options import ServeOptions, listening
@@ -32,8 +31,7 @@ def serve(runs: Sequence[str], options: ServeOptions, **loading: Any) -> None:
     Raises:
         UserError: packages are missing, runs cannot be served, or the address is not available.
     """
-    if missing := [package for package in PACKAGES if find_spec(package) is None]:
-        raise not_installed("a server", missing, "serve")
+    require_installed("a server", PACKAGES, "serve")
     import uvicorn
 
     from headway.serving.app import build_app

@@ -1,7 +1,6 @@
 """Loggers: experiment trackers that receive the lines of metrics.jsonl while they are written."""
 
 import importlib
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from headway.core.config import validated
-from headway.core.errors import not_installed
+from headway.core.errors import require_installed
 from headway.core.files import write_text
 from headway.core.log import warn
 from headway.core.registry import Registry, config_of
@@ -121,8 +120,8 @@ def check_loggers(entries: Sequence[Mapping[str, Any]]) -> None:
     for entry in entries:
         logger = LOGGERS.get(entry.get("kind"), WHERE)
         validated(config_of(logger), {key: value for key, value in entry.items() if key != "kind"}, WHERE)
-        if (name := logger.package) is not None and importlib.util.find_spec(name) is None:
-            raise not_installed("this logger", [name], name, WHERE)
+        if (name := logger.package) is not None:
+            require_installed("this logger", [name], name, WHERE)
 
 
 @contextmanager
