@@ -120,7 +120,7 @@ def setup_headway(
     run: Path, lines: Sequence[str], beam: int, workers: int, precision: str
 ) -> tuple[Play, dict[str, Any]]:
     """headway, with `workers` of one core each."""
-    torch.set_num_threads(workers)
+    torch.set_num_threads(1)  # more would start threads of torch's here, and this process could not be copied
     return _playing(translator(load(run, device="cpu", precision=precision, workers=workers), beam), lines)
 
 

@@ -32,6 +32,7 @@ from headway.claims.claims import (
     higher_is_better,
     metric_of,
     read_claims,
+    runs_needed,
 )
 from headway.claims.reproduce import ResultRecord, read_record
 from headway.comparison.comparison import UNLEARNED, in_groups, score_nothing
@@ -272,12 +273,14 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     of_outputs = claim.metric not in (*COSTS, LOGPROB) and "/" not in claim.claim
     metric = metric_of(claim, claims) if of_outputs else None
     nothing = metric is not None and score_nothing(values, metric)
-    regime, doubt = ("unlearned" if nothing else regime), _doubt(record, (left, right))
+    regime, kept = ("unlearned" if nothing else regime), of_claim[0]["doubt"] if of_claim else ""
+    doubts = _doubt(record, left, kept), _doubt(record, right, kept)
     if not of_claim or claim.metric in COSTS:
-        kept = found["low"], found["high"], values, found["finding"], found.get("needs", ""), regime
-        old = Decided(claim, value, *kept)
-        doubted = doubt and old.is_decided and claim.metric not in COSTS
-        return replace(old, finding="rate?", needs=doubt) if doubted else old
+        old = Decided(
+            claim, value, found["low"], found["high"], values, found["finding"], found.get("needs", ""), regime
+        )
+        doubt = "" if claim.metric in COSTS or not old.is_decided else runs_needed(claim, old.finding, value, doubts)
+        return replace(old, finding="rate?", needs=doubt) if doubt else old
     names = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance", "pooled")
     estimate = Estimate(value, **{name: of_claim[0][name] for name in names if name in of_claim[0]})
     paper = claim.paper_difference(higher_is_better=higher_is_better(claim, claims))
@@ -285,22 +288,31 @@ def _found(claim: ClaimConfig, claims: ClaimFile, record: ResultRecord) -> Decid
     seeds = {name: known["variants"][name][key]["seeds"] for name in (left, right)}
     groups = None if nothing else in_groups(seeds, known["metrics"][key]["margin"])
     why = f"neither {UNLEARNED}" if nothing else groups.why if groups else ""
-    level, doubt = looked_at(claims, record).level, of_claim[0]["doubt"] or doubt
+    level = looked_at(claims, record).level
     sign = 1 if higher_is_better(claim, claims) else -1
     ours, others = ([sign * score for score in seeds[name]] for name in (left, right))
     grouped = Grouped(ours, others, sign * groups.gap) if groups else None
-    return decided_by(claim, estimate, values, level, paper, why=why, doubt=doubt, regime=regime, groups=grouped)
+    return decided_by(claim, estimate, values, level, paper, why=why, doubts=doubts, regime=regime, groups=grouped)
 
 
-def _doubt(record: ResultRecord, names: Sequence[str]) -> str:
-    """Why the choice of a learning rate may decide as much as these variants, by the notes of a record; else empty."""
+def _doubt(record: ResultRecord, variant: str, kept: str) -> str:
+    """The runs that a variant needs before its learning rate can be trusted; empty if none.
+
+    They stand in what a record has kept of a pair. Older records have notes below their tables alone.
+    """
+    name = variant.partition("/")[0]
+    if own := [part for part in kept.split("; ") if re.search(f"(tune|suit) {re.escape(name)} ", part)]:
+        return "; ".join(own)
     notes = [note for table in record.tables for note in table.get("notes", ())]
     reasons = {AT_EDGE: "the best rate of {} is at an edge", BY_CHANCE: "short runs do not tell the rates of {} apart"}
     found = list[str]()
     for pattern, reason in reasons.items():
-        named = {name for note in notes if (match := pattern.search(note)) for name in match[1].split(", ")}
-        whose = [name for name in dict.fromkeys(name.partition("/")[0] for name in names) if name in named]
-        found += [reason.format(" and ".join(whose))] if whose else []
+        named = {one for note in notes if (match := pattern.search(note)) for one in match[1].split(", ")}
+        found += (
+            [reason.format(name)]
+            if any(re.fullmatch(f"{re.escape(name)}( with seed .*)?", one) for one in named)
+            else []
+        )
     return "; ".join(found)
 
 

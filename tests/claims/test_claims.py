@@ -214,6 +214,9 @@ def test_no_finding_stands_where_the_choice_of_a_rate_may_decide(tmp_path: Path)
     assert [row[-1] for row in table.cells()] == ["rate?", "rate?", "rate?", "holds early", "rate?"]
     assert f"Rate?, good > bad: {doubt}." in table.notes
     assert not any("good = same" in note for note in table.notes)
+    better = made(doubts={"good": doubt})
+    kept = (decide(claim, better, claims.level, regimes) for claim in claims.claims[:2])
+    assert [each and each.verdict for each in kept] == ["holds early", "fails early"], "good could only be better still"
     seen = decided["good > bad"]
     assert seen is not None
     undecided = decide(ClaimConfig(says="", claim="good > bad", margin=seen.difference), comparison)

@@ -191,8 +191,8 @@ def test_pages_say_what_is_early_and_how_many_verdicts_may_be_wrong(folders: tup
 @pytest.mark.parametrize(
     "note",
     [
-        "optimizer.learning_rate: the best for bert, shmla is the highest that was tried, 0.0001",
-        "optimizer.learning_rate: the short runs of bert do not tell its values apart (p > 0.05)",
+        "optimizer.learning_rate: the best for untrained, shmla is the highest that was tried, 0.0001",
+        "optimizer.learning_rate: the short runs of untrained do not tell its values apart (p > 0.05)",
     ],
 )
 def test_the_notes_of_a_record_make_a_rate(folders: tuple[Path, Path], note: str) -> None:
@@ -201,6 +201,9 @@ def test_the_notes_of_a_record_make_a_rate(folders: tuple[Path, Path], note: str
     pages = pages_of(folders, record_with(*claims, tables=(table.to_json(),)))
     assert [row_of(pages["results/s.md"], says)[-1] for says in (HELPS, MEAN)] == ["rate?", "open"]
     assert "Rate?, bert > untrained: " in pages["results/s.md"]
+    better = note.replace("untrained", "bert")
+    kept = pages_of(folders, record_with(*claims, tables=(Table(["variant"], [["bert"]], notes=[better]).to_json(),)))
+    assert row_of(kept["results/s.md"], HELPS)[-1] == "holds", "with a better rate, bert would be better still"
     assert "Of 1 further claim, the learning rate may decide" in " ".join(pages["results.md"].split())
 
 

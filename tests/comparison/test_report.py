@@ -49,16 +49,16 @@ def compared(curves: bool = True, doubts: Mapping[str, str] = MappingProxyType({
 
 
 def test_a_doubted_verdict_is_one_everywhere(tmp_path: Path) -> None:
-    report = report_of(compared(doubts={"quick": "tune quick with lower values"}), None)
+    report = report_of(compared(doubts={"slow": "tune slow with lower values"}), None)
     write_tables(report, tmp_path)
     page = payload(report, {})
     assert [(pair["verdict"], pair["words"]) for pair in page["pairs"]] == [("rate?", "rate?")]
     assert page["conclusions"][0].startswith("rate? for quick and slow: ")
-    assert "rate?: tune quick with lower values." in page["tables"][1]["notes"]
+    assert "rate?: tune slow with lower values." in page["tables"][1]["notes"]
     assert "quick is better" not in json.dumps(page)
     for name in ("compare.md", "differences.csv", "compare.json"):
         assert "rate?" in (tmp_path / name).read_text(), name
-    assert "tune quick with lower values" in (tmp_path / "compare.md").read_text()
+    assert "tune slow with lower values" in (tmp_path / "compare.md").read_text()
 
 
 def test_files(tmp_path: Path) -> None:

@@ -650,9 +650,9 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     )  # fmt: skip
     assert "Trained in float32." in compared.table().notes
     (pair,) = compared.pairs
-    assert pair.doubt == (
-        "tune attention with higher values of optimizer.learning_rate than 0.02, in another folder; "
-        "tune ngram with lower values of optimizer.learning_rate than 0.01, in another folder"
+    assert pair.doubts == (
+        "tune attention with higher values of optimizer.learning_rate than 0.02, in another folder",
+        "tune ngram with lower values of optimizer.learning_rate than 0.01, in another folder",
     )
     assert compared.to_json()["tuning"]["variants"]["ngram"] == [
         {"seeds": [1, 2], "value": 0.01, "tried": [0.01, 0.02], "edge": "lowest", "by_chance": False}
@@ -660,7 +660,7 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     apart = Choice("attention", (1,), 0.02, (0.01, 0.02)), Choice("attention", (2,), 0.01, (0.01, 0.02))
     both = comparison_of(grid, replace(result, choices=apart))
     assert both is not None
-    assert re.search("lower values .* than 0.01 and .* higher values .* than 0.02, in another", both.pairs[0].doubt)
+    assert re.search("lower values .* than 0.01 and .* higher values .* than 0.02, in another", both.pairs[0].doubts[0])
     tried = (0.01, 0.02, 0.005, 0.04)
     inside = comparison_of(grid, replace(result, choices=chosen(two, tried)))
     assert inside is not None
@@ -668,7 +668,7 @@ def test_a_best_value_at_the_edge_is_noted(made: tuple[Grid, Path]) -> None:
     assert inside.notes == (
         "Transformers are post-norm.", *(f"optimizer.learning_rate: {value}, {grown}" for value in (0.005, 0.04)),
     )  # fmt: skip
-    assert inside.pairs[0].doubt == ""
+    assert inside.pairs[0].doubts == ("", "")
     attention, ngram = grid.variants
     post = replace(
         ngram, recipe=ngram.recipe.model_copy(update={"model": ngram.recipe.model.model_copy(update={"norm": "pre"})})

@@ -386,7 +386,8 @@ def decide(
     ours, others = ([sign_of * score for score in variants[name].scores[measure.key].scores] for name in (left, right))
     grouped = pair.groups is not None and pair.why == pair.groups.why
     return decided_by(
-        claim, estimate, values, level, paper, why=pair.why, doubt=pair.doubt, regime=regime,
+        claim, estimate, values, level, paper, why=pair.why, regime=regime,
+        doubts=pair.doubts if pair.a == left else pair.doubts[::-1],
         groups=Grouped(ours, others, sign_of * pair.groups.gap) if pair.groups is not None and grouped else None,
     )  # fmt: skip
 
@@ -399,14 +400,14 @@ def decided_by(
     paper: float | None = None,
     *,
     why: str = "",
-    doubt: str = "",
+    doubts: tuple[str, str] = ("", ""),
     regime: Regime | Literal[""] = "",
     groups: Grouped | None = None,
 ) -> Decided:
     """The finding from an estimate of left - right. The estimate and `paper` are above 0 if left is better.
 
-    `why`: the reason why there is no finding; `doubt`: the runs that are needed before there is one. `groups`: the
-    scores of both variants' seeds, if they fall in two groups.
+    `why`: the reason why there is no finding; `doubts`: of left and of right, the runs that are needed before the
+    choice of its tuned value can be trusted. `groups`: the scores of both variants' seeds, if they fall in two groups.
     """
     low, high = estimate.interval(level)
     finding: Finding = "open"
@@ -415,10 +416,19 @@ def decided_by(
     elif estimate.seed_variance is not None and not why:
         finding = finding_of(claim, low, high)
     needs = why or _needs(claim, estimate, paper, level) if finding == "open" else ""
-    if finding != "open" and doubt:
+    if finding != "open" and (doubt := runs_needed(claim, finding, estimate.value, doubts)):
         finding, needs = "rate?", doubt
     ends: tuple[float | None, float | None] = (low, high) if groups is None else (None, None)
     return Decided(claim, estimate.value, *ends, values, finding, needs, regime)
+
+
+def runs_needed(claim: ClaimConfig, finding: Finding, difference: float, doubts: tuple[str, str]) -> str:
+    """The runs that a finding needs: those of the variants by whose better scores it would be another one."""
+    left, right = doubts
+    if claim.inequality.relation != "=":
+        return right if finding == "holds" else left
+    of_worse = left if difference < 0 else right
+    return "; ".join(filter(None, doubts)) if finding == "holds" else of_worse
 
 
 class Grouped(NamedTuple):

@@ -154,7 +154,8 @@ class ComparedPair:
         adjusted_p_value: `p_value` adjusted by Holm's method over all pairs of the measure, and for looks.
         why: why there is no verdict: trainings are missing, or the metric cannot tell any outputs apart; or that seeds
             fall in two groups.
-        doubt: the runs that are still needed, if the choice of a tuned value may explain the difference.
+        doubts: of a and of b, the runs that are needed before the choice of its tuned value can be trusted.
+        doubt: those that the verdict needs (see `needed`).
         most: the largest possible difference between two scores of the metric.
         limits: the limitations of the verdict, keys of `LIMITS`.
         level: the confidence level of the interval.
@@ -169,6 +170,7 @@ class ComparedPair:
     p_value: float | None
     adjusted_p_value: float | None
     why: str = ""
+    doubts: tuple[str, str] = ("", "")
     doubt: str = ""
     most: float = inf
     limits: tuple[str, ...] = ()
@@ -180,6 +182,13 @@ class ComparedPair:
         """The verdict with its limitations, for people."""
         words = ", ".join([IN_WORDS[self.verdict], *self.limits])
         return f"{words}: {self.why}" if self.why else words
+
+    @property
+    def needed(self) -> str:
+        """The `doubts` that matter: those of the worse variant, which might be no worse, or of two that are even."""
+        of_a, of_b = self.doubts
+        of_verdict = {"better": (of_a,), "worse": (of_b,), "even": (of_a, of_b)}
+        return "; ".join(filter(None, of_verdict.get(self.verdict, ())))
 
     @property
     def difference(self) -> float:
@@ -362,7 +371,8 @@ class Comparison:
             names, estimate = {"a": pair.a, "b": pair.b, "metric": pair.metric}, pair.estimate
             low, high = pair.interval
             found = {"difference": pair.difference, "low": low, "high": high, "verdict": pair.verdict}
-            said = {"why": pair.why, "doubt": pair.doubt, "limits": list(pair.limits)}
+            doubt = "; ".join(filter(None, pair.doubts))
+            said = {"why": pair.why, "doubt": doubt, "limits": list(pair.limits)}
             pairs.append(names | found | {name: what for name, what in said.items() if what})
             variances = ("seeds", "segments", "seed_variance", "segment_variance", "interaction_variance")
             of_chance = {name: getattr(estimate, name) for name in variances}
@@ -550,8 +560,9 @@ def compare_cells(
             why = why or ("" if missing is None else re.split("[,;]", missing)[0])
             if not why and unlearned.issuperset(both):
                 why = f"{'none' if len(unlearned) == len(by_variant) else 'neither'} {UNLEARNED}"
-            doubt = "; ".join(doubts[name] for name in both if name in doubts)
-            word: Verdict = "none" if why else "rate?" if doubt and pair.verdict != "none" else pair.verdict
+            pair = replace(pair, doubts=(doubts.get(pair.a, ""), doubts.get(pair.b, "")))
+            doubt = "" if why else pair.needed
+            word: Verdict = "none" if why else "rate?" if doubt else pair.verdict
             pairs.append(replace(pair, verdict=word, why=why or pair.why, doubt=doubt))
             notes += [IN_GROUPS] if pair.groups and IN_GROUPS not in notes else []
         if pooled_variance:

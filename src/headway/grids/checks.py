@@ -103,6 +103,10 @@ def doubt_of(pair: ComparedPair, gains: Sequence[Gain]) -> list[Gain]:
     return able if able and abs(pair.difference) - reach <= pair.estimate.half_width(pair.level) else []
 
 
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
+
+
 def with_checks(
     comparison: Comparison, key: str = "", checks: Sequence[Check] = (), metrics: Sequence[Metric] = ()
 ) -> Comparison:
@@ -120,7 +124,10 @@ def with_checks(
         gains = by_metric.get(comparison.measure(pair.metric).metric.label)
         if gains is None or not all(isclose(shares[name], 1) for name in (pair.a, pair.b)):
             pair = replace(pair, limits=(*pair.limits, ORDER))
-        doubt = " and ".join(gain.in_words(key) for gain in doubt_of(pair, gains or ()))
-        return replace(pair, verdict="rate?", doubt=doubt, limits=()) if doubt else pair
+        if not (found := doubt_of(pair, gains or ())):
+            return pair
+        a, b = (" and ".join(each.in_words(key) for each in found if each.check.variant == v) for v in (pair.a, pair.b))
+        doubted = replace(pair, doubts=(_joined(pair.doubts[0], a), _joined(pair.doubts[1], b)), limits=())
+        return replace(doubted, verdict="rate?", doubt=doubted.needed)
 
     return replace(comparison, pairs=tuple(map(checked, comparison.pairs)))
