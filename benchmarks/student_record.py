@@ -1,9 +1,9 @@
-"""The record of a student that `headway new --student` has made: minutes, scores, parity and outputs.
+"""Records of a student that `headway new --student` has made: scores and parity, the minutes of steps, and outputs.
 
-python benchmarks/student_record.py results/my-language.json en-ast --command "headway new --student en-ast ..."
+python benchmarks/student_record.py results/my-language en-ast --command "headway new --student en-ast ..."
 
-The folder is that of the command, all of whose steps have ended. Outputs are shown by the rank of their chrF beside the
-teacher's, from the worst to the best of all, in equal steps.
+The second folder is that of the command, all of whose steps have ended. Each record has its name: `en-ast.json`,
+`en-ast-minutes.json` and `en-ast-outputs.json`. Outputs are shown by the rank of their chrF beside the teacher's.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engines import megabytes, parity_table
+from engines import PAIRS, megabytes
 
 from headway.claims.reproduce import ResultRecord, measured_now, write_record
 from headway.core.tables import Cell, Column, Table
@@ -21,24 +21,31 @@ from headway.metrics import build_metric
 from headway.runs.run import open_run
 
 SHOWN = 20
-METRICS: dict[str, dict[str, Any]] = {"bleu": {"force": True}, "chrf": {}}
+
+
+def table_of_quality(folder: Path, sources: Sequence[str], teacher: Sequence[str], engine: Sequence[str]) -> Table:
+    """The size of the student, its scores beside the teacher's outputs, and for how many lines all write the same."""
+    parity: dict[str, Any] = json.loads((folder / "firefox" / "parity.json").read_text(encoding="utf-8"))
+    metrics = build_metric("bleu", force=True), build_metric("chrf")
+    scores = [metric.score(engine, [teacher]).value for metric in metrics]
+    shares = [100 * parity["shares"][f"{one} equal to {other}"] for one, other in PAIRS]
+    kept = [100 * parity["causes"][name]["equal"] for name in ("weights", "activations", "both")]
+    columns = [Column("direction"), Column("weights", "MB", ".1f"), Column("lines", format=",")]
+    columns += [Column("BLEU", format=".1f"), Column("chrF", format=".1f")]
+    columns += [Column(f"{a} = {b}", "%", ".1f") for a, b in PAIRS]
+    columns += [Column(f"floats = {name} rounded", "%", ".1f") for name in ("weights", "activations", "both")]
+    row: list[Cell] = [folder.name, megabytes(folder / "firefox"), len(sources), *scores, *shares, *kept]
+    return Table(columns, [row], title="The engine's outputs")
 
 
 def table_of_steps(folder: Path) -> Table:
     """The minutes of each step, as `steps.json` has them."""
     done: dict[str, dict[str, Any]] = json.loads((folder / "steps.json").read_text(encoding="utf-8"))["done"]
-    rows: list[list[Cell]] = [[name, step["seconds"] / 60, str(step["code"])] for name, step in done.items()]
-    rows.append(["all", sum(step["seconds"] for step in done.values()) / 60, ""])
+    rows: list[list[Cell]] = [[name, step["seconds"] / 60, step["code"]] for name, step in done.items()]
+    rows.append(["all", sum(step["seconds"] for step in done.values()) / 60, None])
     return Table(
-        [Column("step"), Column("minutes", format=".1f"), Column("exit code", align="right")], rows, title="Steps"
+        [Column("step"), Column("minutes", format=".1f"), Column("exit code", format="d")], rows, title="Steps"
     )
-
-
-def table_of_causes(parity: dict[str, Any]) -> Table:
-    """For how many lines the outputs of floats stay the same with one rounding alone."""
-    rows: list[list[Cell]] = [[name, 100 * cause["equal"]] for name, cause in parity["causes"].items()]
-    columns = [Column("rounded"), Column("outputs of floats that stay", "%", ".1f")]
-    return Table(columns, rows, title="Causes", notes=["The shortlist is a choice of tokens, and rounds nothing."])
 
 
 def table_of_outputs(sources: Sequence[str], teacher: Sequence[str], engine: Sequence[str]) -> Table:
@@ -49,46 +56,36 @@ def table_of_outputs(sources: Sequence[str], teacher: Sequence[str], engine: Seq
     shown = [ranks[round(number * (len(ranks) - 1) / (SHOWN - 1))] for number in range(SHOWN)]
     rows: list[list[Cell]] = [[scores[line], sources[line], teacher[line], engine[line]] for line in shown]
     columns = [Column("chrF", format=".0f"), Column("source"), Column("teacher"), Column("student in the engine")]
-    return Table(
-        columns, rows, title="Outputs", notes=["Lines of test, in equal steps from the worst to the best by chrF."]
-    )
+    return Table(columns, rows, title="Outputs")
 
 
 def main() -> None:
-    """Write the record."""
+    """Write the records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("output", type=Path, help="the record, as JSON")
+    parser.add_argument("output", type=Path, help="a folder for the records")
     parser.add_argument("folder", type=Path, help="of `headway new --student`")
-    parser.add_argument("--title", default="My language into Firefox")
-    parser.add_argument("--text", action="append", default=[], help="a sentence above the tables; several times")
+    parser.add_argument("--text", default="", help="sentences above the first table")
     parser.add_argument("--command", action="append", default=[], help="one that made the folder; several times")
     given = parser.parse_args()
-    parity_file = given.folder / "firefox" / "parity.json"
-    parity = json.loads(parity_file.read_text(encoding="utf-8"))
-    test = given.folder / "distilled" / "test"
+    folder, test = given.folder, given.folder / "distilled" / "test"
     sources, teacher = (list(read_lines(test / name)) for name in ("source.txt", "target.txt"))
-    engine = list(read_lines(given.folder / "evaluation" / "firefox.txt"))
-    run = open_run(given.folder / "runs" / "rounded").loaded()
-    parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    scores = [build_metric(name, **options).score(engine, [teacher]).value for name, options in METRICS.items()]
-    size = megabytes(given.folder / "firefox")
-    quality: list[Cell] = [given.folder.name, parameters, size, len(sources), *scores]
-    columns = [Column("direction"), Column("parameters", format=","), Column("weights", "MB", ".1f")]
-    columns += [Column("lines of test", format=","), Column("BLEU", format=".1f"), Column("chrF", format=".1f")]
-    tables = [
-        Table(columns, [quality], title="The engine's outputs beside the teacher's"),
-        parity_table([f"{given.folder.name}={parity_file}"]),
-        table_of_causes(parity),
-        table_of_steps(given.folder),
-        table_of_outputs(sources, teacher, engine),
-    ]
-    record = ResultRecord(
-        title=given.title,
-        text=tuple(given.text),
-        measured=measured_now(given.command, [run.recipe.training.seed]),
-        tables=tuple(table.to_json() for table in tables),
+    engine = list(read_lines(folder / "evaluation" / "firefox.txt"))
+    measured = measured_now(given.command, [open_run(folder / "runs" / "rounded").recipe.training.seed])
+    scores = (
+        "BLEU and chrF are those of the engine beside the teacher's outputs for test. Equal lines are those of dev."
     )
-    write_record(given.output, record)
+    ranks = f"{SHOWN} of {len(sources)} lines of test, from the worst to the best by chrF, in equal steps."
+    records = {
+        "": ("Into the engine", table_of_quality(folder, sources, teacher, engine), f"{given.text} {scores}".strip()),
+        "-minutes": ("Minutes of each step", table_of_steps(folder), "As the command has measured them."),
+        "-outputs": ("Outputs", table_of_outputs(sources, teacher, engine), ranks),
+    }
+    given.output.mkdir(parents=True, exist_ok=True)
+    for end, (title, table, text) in records.items():
+        record = ResultRecord(
+            title=f"{title}, {folder.name}", text=(text,), measured=measured, tables=(table.to_json(),)
+        )
+        write_record(given.output / f"{folder.name}{end}.json", record)
 
 
 if __name__ == "__main__":
