@@ -14,7 +14,21 @@ LISTS = shortlist_of(LINKS, 12, first=3, best=2)
 
 def test_each_source_id_has_the_target_ids_that_it_is_linked_to_most() -> None:
     lists = [LISTS.ids[start:end].tolist() for start, end in zip(LISTS.offsets, LISTS.offsets[1:], strict=False)]
-    assert lists == [[0]] * 5 + [[8, 9], [6]] + [[0]] * 4 + [[2]]
+    assert lists == [[0, 2, 8, 9]] + [[0]] * 4 + [[8, 9], [6]] + [[0]] * 4 + [[2]]
+
+
+def test_each_source_may_become_the_most_frequent_target_ids() -> None:
+    links = [(5, 20), (6, 20), (5, 21), (6, 22), (5, 22), (5, 23)]
+    assert np.flatnonzero(shortlist_of(links, 24, first=2, best=1).allowed([7, 0], 24)).tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        7,
+        20,
+        22,
+    ]
 
 
 def test_the_ids_of_a_source_are_filled_up_to_eights() -> None:
@@ -26,8 +40,8 @@ def test_the_ids_of_a_source_are_filled_up_to_eights() -> None:
 def test_the_file_is_that_of_marian() -> None:
     content = write_shortlist(LISTS)
     assert struct.unpack_from("<Q", content) == (MAGIC,)
-    assert struct.unpack_from("<4Q", content, 16) == (3, 2, 13, 13)
-    assert struct.unpack_from("<13Q", content, 48)[5:] == (5, 7, 8, 9, 10, 11, 12, 13)
+    assert struct.unpack_from("<4Q", content, 16) == (3, 2, 13, 16)
+    assert struct.unpack_from("<13Q", content, 48)[5:] == (8, 10, 11, 12, 13, 14, 15, 16)
     seed = 0  # boost's combination of hashes
     for (word,) in struct.iter_unpack("<Q", content[16 : len(content) // 8 * 8]):
         seed ^= (word + 0x9E3779B9 + (seed << 6) + (seed >> 2)) % 2**64

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.processing.marian_binary import MOST, Floats, Item, Items, Quantized, embeddings, quantized
-from headway.processing.shortlist import Shortlist
+from headway.processing.shortlist import END, Shortlist
 from headway.tasks.marian_transformer import OUTPUT_BIAS
-from headway.tasks.student import END, EPSILON, factor_name, student_options
+from headway.tasks.student import EPSILON, factor_name, student_options
 from headway.tensors.saturation import EVERY, SHIFT, unsaturated
 
 LONGEST = 256  # tokens of an output

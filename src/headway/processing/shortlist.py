@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headway.core.errors import UserError
 
 MAGIC, HEAD, WORD = 0xF11A48D5013417F5, struct.Struct("<6Q"), (1 << 64) - 1
+END = 0  # the id of the end of a sentence
 EIGHT = 8  # the inference engines need matrix widths that are multiples of 8
 
 
@@ -60,13 +61,16 @@ def shortlist_of(
 
     There are `size` source ids, and `targets` target ids, or as many if the sides share a vocabulary.
 
-    A source id without links gets the end-of-sentence token alone, because Marian refuses a file whose last list is
-    empty.
+    The end of sentence, which every source has, gets the `first` most frequent target ids of all: the first ids of a
+    vocabulary may be bytes. A source id without links gets the end of sentence alone, because Marian refuses a file
+    whose last list is empty.
     """
-    counts: dict[int, Counter[int]] = {}
+    counts, frequent = dict[int, Counter[int]](), Counter[int]()
     for source, target in links:
+        frequent[target] += 1
         counts.setdefault(source, Counter())[target] += 1
-    lists = [sorted(id for id, _ in _ranked(counts.get(source))[:best]) or [0] for source in range(size)]
+    lists = [sorted(id for id, _ in _ranked(counts.get(source))[:best]) or [END] for source in range(size)]
+    lists[END] = sorted({END, *(id for id, _ in _ranked(frequent)[:first])})
     offsets = np.cumsum([0, *map(len, lists)]).astype(np.uint64)
     return Shortlist(
         min(first, targets or size), best, offsets, np.array([id for each in lists for id in each], dtype=np.uint32)

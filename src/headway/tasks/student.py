@@ -27,7 +27,7 @@ from headway.processing.marian_binary import (
     quantized,
 )
 from headway.processing.marian_npz import CONFIG, Arrays, read_options
-from headway.processing.shortlist import EIGHT
+from headway.processing.shortlist import EIGHT, END
 from headway.processing.text.subwords import SubwordVocabulary
 from headway.tasks.marian import NEVER
 from headway.tasks.marian_transformer import TOKENS, arrays_of, marian_names, options_of
@@ -36,7 +36,6 @@ from headway.tensors.linear import integer_matrices
 
 FACTOR = "_QuantMultA"  # suffix of the factor of a matrix's input
 EPSILON = 1e-6  # of the normalisation layers
-END = 0
 # The fixed settings of an engine.
 ENGINE_OPTIONS = {
     "transformer-decoder-autoreg": "rnn",
