@@ -35,7 +35,7 @@ def table_of_quality(folder: Path, sources: Sequence[str], teacher: Sequence[str
     columns += [Column(f"{a} = {b}", "%", ".1f") for a, b in PAIRS]
     columns += [Column(f"floats = {name} rounded", "%", ".1f") for name in ("weights", "activations", "both")]
     row: list[Cell] = [folder.name, megabytes(folder / "firefox"), len(sources), *scores, *shares, *kept]
-    return Table(columns, [row], title="The engine's outputs")
+    return Table(columns, [row])
 
 
 def table_of_steps(folder: Path) -> Table:
@@ -43,9 +43,7 @@ def table_of_steps(folder: Path) -> Table:
     done: dict[str, dict[str, Any]] = json.loads((folder / "steps.json").read_text(encoding="utf-8"))["done"]
     rows: list[list[Cell]] = [[name, step["seconds"] / 60, step["code"]] for name, step in done.items()]
     rows.append(["all", sum(step["seconds"] for step in done.values()) / 60, None])
-    return Table(
-        [Column("step"), Column("minutes", format=".1f"), Column("exit code", format="d")], rows, title="Steps"
-    )
+    return Table([Column("step"), Column("minutes", format=".1f"), Column("exit code", format="d")], rows)
 
 
 def table_of_outputs(sources: Sequence[str], teacher: Sequence[str], engine: Sequence[str]) -> Table:
@@ -56,7 +54,7 @@ def table_of_outputs(sources: Sequence[str], teacher: Sequence[str], engine: Seq
     shown = [ranks[round(number * (len(ranks) - 1) / (SHOWN - 1))] for number in range(SHOWN)]
     rows: list[list[Cell]] = [[scores[line], sources[line], teacher[line], engine[line]] for line in shown]
     columns = [Column("chrF", format=".0f"), Column("source"), Column("teacher"), Column("student in the engine")]
-    return Table(columns, rows, title="Outputs")
+    return Table(columns, rows)
 
 
 def main() -> None:

@@ -14,17 +14,17 @@ HOUSE = {
     "__init__": Room(45, 1, 10, 0),
     "__main__": Room(5, 0, 1, 0),
     "augment": Room(928, 16, 66, 4),  # + 16: links of characters, which a teacher does not have
-    "claims": Room(1563, 30, 85, 0),  # printed FLOPs of training, beside ours
+    "claims": Room(1573, 30, 85, 0),  # + 10: the rate of the variant that a finding depends on
     "cli": Room(3414, 71, 224, 10),  # + 35: imports where they are used, for the start; gate, filter, teachers, papers
-    "comparison": Room(3333, 27, 80, 0),  # FLOPs of training
-    "core": Room(3216, 80, 0, 0),  # workers are copies of a process, or threads of one core; languages without spaces
-    "corpora": Room(3352, 27, 105, 0),  # short recall
+    "comparison": Room(3344, 27, 80, 0),  # + 11: doubts of each variant, and those that a verdict needs
+    "core": Room(3228, 81, 0, 0),  # + 12: what is installed is asked here alone; workers; languages without spaces
+    "corpora": Room(3350, 26, 105, 0),  # short recall
     "experiments": Room(1195, 17, 76, 2),  # + 16: exit codes after a kill; vocabularies without spaces
-    "export": Room(4192, 24, 174, 21),  # + 12: what is not installed, in the list of formats; positions
+    "export": Room(4185, 23, 175, 21),  # + 12: what is not installed, in the list of formats; positions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks
-    "grids": Room(3248, 46, 166, 9),  # values are checked; heads by rank; documents are units; FLOPs of training
-    "importing": Room(1003, 35, 88, 1),  # checkpoints beside transformers; factors; languages; browsers' metadata
+    "grids": Room(3255, 46, 166, 9),  # + 7: a check doubts the variant that it trained; FLOPs of training
+    "importing": Room(1001, 34, 88, 1),  # checkpoints beside transformers; factors; languages; browsers' metadata
     "inspect": Room(3989, 27, 115, 8),  # + 13: options give leave where they open runs
     "lessons": Room(305, 2, 8, 0),
     "losses": Room(636, 6, 12, 0),  # + 5: docstrings describe every key
@@ -36,15 +36,15 @@ HOUSE = {
     "pages": Room(1172, 2, 14, 0),
     "parses": Room(1410, 24, 48, 0),  # + 46: links of characters where words have no spaces between them
     "predictors": Room(3386, 49, 114, 12),  # self-attention that a model lacks is refused
-    "processing": Room(4651, 130, 50, 4),  # what is between sentences by language; every key; shortlists' names
+    "processing": Room(4653, 129, 51, 4),  # + 2: frequent target pieces in shortlists; what is between sentences
     "pytest_plugin": Room(76, 1, 5, 0),
     "recipe": Room(706, 27, 51, 0),  # fixed rounding; packs and models of others are explained
-    "runs": Room(1444, 30, 69, 1),  # licences of imports; trials of products are kept; workers, which may be copies
+    "runs": Room(1442, 29, 69, 1),  # licences of imports; trials of products are kept; workers, which may be copies
     "search": Room(782, 3, 17, 0),  # + 7: candidates by blocks of a sentence
-    "serving": Room(1977, 43, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
-    "tasks": Room(2362, 52, 167, 3),  # sources of encoders: pretrained or recurrent; two embeddings, statistics
+    "serving": Room(1973, 41, 54, 4),  # requests and errors as LibreTranslate has them; characters are counted; records
+    "tasks": Room(2361, 52, 168, 3),  # sources of encoders: pretrained or recurrent; two embeddings, statistics
     "tensors": Room(1500, 3, 0, 0),  # + 11: known results of trials; ranges of inputs; saturation, from export
-    "training": Room(3678, 51, 183, 2),  # docstrings describe every key; fixed ranges are measured, and move
+    "training": Room(3677, 50, 183, 2),  # docstrings describe every key; fixed ranges are measured, and move
     "trees": Room(418, 0, 0, 0),
 }
 # Functions and files of the package that run for plain commands, in their main process.
