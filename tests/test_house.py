@@ -19,7 +19,7 @@ HOUSE = {
     "comparison": Room(3344, 27, 80, 0),  # + 11: doubts of each variant, and those that a verdict needs
     "core": Room(3228, 81, 0, 0),  # + 12: what is installed is asked here alone; workers; languages without spaces
     "corpora": Room(3350, 26, 105, 0),  # short recall
-    "experiments": Room(1195, 17, 76, 2),  # + 16: exit codes after a kill; vocabularies without spaces
+    "experiments": Room(1196, 17, 76, 2),  # + 17: exit codes after a kill; vocabularies without spaces
     "export": Room(4185, 23, 175, 21),  # + 12: what is not installed, in the list of formats; positions
     "formats": Room(2676, 68, 34, 0),
     "gate": Room(1662, 41, 73, 0),  # a judge of loops: rules, ledger, three makers of cells, page, simulation; asks

@@ -78,9 +78,14 @@ def test_after_kills_each_step_is_made_once_and_training_goes_on(folder: Path, t
     assert "headway train" in (folder / "steps.txt").read_text("utf-8")
 
 
-def test_a_step_that_fails_stops_the_work_unless_its_files_are_there(folder: Path, tmp_path: Path) -> None:
+def test_a_step_that_fails_stops_the_work_unless_its_files_are_there(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[str]()
+    monkeypatch.setattr("headway.experiments.steps.say", told.append)
     steps, shop = steps_in(tmp_path / "work"), Shop(codes={"train": 143, "export": 1})
     assert run_steps(steps, folder, {}, shop.commands) == 143
+    assert told[-1] == "step 2 of 4, train, has stopped: the command of all steps goes on there"
     assert shop.said == ["read", "train"]
     shop.codes["train"] = 0
     assert run_steps(steps, folder, {}, shop.commands) == 1, "the report of the export says what is wrong"

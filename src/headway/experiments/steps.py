@@ -105,6 +105,7 @@ def run_steps(steps: Sequence[Step], folder: Path, begun: Mapping[str, Any], com
             began = time.monotonic()
             code = step.make(commands)
             if code and not step.is_made():
+                say(f"step {number} of {len(steps)}, {step.name}, has stopped: the command of all steps goes on there")
                 return code
             done[step.name] = {"seconds": round(time.monotonic() - began, 1), "code": code}
             write_json(folder / STAMPS, stamps)
