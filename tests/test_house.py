@@ -17,7 +17,7 @@ HOUSE = {
     "claims": Room(1573, 30, 85, 0),  # + 10: the rate of the variant that a finding depends on
     "cli": Room(3414, 71, 224, 10),  # + 35: imports where they are used, for the start; gate, filter, teachers, papers
     "comparison": Room(3344, 27, 80, 0),  # + 11: doubts of each variant, and those that a verdict needs
-    "core": Room(3228, 81, 0, 0),  # + 12: what is installed is asked here alone; workers; languages without spaces
+    "core": Room(3231, 81, 0, 0),  # + 15: what is installed is asked here alone; workers; languages without spaces
     "corpora": Room(3350, 26, 105, 0),  # short recall
     "experiments": Room(1196, 17, 76, 2),  # + 17: exit codes after a kill; vocabularies without spaces
     "export": Room(4185, 23, 175, 21),  # + 12: what is not installed, in the list of formats; positions

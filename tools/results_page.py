@@ -308,11 +308,7 @@ def _doubt(record: ResultRecord, variant: str, kept: str) -> str:
     found = list[str]()
     for pattern, reason in reasons.items():
         named = {one for note in notes if (match := pattern.search(note)) for one in match[1].split(", ")}
-        found += (
-            [reason.format(name)]
-            if any(re.fullmatch(f"{re.escape(name)}( with seed .*)?", one) for one in named)
-            else []
-        )
+        found += [reason.format(name)] if name in named else []
     return "; ".join(found)
 
 

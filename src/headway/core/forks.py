@@ -30,7 +30,10 @@ THREADS = native_threads()  # of libraries, from their import; a later one may b
 
 
 def may_fork() -> bool:
-    """Whether copies of this process can compute: neither Python, nor torch by OpenMP, has started other threads."""
+    """Whether copies of this process can compute: neither Python, nor torch by OpenMP, has started other threads.
+
+    A daemon of multiprocessing may have no processes.
+    """
     alone = threading.active_count() == 1 and not current_process().daemon and "fork" in get_all_start_methods()
     return alone and 0 < native_threads() <= THREADS
 
