@@ -34,7 +34,7 @@ class Deviations(NamedTuple):
 TYPICAL = {
     "bleu": Deviations(0.4, 7.0, 19.5),
     "chrf": Deviations(0.7, 5.3, 14.9),
-    "exact_match": Deviations(4.5, 9.7, 29.8),
+    "exact_match": Deviations(3.0, 10.9, 30.6),
     "wer": Deviations(1.7, 8.2, 15.9),
     "bracket-f1": Deviations(0.0, 18.7, 28.0),
 }
