@@ -209,9 +209,12 @@ def profile(report: Path, arguments: list[str]) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of all processes: this package, one thread, no accelerator, a cache of their own."""
+    """That of all processes: this package, one thread, no accelerator, a cache of their own, products of any processor.
+
+    Processors with more instructions choose among more ways to multiply.
+    """
     ours = {"PYTHONPATH": str(SOURCE.parent), "HEADWAY_CACHE": str(folder / "cache")}
-    return os.environ | ours | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return os.environ | ours | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ATEN_CPU_CAPABILITY": "default"}
 
 
 def run(folder: Path, *arguments: str) -> None:
