@@ -208,7 +208,7 @@ def _workers(
         with progress(what, len(contenders), "contenders") as line:
             for number, contender in enumerate(contenders, start=1):
                 connections[contender.name], theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, contender))  # which may have its own
+                process = context.Process(target=_serve, args=(theirs, contender))  # no daemon: it may have processes
                 process.start()
                 theirs.close()
                 processes.append(process)

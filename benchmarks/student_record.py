@@ -8,6 +8,7 @@ The second folder is that of the command, all of whose steps have ended. Each re
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,21 +22,30 @@ from headway.metrics import build_metric
 from headway.runs.run import open_run
 
 SHOWN = 20
+REPEATED = re.compile(r"\b(\w+ \w+ \w+)\b.*\b\1\b")
+SPACED = re.compile(r" \.$")
 
 
-def table_of_quality(folder: Path, sources: Sequence[str], teacher: Sequence[str], engine: Sequence[str]) -> Table:
-    """The size of the student, its scores beside the teacher's outputs, and for how many lines all write the same."""
+def table_of_quality(folder: Path, teacher: Sequence[str], engine: Sequence[str]) -> Table:
+    """The size of the student, its scores, and for how many lines all write the same."""
     parity: dict[str, Any] = json.loads((folder / "firefox" / "parity.json").read_text(encoding="utf-8"))
-    metrics = build_metric("bleu", force=True), build_metric("chrf")
-    scores = [metric.score(engine, [teacher]).value for metric in metrics]
-    shares = [100 * parity["shares"][f"{one} equal to {other}"] for one, other in PAIRS]
-    kept = [100 * parity["causes"][name]["equal"] for name in ("weights", "activations", "both")]
-    columns = [Column("direction"), Column("weights", "MB", ".1f"), Column("lines", format=",")]
-    columns += [Column("BLEU", format=".1f"), Column("chrF", format=".1f")]
-    columns += [Column(f"{a} = {b}", "%", ".1f") for a, b in PAIRS]
-    columns += [Column(f"floats = {name} rounded", "%", ".1f") for name in ("weights", "activations", "both")]
-    row: list[Cell] = [folder.name, megabytes(folder / "firefox"), len(sources), *scores, *shares, *kept]
-    return Table(columns, [row])
+    rows: list[list[Cell]] = [["weights, MB", megabytes(folder / "firefox")]]
+    for metric in (build_metric("bleu", force=True), build_metric("chrf")):
+        rows.append([f"{metric.label} of the engine beside the teacher", metric.score(engine, [teacher]).value])
+    for name, lines in (("the teacher", teacher), ("the engine", engine)):
+        for what, found in (("repeat three words", REPEATED), ("end in a full stop behind a space", SPACED)):
+            share = sum(found.search(line) is not None for line in lines) / len(lines)
+            rows.append([f"lines of {name} that {what}, %", 100 * share])
+    rows += [[f"dev: BLEU of {by} beside the teacher", score] for by, score in parity["scores"]["BLEU"].items()]
+    rows += [
+        [f"dev: lines for which {one} = {other}, %", 100 * parity["shares"][f"{one} equal to {other}"]]
+        for one, other in PAIRS
+    ]
+    rows += [
+        [f"dev: lines of floats that stay with {name}, %", 100 * cause["equal"]]
+        for name, cause in parity["causes"].items()
+    ]
+    return Table([Column("measure"), Column("value", format=".1f")], rows)
 
 
 def table_of_steps(folder: Path) -> Table:
@@ -69,12 +79,13 @@ def main() -> None:
     sources, teacher = (list(read_lines(test / name)) for name in ("source.txt", "target.txt"))
     engine = list(read_lines(folder / "evaluation" / "firefox.txt"))
     measured = measured_now(given.command, [open_run(folder / "runs" / "rounded").recipe.training.seed])
-    scores = (
-        "BLEU and chrF are those of the engine beside the teacher's outputs for test. Equal lines are those of dev."
-    )
     ranks = f"{SHOWN} of {len(sources)} lines of test, from the worst to the best by chrF, in equal steps."
     records = {
-        "": ("Into the engine", table_of_quality(folder, sources, teacher, engine), f"{given.text} {scores}".strip()),
+        "": (
+            "Into the engine",
+            table_of_quality(folder, teacher, engine),
+            f"{given.text} {len(sources)} lines of test.".strip(),
+        ),
         "-minutes": ("Minutes of each step", table_of_steps(folder), "As the command has measured them."),
         "-outputs": ("Outputs", table_of_outputs(sources, teacher, engine), ranks),
     }

@@ -89,7 +89,7 @@ class FirefoxOptions(Section):
         json_schema_extra={"default_text": "those of data.links, if there are"},
     )
     links_from: LinksFrom = None
-    shortlist_first: int = Field(default=50, description="firefox: so many tokens are in every list.", ge=1, le=10**6)
+    shortlist_first: int = Field(default=50, description="firefox: frequent tokens of every list.", ge=1, le=10**6)
     shortlist_best: int = Field(default=50, description="firefox: so many more of a source token.", ge=1, le=10**6)
     records: Literal[1, 3] = Field(
         default=3, description="firefox: the version of the records: 3, which a Firefox of today takes, or 1."

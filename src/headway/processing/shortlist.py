@@ -27,7 +27,7 @@ class Shortlist:
 
     Attributes:
         first: the number of ids, from 0, that are in every shortlist.
-        best: the maximum number of ids in the list of a token.
+        best: the maximum number of ids in the list of a token, but for the end of sentence.
         offsets: (V + 1,) the offset at which the list of each id begins.
         ids: the concatenated lists, each in ascending order.
     """
