@@ -205,13 +205,14 @@ def test_no_finding_stands_where_the_choice_of_a_rate_may_decide(tmp_path: Path)
                 {"says": says, "claim": says, "margin": margin}
                 for says, margin in (("good > bad", 0), ("bad > good", 0), ("good = bad", 0.1), ("good = same", 30))
             ]
-            + [{"says": "good >= bad", "claim": "good >= bad", "margin": 60}],
+            + [{"says": "good >= bad", "claim": "good >= bad", "margin": 60}]
+            + [{"says": "bad = good", "claim": "bad = good", "margin": 0.1}],
         )
     )
     regimes: dict[str, Regime] = dict.fromkeys(("good", "bad", "same"), "early")
     decided = {claim.says: decide(claim, comparison, claims.level, regimes) for claim in claims.claims}
     table = claims_table(decided, claims, as_printed=False)
-    assert [row[-1] for row in table.cells()] == ["rate?", "rate?", "rate?", "holds early", "rate?"]
+    assert [row[-1] for row in table.cells()] == ["rate?", "rate?", "rate?", "holds early", "rate?", "rate?"]
     assert f"Rate?, good > bad: {doubt}." in table.notes
     assert not any("good = same" in note for note in table.notes)
     better = made(doubts={"good": doubt})

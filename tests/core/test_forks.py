@@ -83,6 +83,12 @@ def test_copies_are_killed_when_their_caller_is_interrupted() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_a_copy_has_no_copies() -> None:
+    with forks(1) as begin:
+        (wait,) = begin([may_fork])
+        assert wait() is False
+
+
 def test_a_process_with_threads_is_not_copied() -> None:
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
